@@ -1,0 +1,27 @@
+"""Vision Transformers for Keras, numerically equal to the official code."""
+
+from keras_vit import layers as layers
+from keras_vit.models.builders import ViT_B8 as ViT_B8
+from keras_vit.models.builders import ViT_B16 as ViT_B16
+from keras_vit.models.builders import ViT_B32 as ViT_B32
+from keras_vit.models.builders import ViT_G14 as ViT_G14
+from keras_vit.models.builders import ViT_g14 as ViT_g14
+from keras_vit.models.builders import ViT_H14 as ViT_H14
+from keras_vit.models.builders import ViT_H16 as ViT_H16
+from keras_vit.models.builders import ViT_L16 as ViT_L16
+from keras_vit.models.builders import ViT_L32 as ViT_L32
+from keras_vit.models.builders import ViT_S8 as ViT_S8
+from keras_vit.models.builders import ViT_S16 as ViT_S16
+from keras_vit.models.builders import ViT_S32 as ViT_S32
+from keras_vit.models.builders import ViT_Ti16 as ViT_Ti16
+from keras_vit.models.builders import create_model as create_model
+from keras_vit.models.features import feature_model as feature_model
+from keras_vit.models.variants import Variant as Variant
+from keras_vit.models.variants import list_models as list_models
+from keras_vit.models.vit import build as build
+from keras_vit.preprocess import decode_predictions as decode_predictions
+from keras_vit.preprocess import preprocess_input as preprocess_input
+from keras_vit.weights import load_weights as load_weights
+from keras_vit.weights import save_weights as save_weights
+
+__version__ = "0.1.0"

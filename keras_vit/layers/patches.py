@@ -1,0 +1,110 @@
+"""Image -> grid of patches -> grid of embeddings.
+
+B batch, H W C image, P patch height or width, h w patch grid, D width.
+"""
+
+from keras import ops
+
+from keras_vit.layers.base import Layer, require_rank
+
+
+def as_pair(size: int | tuple[int, int], name: str = "patch_size") -> tuple[int, int]:
+    """Return (height, width) of a size given as one int or as two."""
+    pair = (size, size) if isinstance(size, int) else size
+    valid = isinstance(pair, tuple | list) and len(pair) == 2
+    if not valid or not all(isinstance(side, int) and side > 0 for side in pair):
+        raise ValueError(f"{name} expected a positive int or (height, width), received {size!r}.")
+    return tuple(pair)
+
+
+def extract_patches(images, patch_size: tuple[int, int]):
+    """Cut images into patches; what the patch does not divide is left out at the right and bottom.
+
+    (B, H, W, C) -> (B, H // P, W // P, P * P * C), a patch's pixels in row-major order.
+    """
+    height, width = patch_size
+    _, rows, columns, channels = ops.shape(images)
+    h, w = rows // height, columns // width
+    if rows != h * height or columns != w * width:
+        images = images[:, : h * height, : w * width, :]
+    # A patch row's pixels and channels lie side by side in memory, so five axes are enough.
+    images = ops.reshape(images, (-1, h, height, w, width * channels))
+    images = ops.transpose(images, (0, 1, 3, 2, 4))
+    return ops.reshape(images, (-1, h, w, height * width * channels))
+
+
+class PatchExtraction(Layer):
+    """Cuts images into flat patches, without weights.
+
+    Args:
+        patch_size: pixels of a patch, one int or (height, width).
+
+    Input shape: (B, H, W, C). Output shape: (B, H // P, W // P, P * P * C).
+
+    Raises:
+        ValueError: the input is not an image batch, or is smaller than one patch.
+    """
+
+    def __init__(self, patch_size: int | tuple[int, int], **kwargs):
+        super().__init__(**kwargs)
+        self.patch_size = as_pair(patch_size)
+
+    def build(self, input_shape):
+        require_rank(self, input_shape, 4, "images (batch, height, width, channels)")
+        if input_shape[-1] is None:
+            raise ValueError(f"{self.name} expected a known channel count, received shape {tuple(input_shape)}.")
+        self._require_a_whole_patch(input_shape)
+
+    def _require_a_whole_patch(self, image_shape):
+        sides = zip(image_shape[1:3], self.patch_size, strict=True)
+        if any(isinstance(side, int) and side < patch for side, patch in sides):
+            received = "x".join(str(side) for side in image_shape[1:3])
+            expected = "x".join(str(side) for side in self.patch_size)
+            raise ValueError(
+                f"{self.name} expected images of at least one patch ({expected} pixels), received {received}."
+            )
+
+    def compute_output_shape(self, input_shape):
+        batch, *sides, channels = input_shape
+        grid = (side and side // patch for side, patch in zip(sides, self.patch_size, strict=True))
+        return (batch, *grid, self.patch_size[0] * self.patch_size[1] * channels)
+
+    def call(self, images):
+        self._require_a_whole_patch(images.shape)
+        return extract_patches(images, self.patch_size)
+
+
+class PatchEmbedding(PatchExtraction):
+    """Projects every patch to D numbers: a convolution whose kernel equals its stride (section 3.1).
+
+    Computed as one matrix product over the patches, which is the same sum.
+
+    Args:
+        width: D, the size of an embedding.
+        patch_size: pixels of a patch, one int or (height, width).
+
+    Input shape: (B, H, W, C). Output shape: (B, H // P, W // P, D).
+
+    Raises:
+        ValueError: the input is not an image batch, or is smaller than one patch.
+    """
+
+    def __init__(self, width: int, patch_size: int | tuple[int, int], **kwargs):
+        super().__init__(patch_size, **kwargs)
+        self.width = width
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        kernel_shape = (*self.patch_size, input_shape[-1], self.width)
+        self.kernel = self.add_weight(name="kernel", shape=kernel_shape, initializer="lecun_normal")
+        self.bias = self.add_weight(name="bias", shape=(self.width,), initializer="zeros")
+
+    def compute_output_shape(self, input_shape):
+        return (*super().compute_output_shape(input_shape)[:-1], self.width)
+
+    def call(self, images):
+        patches = super().call(images)  # (B, h, w, P * P * C)
+        _, h, w, pixels = ops.shape(patches)
+        rows = ops.reshape(patches, (-1, pixels))  # flat rows, so that the bias fuses into the product
+        rows = ops.add(ops.matmul(rows, ops.reshape(self.kernel, (pixels, self.width))), self.bias)
+        return ops.reshape(rows, (-1, h, w, self.width))

@@ -1,0 +1,114 @@
+"""Token sequence -> one vector an image -> logits.
+
+B batch, N tokens, D width, h heads, d = D / h.
+"""
+
+import keras
+from keras import ops
+
+from keras_vit.layers.base import Configured, Layer, require_rank
+from keras_vit.layers.encoder import LayerNorm, MLPBlock, rows
+
+
+class TokenPooling(Layer):
+    """Takes the first token, the class token. (B, N, D) -> (B, D)."""
+
+    def build(self, input_shape):
+        require_rank(self, input_shape, 3, "tokens (batch, tokens, width)")
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], input_shape[-1])
+
+    def call(self, tokens):
+        return tokens[:, 0]
+
+
+class MeanPooling(TokenPooling):
+    """Takes the mean over all tokens (appendix D.3). (B, N, D) -> (B, D)."""
+
+    def call(self, tokens):
+        return ops.mean(tokens, axis=1)
+
+
+class AttentionPooling(TokenPooling):
+    """Multi-head attention pooling: one learned query attends to all tokens, then a residual MLP (arXiv 2106.04560).
+
+    Args:
+        num_heads: h; must divide the width.
+        mlp_dim: width between the MLP's dense layers.
+        activation: the MLP's.
+        layer_norm_epsilon: added to the norm's variance.
+
+    Input shape: (B, N, D). Output shape: (B, D).
+
+    Raises:
+        ValueError: `num_heads` does not divide the width.
+    """
+
+    def __init__(
+        self, num_heads: int, mlp_dim: int, activation: str = "gelu_tanh", layer_norm_epsilon: float = 1e-6, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.mlp_dim = mlp_dim
+        self.activation = activation
+        self.layer_norm_epsilon = layer_norm_epsilon
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        width = input_shape[-1]
+        if width % self.num_heads:
+            raise ValueError(f"num_heads expected a divisor of the width {width}, received {self.num_heads}.")
+        policy = self.dtype_policy
+        self.probe = self.add_weight(name="probe", shape=(1, 1, width), initializer="glorot_uniform")
+        self.query, self.key, self.value, self.out = (
+            keras.layers.Dense(width, name=name, dtype=policy) for name in ("query", "key", "value", "out")
+        )
+        for dense in (self.query, self.key, self.value, self.out):
+            dense.build((None, width))
+        self.norm = LayerNorm(self.layer_norm_epsilon, name="norm", dtype=policy)
+        self.norm.build((None, 1, width))
+        self.mlp = MLPBlock(self.mlp_dim, self.activation, name="mlp", dtype=policy)
+        self.mlp.build((None, 1, width))
+
+    def attention_weights(self, tokens):
+        """The attention the probe pays to each token: (B, N, D) -> (B, h, 1, N)."""
+        size = tokens.shape[-1] // self.num_heads
+        query = ops.reshape(self.query(rows(self.probe)), (1, self.num_heads, 1, size)) * size**-0.5
+        key = ops.transpose(self._heads(self.key, tokens), (0, 1, 3, 2))
+        return ops.softmax(ops.matmul(query, key), axis=-1)
+
+    def _heads(self, dense, tokens):
+        """`dense` of the tokens, split in heads: (B, N, D) -> (B, h, N, d)."""
+        width = tokens.shape[-1]
+        split = (-1, ops.shape(tokens)[1], self.num_heads, width // self.num_heads)
+        return ops.transpose(ops.reshape(dense(rows(tokens)), split), (0, 2, 1, 3))
+
+    def call(self, tokens):
+        width = tokens.shape[-1]
+        attended = ops.matmul(self.attention_weights(tokens), self._heads(self.value, tokens))  # (B, h, 1, d)
+        pooled = ops.reshape(self.out(ops.reshape(attended, (-1, width))), (-1, 1, width))
+        return (pooled + self.mlp(self.norm(pooled)))[:, 0]
+
+
+class Head(Configured, keras.layers.Dense):
+    """The linear classifier: zeros at the start, so that every class starts equally likely (appendix B.1.1).
+
+    Args:
+        units: number of classes.
+        bias_constant: start of the bias; big_vision pre-trains with -10 under a sigmoid loss on 21,843 classes.
+        labels: the classes' names in order, kept in the model so that exports and predictions can show them.
+
+    Input shape: (B, D). Output shape: (B, units).
+
+    Raises:
+        ValueError: `labels` are not `units` many.
+    """
+
+    def __init__(self, units: int, bias_constant: float = 0.0, labels=None, **kwargs):
+        bias = keras.initializers.Constant(bias_constant)
+        super().__init__(units, kernel_initializer="zeros", bias_initializer=bias, **kwargs)
+        self.bias_constant = bias_constant
+        self.labels = None if labels is None else tuple(labels)
+        if labels is not None and len(self.labels) != units:
+            raise ValueError(f"labels expected {units} names, one for each class, received {len(self.labels)}.")

@@ -1,0 +1,134 @@
+"""Grid of embeddings -> token sequence, and back.
+
+B batch, h w patch grid, N tokens, D width.
+"""
+
+import keras
+from keras import ops
+
+from keras_vit.layers.base import Layer, require_rank
+from keras_vit.layers.patches import as_pair
+
+
+class GridToTokens(Layer):
+    """Lays a grid out as a sequence, row by row.
+
+    Input shape: (B, h, w, D). Output shape: (B, h * w, D).
+    """
+
+    def build(self, input_shape):
+        require_rank(self, input_shape, 4, "a grid (batch, height, width, features)")
+
+    def compute_output_shape(self, input_shape):
+        batch, h, w, width = input_shape
+        return (batch, h * w if h and w else None, width)
+
+    def call(self, grid):
+        _, h, w, width = ops.shape(grid)
+        return ops.reshape(grid, (-1, h * w, width))
+
+
+class TokensToGrid(Layer):
+    """Lays the patch tokens of a sequence out on the grid they came from.
+
+    Args:
+        prefix_tokens: tokens in front of the patches (the class token), left out.
+
+    Input: tokens (B, prefix_tokens + h * w, D) and the embedded patches (B, h, w, any), whose grid is used.
+    Output shape: (B, h, w, D).
+    """
+
+    def __init__(self, prefix_tokens: int = 0, **kwargs):
+        super().__init__(**kwargs)
+        self.prefix_tokens = prefix_tokens
+
+    def build(self, tokens_shape, grid_shape):
+        require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
+
+    def compute_output_shape(self, tokens_shape, grid_shape):
+        return (*grid_shape[:3], tokens_shape[-1])
+
+    def call(self, tokens, grid):
+        _, h, w, _ = ops.shape(grid)
+        return ops.reshape(tokens[:, self.prefix_tokens :], (-1, h, w, tokens.shape[-1]))
+
+
+class ClassToken(Layer):
+    """Puts one learned token in front of the sequence (section 3.1, equation 1).
+
+    Input shape: (B, N, D). Output shape: (B, 1 + N, D).
+    """
+
+    def build(self, input_shape):
+        require_rank(self, input_shape, 3, "tokens (batch, tokens, width)")
+        self.token = self.add_weight(name="token", shape=(1, 1, input_shape[-1]), initializer="zeros")
+
+    def compute_output_shape(self, input_shape):
+        batch, tokens, width = input_shape
+        return (batch, tokens and tokens + 1, width)
+
+    def call(self, tokens):
+        token = ops.broadcast_to(self.token, (ops.shape(tokens)[0], 1, tokens.shape[-1]))
+        return ops.concatenate([ops.cast(token, tokens.dtype), tokens], axis=1)
+
+
+class PositionEmbedding(Layer):
+    """Adds a learned embedding of its position to every token, the class token's slot included.
+
+    Args:
+        grid: patches (down, across) that the embedding is stored for.
+        prefix_tokens: tokens in front of the patches (the class token).
+
+    Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded
+    patches (B, h, w, any): the embedding is then resized to their grid inside the graph, corner-aligned
+    bilinear as in the official code (section 3.2). Output shape: that of the tokens.
+
+    Raises:
+        ValueError: the number of tokens is not the grid's.
+    """
+
+    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, **kwargs):
+        super().__init__(**kwargs)
+        self.grid = as_pair(grid, "grid")
+        self.prefix_tokens = prefix_tokens
+
+    def build(self, tokens_shape, patches_shape=None):
+        require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
+        stored = self.prefix_tokens + self.grid[0] * self.grid[1]
+        if patches_shape is None and tokens_shape[1] != stored:
+            raise ValueError(
+                f"{self.name} expected {stored} tokens for its grid {self.grid}, received {tokens_shape[1]}."
+            )
+        self.embedding = self.add_weight(
+            name="embedding",
+            shape=(1, stored, tokens_shape[-1]),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+        )
+
+    def compute_output_shape(self, tokens_shape, patches_shape=None):
+        return tokens_shape
+
+    def call(self, tokens, patches=None):
+        if patches is None or tuple(patches.shape[1:3]) == self.grid:
+            return tokens + self.embedding
+        return tokens + self._resized(*ops.shape(patches)[1:3])
+
+    def _resized(self, h, w):
+        """The embedding for an (h, w) grid: (1, prefix_tokens + h * w, D)."""
+        prefix, body = self.embedding[:, : self.prefix_tokens], self.embedding[:, self.prefix_tokens :]
+        old_h, old_w = self.grid
+        width = body.shape[-1]
+        dtype = body.dtype
+        body = ops.matmul(_interpolation(h, old_h, dtype), ops.reshape(body, (old_h, old_w * width)))
+        body = ops.transpose(ops.reshape(body, (h, old_w, width)), (1, 0, 2))  # (old_w, h, D)
+        body = ops.matmul(_interpolation(w, old_w, dtype), ops.reshape(body, (old_w, h * width)))
+        body = ops.transpose(ops.reshape(body, (w, h, width)), (1, 0, 2))  # (h, w, D)
+        return ops.concatenate([prefix, ops.reshape(body, (1, h * w, width))], axis=1)
+
+
+def _interpolation(new, old: int, dtype):
+    """Matrix (new, old) of linear interpolation with the corners of both grids on top of each other."""
+    step = (old - 1) / ops.maximum(ops.cast(new, "float32") - 1, 1)
+    source = ops.minimum(ops.cast(ops.arange(new), "float32") * step, old - 1)
+    distance = ops.abs(source[:, None] - ops.arange(old, dtype="float32")[None, :])
+    return ops.cast(ops.maximum(1 - distance, 0), dtype)

@@ -1,0 +1,1 @@
+"""Rows, and the functional models built from them."""

@@ -1,0 +1,41 @@
+"""Intermediate outputs of a model as a model."""
+
+import keras
+
+from keras_vit.layers import PositionEmbedding, TokensToGrid
+
+
+def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) -> keras.Model:
+    """A model that shares `model`'s weights and returns what the named layers put out.
+
+    Args:
+        model: a model of this package.
+        layers: names of its layers, for instance `["encoder_block_05", "encoder_norm"]`.
+        as_grid: True lays the patch tokens out on their grid and leaves the class token out.
+
+    Returns:
+        A `keras.Model` with one output a name, a list where there are several: tokens (B, N, D), or with
+        `as_grid` maps (B, H / P, W / P, D).
+
+    Raises:
+        ValueError: `model` has no layer of that name, or `as_grid` is asked of an output that is no token sequence.
+    """
+    known = [layer.name for layer in model.layers]
+    outputs = []
+    for name in layers:
+        if name not in known:
+            raise ValueError(f"layers expected names of {model.name}'s layers {known}, received {name!r}.")
+        output = model.get_layer(name).output
+        if as_grid and len(output.shape) != 4:
+            output = _on_grid(model, name, output)
+        outputs.append(output)
+    return keras.Model(model.inputs, outputs[0] if len(outputs) == 1 else outputs, name=f"{model.name}_features")
+
+
+def _on_grid(model, name, output):
+    positions = [layer for layer in model.layers if isinstance(layer, PositionEmbedding)]
+    if len(output.shape) != 3 or not positions:
+        raise ValueError(f"as_grid expected layers that put out tokens, received {name!r} of shape {output.shape}.")
+    # The layer "tokens" is named before the class token joins; every later one carries it.
+    prefix = 0 if name == "tokens" else positions[0].prefix_tokens
+    return TokensToGrid(prefix, name=f"{name}_grid")(output, model.get_layer("embedding").output)

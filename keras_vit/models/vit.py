@@ -1,0 +1,140 @@
+"""A row of the table -> a flat functional Keras model.
+
+Every stage is a named node of the model's graph, so features, freezing and layer-wise rates need no hooks:
+images, rescaling, embedding, tokens, class_token, position_embedding, embedding_dropout, encoder_block_00 ...,
+encoder_norm, pooling, pre_logits, head, predictions.
+"""
+
+import keras
+
+from keras_vit import layers
+from keras_vit.models.variants import Variant
+from keras_vit.weights import load_weights
+
+POOLINGS = ("token", "gap", "map", None)
+
+
+def build(
+    variant: Variant,
+    include_top: bool = True,
+    weights: str | None = None,
+    input_tensor=None,
+    input_shape: tuple | None = None,
+    pooling: str | None = "token",
+    classes: int = 1000,
+    classifier_activation: str | None = "softmax",
+    name: str | None = None,
+    *,
+    patch_size: int | tuple[int, int] | None = None,
+    representation_size: int | None = None,
+    activation: str | None = None,
+    layer_norm_epsilon: float | None = None,
+    dropout_rate: float = 0.0,
+    attention_dropout_rate: float = 0.0,
+    drop_path_rate: float = 0.0,
+    include_preprocessing: bool = False,
+    labels=None,
+    dtype=None,
+) -> keras.Model:
+    """Build the model of a row (sections 3.1 and 4.1 of arXiv 2010.11929).
+
+    Args:
+        variant: a row of the table, or your own `keras_vit.Variant`.
+        include_top: whether to end in the classifier.
+        weights: None for a fresh start, or the path of an official `.npz` file.
+        input_tensor: a Keras tensor of images to use as the input.
+        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
+        pooling: `token` (class token), `gap` (mean of the tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
+        classes: number of classes of the classifier.
+        classifier_activation: `softmax`, `sigmoid`, or None for logits.
+        name: of the Keras model.
+        patch_size: pixels of a patch in place of the row's, one int or (height, width).
+        representation_size: width of a tanh layer before the classifier (ImageNet-21k pre-training has one).
+        activation: `gelu_tanh` (the official code's, the default) or `gelu` (exact: timm's and transformers').
+        layer_norm_epsilon: 1e-6 where None.
+        dropout_rate: after the position embedding and every dense layer but query, key and value, in [0, 1).
+        attention_dropout_rate: on the attention weights, in [0, 1).
+        drop_path_rate: stochastic depth of the last block, rising linearly from 0 at the first, in [0, 1).
+        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
+        labels: names of the classes, kept in the model.
+        dtype: dtype policy of all layers; the global one where None.
+
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, D) or (B, N, D).
+
+    Raises:
+        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+    """
+    _check(variant, include_top, input_shape, pooling, classes, representation_size)
+    rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
+    for rate_name, rate in {**rates, "drop_path_rate": drop_path_rate}.items():
+        layers.require_rate(rate_name, rate)
+    norm = {"layer_norm_epsilon": 1e-6 if layer_norm_epsilon is None else layer_norm_epsilon}
+    mlp = {"mlp_dim": variant.mlp_dim, "activation": activation or "gelu_tanh"}
+    patch = layers.as_pair(variant.patch_size if patch_size is None else patch_size)
+    policy = keras.dtype_policies.get(dtype)
+
+    images = _images(input_tensor, input_shape or (variant.image_size, variant.image_size, 3))
+    x = images
+    if include_preprocessing:
+        x = keras.layers.Rescaling(1 / 127.5, offset=-1.0, name="rescaling", dtype=policy)(x)
+    patches = layers.PatchEmbedding(variant.width, patch, name="embedding", dtype=policy)(x)  # (B, h, w, D)
+    x = layers.GridToTokens(name="tokens", dtype=policy)(patches)
+    if pooling in ("token", None):
+        x = layers.ClassToken(name="class_token", dtype=policy)(x)
+    prefix_tokens = 1 if pooling in ("token", None) else 0
+    free = None in patches.shape[1:3]
+    grid = [side or variant.image_size // p for side, p in zip(patches.shape[1:3], patch, strict=True)]
+    position = layers.PositionEmbedding(tuple(grid), prefix_tokens, name="position_embedding", dtype=policy)
+    x = position(x, patches) if free else position(x)
+    x = keras.layers.Dropout(dropout_rate, name="embedding_dropout", dtype=policy)(x)
+    for i in range(variant.depth):
+        rates["drop_path_rate"] = drop_path_rate * i / max(variant.depth - 1, 1)
+        block = layers.EncoderBlock(
+            variant.num_heads, **mlp, **norm, **rates, name=f"encoder_block_{i:02d}", dtype=policy
+        )
+        x = block(x)  # (B, N, D)
+    x = layers.LayerNorm(norm["layer_norm_epsilon"], name="encoder_norm", dtype=policy)(x)
+    if pooling == "token":
+        x = layers.TokenPooling(name="pooling", dtype=policy)(x)
+    elif pooling == "gap":
+        x = layers.MeanPooling(name="pooling", dtype=policy)(x)
+    elif pooling == "map":
+        x = layers.AttentionPooling(variant.num_heads, **mlp, **norm, name="pooling", dtype=policy)(x)
+    if representation_size:
+        x = keras.layers.Dense(
+            representation_size, "tanh", kernel_initializer="lecun_normal", name="pre_logits", dtype=policy
+        )(x)
+    if include_top:
+        # Logits and probabilities leave mixed precision: half precision rounds them visibly.
+        exact = "float32" if policy.name.startswith("mixed") else policy
+        x = layers.Head(classes, labels=labels, name="head", dtype=exact)(x)
+        if classifier_activation not in (None, "linear"):
+            x = keras.layers.Activation(classifier_activation, name="predictions", dtype="float32")(x)
+    inputs = images if input_tensor is None else keras.utils.get_source_inputs(input_tensor)
+    model = keras.Model(inputs, x, name=name or variant.name)
+    if weights is not None:
+        load_weights(model, weights)
+    return model
+
+
+def _images(input_tensor, input_shape):
+    if input_tensor is None:
+        return keras.Input(input_shape, name="images")
+    if keras.backend.is_keras_tensor(input_tensor):
+        return input_tensor
+    return keras.Input(tensor=input_tensor, name="images")
+
+
+def _check(variant, include_top, input_shape, pooling, classes, representation_size):
+    if not isinstance(variant, Variant):
+        raise ValueError(f"variant expected a keras_vit.Variant, received {variant!r}.")
+    if input_shape is not None and len(input_shape) != 3:
+        raise ValueError(f"input_shape expected (height, width, channels), received {input_shape!r}.")
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling expected one of {POOLINGS}, received {pooling!r}.")
+    if pooling is None and (include_top or representation_size):
+        raise ValueError("pooling expected one of ('token', 'gap', 'map') under a classifier, received None.")
+    if include_top and (not isinstance(classes, int) or classes < 1):
+        raise ValueError(f"classes expected a positive int, received {classes!r}.")

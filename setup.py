@@ -1,0 +1,34 @@
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+serve, formats = [], ["ai-edge-litert>=2.1"]
+recipes = [
+    "tensorflow-datasets>=4.9.7",
+    "importlib_resources",  # tensorflow-datasets needs it and does not declare it
+    "keras-cv>=0.9",
+    "scikit-learn>=1.5",  # the bundled digits
+]
+analysis = ["matplotlib>=3.9"]
+
+setup(
+    name="keras_vit",
+    version="0.1.0",
+    description="Vision Transformers for Keras, numerically equal to the official code",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["keras_vit", "keras_vit.*"]),
+    package_data={"keras_vit": ["imagenet_classes.csv"]},
+    python_requires=">=3.11",
+    install_requires=["tensorflow>=2.21", "keras>=3.15", "numpy>=1.26", "pillow>=10", "tqdm>=4.66"],
+    extras_require={
+        "recipes": recipes,
+        "analysis": analysis,
+        "serve": serve,
+        "formats": formats,
+        "parity": ["torch", "torchvision", "timm>=1.0.31", "transformers>=5", "keras-hub>=0.32", "safetensors"],
+        "dev": [*recipes, *analysis, *serve, *formats, "pytest>=8", "pytest-xdist>=3.6", "ruff>=0.15", "jax", "scipy"],
+    },
+    entry_points={"console_scripts": ["keras-vit=keras_vit.cli:main"]},
+)
