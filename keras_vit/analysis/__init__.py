@@ -1,0 +1,12 @@
+"""Looking inside a model, and the pictures of what it learned. Needs no TensorFlow; drawing needs Matplotlib."""
+
+from keras_vit.analysis.attention import Attention as Attention
+from keras_vit.analysis.attention import attention_maps as attention_maps
+from keras_vit.analysis.attention import capture as capture
+from keras_vit.analysis.attention import class_attention as class_attention
+from keras_vit.analysis.attention import rollout as rollout
+from keras_vit.analysis.attention import rollout_maps as rollout_maps
+from keras_vit.analysis.curves import plot_training as plot_training
+from keras_vit.analysis.curves import read_metrics as read_metrics
+from keras_vit.analysis.plots import plot_attention as plot_attention
+from keras_vit.analysis.plots import plot_predictions as plot_predictions

@@ -1,0 +1,152 @@
+"""How training went, drawn from the lines that it wrote."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from keras_vit.analysis.style import BLUE, GREEN, GREY, OTHERS, VERMILION, canvas
+
+FIRST = ("loss", "accuracy")  # the large panels
+SPLITS = {"train": BLUE, "test": VERMILION, "validation": GREEN}
+MANY = 60  # records from which on a line is drawn faint, with its running mean on top
+UNITS = {"images_per_second": "images/s", "seconds": "s", "memory_gb": "GB"}
+
+
+def read_metrics(path: str | os.PathLike) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """Read a `metrics.jsonl`: name -> split -> (steps, values), by step; of a step written twice the later counts.
+
+    Args:
+        path: file of one object a line, `{"step": 10, "split": "train", "name": "loss", "value": 2.3}`. A last line
+            that is cut short, as a killed run leaves it, is passed over.
+
+    Raises:
+        FileNotFoundError: nothing lies at the path.
+        ValueError: a line is something else, or there is none.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"metrics_path expected a metrics.jsonl, found no file at {str(path)!r}.")
+    lines = path.read_text().split("\n")
+    curves = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            step, value = int(row["step"]), float(row["value"])
+            split, name = str(row["split"]), str(row["name"])
+        except (ValueError, KeyError, TypeError):
+            if number == len(lines):
+                break
+            raise ValueError(
+                f"metrics_path expected step, split, name and value in every line, received {line[:60]!r} "
+                f"in line {number} of {str(path)!r}."
+            ) from None
+        if np.isfinite(value):
+            curves.setdefault(name, {}).setdefault(split, {})[step] = value
+    if not curves:
+        raise ValueError(f"metrics_path expected lines of metrics, found none in {str(path)!r}.")
+    return {
+        name: {split: tuple(np.array(column) for column in zip(*sorted(points.items()), strict=True))
+               for split, points in splits.items()}
+        for name, splits in curves.items()
+    }  # fmt: skip
+
+
+def plot_training(metrics_path: str | os.PathLike, output: str | os.PathLike):
+    """Draw every curve of a `metrics.jsonl`: loss and accuracy large, the rest below, each with its final value.
+
+    Args:
+        metrics_path: the file; see `read_metrics`.
+        output: where the PNG goes.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        FileNotFoundError: nothing lies at the path.
+        ValueError: the file holds no metrics.
+    """
+    curves = read_metrics(metrics_path)
+    large = [name for name in FIRST if name in curves]
+    small = [name for name in curves if name not in FIRST]
+    rows = [row for row in (large, *(small[i : i + 3] for i in range(0, len(small), 3))) if row]
+    heights = [3.4 if row is large else 1.9 for row in rows]
+    with canvas(output, (10.5, sum(heights) + 0.4), layout="constrained") as figure:
+        figure.get_layout_engine().set(h_pad=0.1, w_pad=0.1)
+        figure.suptitle(_headline(curves), x=0.01, ha="left", fontsize=13, fontweight="bold")
+        grid = figure.add_gridspec(len(rows), 6, height_ratios=heights)
+        for i, (row, height) in enumerate(zip(rows, heights, strict=True)):
+            span = 6 // len(row)
+            for j, name in enumerate(row):
+                axes = figure.add_subplot(grid[i, j * span : (j + 1) * span])
+                _panel(axes, name, curves[name], height)
+    return figure
+
+
+def _headline(curves):
+    last = max(steps[-1] for splits in curves.values() for steps, _ in splits.values())
+    accuracies = curves.get("accuracy", {})
+    held_out = [split for split in accuracies if split != "train"]
+    if not held_out:
+        return f"Training, {last:,} steps"
+    final = accuracies[held_out[-1]][1][-1]
+    return f"{held_out[-1].capitalize()} accuracy {final:.1%} after {last:,} steps".replace("%", " %")
+
+
+def _panel(axes, name, splits, height):
+    percent = "accuracy" in name and max(values.max() for _, values in splits.values()) <= 1
+    title = name.replace("_", " ")
+    axes.set_title(f"{title}, %" if percent else f"{title}, {UNITS[name]}" if name in UNITS else title)
+    axes.set_xlabel("training step")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.locator_params("x", integer=True, nbins=6)
+    axes.grid(axis="y")
+    ends, window = [], 1
+    spare = iter(OTHERS * len(splits))
+    for split, (steps, values) in splits.items():
+        colour = SPLITS.get(split) or next(spare)
+        values = values * 100 if percent else values
+        line = {"color": colour, "lw": 2, "marker": "o" if len(steps) <= MANY / 2 else "", "ms": 3.5}
+        if len(steps) > MANY and _is_noisy(values):
+            window = len(steps) // 20
+            axes.plot(steps, values, color=colour, lw=0.7, alpha=0.35)
+            steps, values = steps[window - 1 :], np.convolve(values, np.full(window, 1 / window), "valid")
+        axes.plot(steps, values, **line)
+        ends.append((steps[-1], values[-1], colour, split))
+    every = np.concatenate([values for _, values in splits.values()])
+    if name == "loss" and every.min() > 0 and every.max() > 30 * every.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+    _label_ends(axes, ends, percent, gap=0.22 / (height - 0.9))
+    if window > 1:
+        axes.text(
+            1, 1.02, f"thin: every record; thick: mean of {window}", transform=axes.transAxes, ha="right", va="bottom",
+            fontsize=8, color=GREY,
+        )  # fmt: skip
+
+
+def _is_noisy(values):
+    """Whether more of the way goes up and down than along: a schedule is not noisy, a mini-batch's loss is."""
+    return np.abs(np.diff(values)).sum() > 3 * (values.max() - values.min())
+
+
+def _label_ends(axes, ends, percent, gap):
+    """Write each curve's name and final value at its end, `gap` of the panel's height apart or more."""
+    to_panel = axes.transScale + axes.transLimits
+    heights = []
+    for step, value, colour, split in sorted(ends, key=lambda end: end[1]):
+        height = to_panel.transform((step, value))[1]
+        heights.append(max(height, heights[-1] + gap) if heights else height)
+        axes.annotate(
+            f"{split} {_said(value, percent, scaled=True)}", (1, heights[-1]), (6, 0), xycoords="axes fraction",
+            textcoords="offset points", color=colour, fontweight="bold", va="center", annotation_clip=False,
+        )  # fmt: skip
+
+
+def _said(value, percent, scaled=False):
+    if percent:
+        return f"{value if scaled else value * 100:.1f} %"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
