@@ -10,3 +10,4 @@ from keras_vit.analysis.curves import plot_training as plot_training
 from keras_vit.analysis.curves import read_metrics as read_metrics
 from keras_vit.analysis.plots import plot_attention as plot_attention
 from keras_vit.analysis.plots import plot_predictions as plot_predictions
+from keras_vit.analysis.report import analyze as analyze

@@ -22,6 +22,7 @@ class Attention:
         grid: patches (down, across).
         prefix_tokens: tokens in front of the patches (the class token).
         pooling: `token`, `gap` or `map`: which queries the model's answer is read from.
+        patch_size: pixels of the image (height, width) that a patch covers; an average under a stem.
     """
 
     weights: np.ndarray
@@ -29,6 +30,7 @@ class Attention:
     grid: tuple[int, int]
     prefix_tokens: int
     pooling: str
+    patch_size: tuple[float, float]
 
     def on_grid(self, rows: np.ndarray) -> np.ndarray:
         """Lay attention to tokens out on the patch grid, prefix tokens dropped: (..., N) -> (..., down, across)."""
@@ -66,8 +68,8 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
         ValueError: `model` has no encoder blocks, or the images are not of its input shape.
     """
     blocks = [layer for layer in model.layers if isinstance(layer, EncoderBlock)]
-    grids = [layer.output for layer in model.layers if isinstance(layer, PatchEmbedding)]
-    if not blocks or not grids:
+    embeddings = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)]
+    if not blocks or not embeddings:
         kinds = ", ".join(sorted({type(layer).__name__ for layer in model.layers}))
         raise ValueError(f"model expected encoder blocks to read attention from, received {model.name!r} of {kinds}.")
     images = _checked(model, images)
@@ -75,7 +77,7 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
     probes = [pool for pool in pools if isinstance(pool, AttentionPooling)]
     prefix_tokens = sum(isinstance(layer, ClassToken) for layer in model.layers)
     readers = blocks + probes
-    inputs = keras.Model(model.input, [grids[-1], *(reader.input for reader in readers)])
+    inputs = keras.Model(model.input, [embeddings[-1].output, *(reader.input for reader in readers)])
 
     batches = []
     for start in range(0, len(images), batch_size):
@@ -88,12 +90,14 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
     else:
         gap = isinstance(pools[-1], MeanPooling) if pools else not prefix_tokens
         pooling = "gap" if gap else "token"
+    grid = tuple(int(side) for side in grid.shape[1:3])
     return Attention(
         weights=np.stack(weights),
         probe=probe[:, :, 0] if probes else None,
-        grid=tuple(int(side) for side in grid.shape[1:3]),
+        grid=grid,
         prefix_tokens=prefix_tokens,
         pooling=pooling,
+        patch_size=_pixels(embeddings[-1], images.shape[1:3], grid),
     )
 
 
@@ -154,6 +158,13 @@ def _flow(attentions, start, residual):
         step = start @ heads.mean(axis=1)
         start = (start + step) / 2 if residual else step
     return start
+
+
+def _pixels(embedding, image_size, grid):
+    """The patch's own size where it is cut from the image: there the grid may leave a rest at the right and bottom."""
+    if all(side // patch == n for side, patch, n in zip(image_size, embedding.patch_size, grid, strict=True)):
+        return embedding.patch_size
+    return tuple(side / n for side, n in zip(image_size, grid, strict=True))
 
 
 def _checked(model, images):

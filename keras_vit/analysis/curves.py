@@ -99,7 +99,8 @@ def _headline(curves):
 def _panel(axes, name, splits, height):
     percent = "accuracy" in name and max(values.max() for _, values in splits.values()) <= 1
     title = name.replace("_", " ")
-    axes.set_title(f"{title}, %" if percent else f"{title}, {UNITS[name]}" if name in UNITS else title)
+    unit = "%" if percent else UNITS.get(name)
+    axes.set_title(f"{title}, {unit}" if unit else title)
     axes.set_xlabel("training step")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.locator_params("x", integer=True, nbins=6)
@@ -119,6 +120,7 @@ def _panel(axes, name, splits, height):
     every = np.concatenate([values for _, values in splits.values()])
     if name == "loss" and every.min() > 0 and every.max() > 30 * every.min():
         axes.set_yscale("log")
+        axes.set_title(f"{title}, log scale")
         axes.yaxis.set_major_formatter("{x:g}")
     _label_ends(axes, ends, percent, gap=0.22 / (height - 0.9))
     if window > 1:
@@ -135,18 +137,18 @@ def _is_noisy(values):
 
 def _label_ends(axes, ends, percent, gap):
     """Write each curve's name and final value at its end, `gap` of the panel's height apart or more."""
+    axes.autoscale_view()
     to_panel = axes.transScale + axes.transLimits
     heights = []
     for step, value, colour, split in sorted(ends, key=lambda end: end[1]):
         height = to_panel.transform((step, value))[1]
         heights.append(max(height, heights[-1] + gap) if heights else height)
+        said = f"{split} {_said(value, percent)}" if len(ends) > 1 else _said(value, percent)
         axes.annotate(
-            f"{split} {_said(value, percent, scaled=True)}", (1, heights[-1]), (6, 0), xycoords="axes fraction",
-            textcoords="offset points", color=colour, fontweight="bold", va="center", annotation_clip=False,
+            said, (1, heights[-1]), (6, 0), xycoords="axes fraction", textcoords="offset points", color=colour,
+            fontweight="bold", va="center", annotation_clip=False,
         )  # fmt: skip
 
 
-def _said(value, percent, scaled=False):
-    if percent:
-        return f"{value if scaled else value * 100:.1f} %"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+def _said(value, percent):
+    return f"{value:.1f} %" if percent else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

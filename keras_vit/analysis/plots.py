@@ -51,56 +51,57 @@ def plot_predictions(
     columns = columns or (6 if large else 12)
     cell = 1.75 if large else 0.95  # inches of an image's width
     height = cell * images.shape[1] / images.shape[2]
-    sections = [part for part in _sections(true == predicted, scores, columns) if len(part[1])]
-    rows = [-(-len(chosen) // columns) for _, chosen in sections]
-    line, caption, gap = 0.42, 0.48, 0.16  # inches: a heading, what stands under an image, between images
+    sections = [part for part in _sections(true == predicted, scores, columns) if part[1].size]
+    line, gap = 0.4, 0.16  # inches: a heading, between images
     width = 2 * BORDER + columns * cell + (columns - 1) * gap
-    total = 2 * BORDER + 0.35 + len(rows) * line + sum(rows) * (height + caption)
+    tops, y = [], 0.35
+    for _, chosen, caption in sections:
+        tops.append(y)
+        y += line + -(-len(chosen) // columns) * (height + caption)
 
     def name(label):
         return str(label if names is None else names[label])
 
-    with canvas(output, (width, total)) as figure:
+    with canvas(output, (width, y + 2 * BORDER)) as figure:
         place = _Sheet(figure)
         right = int((true == predicted).sum())
-        place.text(0, 0, f"{100 * right / len(images):.1f} % of {len(images):,} right", fontsize=14, weight="bold")
-        y = 0.35
-        for title, chosen in sections:
-            place.text(0, y + 0.12, title, fontsize=11)
-            y += line
+        place.text(
+            0, 0, f"{100 * right / len(images):.1f} % of {len(images):,} images right", fontsize=14, weight="bold"
+        )
+        for top, (heading, chosen, caption) in zip(tops, sections, strict=True):
+            place.text(0, top + 0.12, heading, fontsize=11)
             for k, i in enumerate(chosen):
-                x, top = k % columns * (cell + gap), y + k // columns * (height + caption)
-                axes = place.axes(x, top, cell, height)
+                row, column = divmod(k, columns)
+                axes = place.axes(column * (cell + gap), top + line + row * (height + caption), cell, height)
                 show(axes, images[i])
                 _caption(axes, cell, name(predicted[i]), name(true[i]), scores[i], true[i] == predicted[i])
-            y += -(-len(chosen) // columns) * (height + caption)
     return figure
 
 
 def _sections(right, scores, columns):
-    """(heading, indices) of the sheet's parts; mistakes fill up to three rows, the two others one each."""
+    """(heading, indices, inches under an image) of the sheet's parts: up to three rows of mistakes, then one each."""
     by_score = np.argsort(scores, kind="stable")
     wrong, sound = by_score[~right[by_score]][::-1], by_score[right[by_score]]
     mistakes = f"{len(wrong):,} mistakes" if len(wrong) > 1 else "1 mistake"
-    if len(wrong) > 3 * columns:
-        mistakes += f", the {3 * columns} surest"
+    if len(wrong) > 1:
+        mistakes += f", the {3 * columns} surest" if len(wrong) > 3 * columns else ", surest first"
     least, rest = sound[:columns], sound[columns:]
     sample = np.sort(rest)[np.linspace(0, len(rest) - 1, min(columns, len(rest))).astype(int)]
     return [
-        (f"{mistakes}, surest first", wrong[: 3 * columns]),
-        ("Right, but least sure", least),
-        ("Right, a sample of the rest", sample),
+        (mistakes, wrong[: 3 * columns], 0.5),
+        ("Right, but least sure", least, 0.32),
+        ("Right, a sample of the rest", sample, 0.32),
     ]
 
 
 def _caption(axes, cell, predicted, true, score, right):
     """A frame and what stands under an image: told apart by mark, frame and words, not by colour alone."""
-    letters = int(cell * 10.5)
+    letters = int(cell * 12)
     colour = BLUE if right else VERMILION
-    mark, said = ("✓", f"{shortened(predicted, letters - 7)}") if right else ("✗", shortened(predicted, letters - 7))
+    said = f"{'✓' if right else '✗'} {shortened(predicted, letters - 7)}, {score:.0%}"
     axes.spines[:].set(visible=True, color=colour, lw=0.8 if right else 2, ls="-" if right else (0, (3, 1.5)))
     below = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top", "fontsize": 9}
-    axes.annotate(f"{mark} {said}, {score:.0%}", (0, 0), (0, -4), color=colour, weight="bold", **below)
+    axes.annotate(said, (0, 0), (0, -4), color=colour, weight="bold", **below)
     if not right:
         axes.annotate(f"is {shortened(true, letters - 3)}", (0, 0), (0, -17), **below)
 
@@ -173,25 +174,33 @@ def plot_attention(
             top = max(2.0, float(np.quantile(maps[:, k], 0.995)))
             for image, chosen, axes in zip(images, maps[:, k], panels[k + 1], strict=True):
                 colours = _overlay(axes, image, chosen, patch, top)
-            (panels[k + 1, 0].set_ylabel if across else panels[k + 1, 0].set_title)(title)
+            (panels[k + 1, 0].set_ylabel if across else panels[k + 1, 0].set_title)(title, fontsize=11)
             bar = figure.colorbar(
                 colours, ax=list(panels[k + 1]), location="right" if across else "bottom", extend="max",
                 aspect=12, shrink=0.85, pad=0.02,
             )  # fmt: skip
             bar.set_label("attention, × even share", fontsize=9)
             bar.outline.set_visible(False)
+        for axes in panels.flat:
+            axes.set_anchor("C" if across else "N")
     return figure
 
 
 def _overlay(axes, image, attention, patch, top):
     """Attention in colour over the image in grey; the grid covers the pixels that the patches cover."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    colours = colormaps[COLOUR_MAP](np.linspace(0, 1, 256))
+    colours[:, 3] = np.linspace(0.3, 0.85, 256)  # where little attention goes, the image shines through
     height, width = image.shape[:2]
     grey = image @ np.array([0.299, 0.587, 0.114], image.dtype)
     show(axes, np.repeat(grey[..., None], 3, axis=2), extent=(0, width, height, 0))
     covered = (0, attention.shape[1] * patch[1], attention.shape[0] * patch[0], 0)
     drawn = axes.imshow(
-        attention, cmap=COLOUR_MAP, vmin=0, vmax=top, alpha=0.65, interpolation="bicubic", extent=covered
-    )
+        attention, cmap=ListedColormap(colours), vmin=0, vmax=top, interpolation="bicubic", extent=covered,
+        interpolation_stage="data",
+    )  # fmt: skip
     axes.set(xlim=(0, width), ylim=(height, 0))
     return drawn
 

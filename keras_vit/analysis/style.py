@@ -59,7 +59,7 @@ def visible(images, value_range: tuple[float, float] | None = None) -> np.ndarra
     """Images as something to look at: (B, H, W, 1 or 3) -> (B, H, W, 3) in [0, 1].
 
     Args:
-        value_range: the values of black and white. Where None: 0..255 for integers and for anything above 1,
+        value_range: the values of black and white. Where None: 0..255 for integers and for anything above 2,
             -1..1 if something is negative, else 0..1.
 
     Raises:
@@ -69,10 +69,9 @@ def visible(images, value_range: tuple[float, float] | None = None) -> np.ndarra
     if images.ndim != 4 or images.shape[-1] not in (1, 3) or not images.size:
         raise ValueError(f"images expected shape (batch, height, width, 1 or 3), received {images.shape}.")
     if value_range is None:
-        if images.dtype.kind in "ui" or images.max() > 1:
-            value_range = (0, 255)
-        else:
-            value_range = (-1, 1) if images.min() < 0 else (0, 1)
+        whole = images.dtype.kind in "ui"
+        unit = (-1, 1) if images.min() < 0 else (0, 1)
+        value_range = (0, 255) if whole or images.max() > 2 else unit  # 2: resizing may overshoot 1 a little
     black, white = value_range
     scaled = np.clip((images.astype("float32") - black) / (white - black), 0, 1)
     return np.broadcast_to(scaled, (*images.shape[:-1], 3))
