@@ -112,8 +112,8 @@ def build(
         x = layers.Head(classes, labels=labels, name="head", dtype=exact)(x)
         if classifier_activation not in (None, "linear"):
             x = keras.layers.Activation(classifier_activation, name="predictions", dtype="float32")(x)
-    inputs = images if input_tensor is None else keras.utils.get_source_inputs(input_tensor)
-    model = keras.Model(inputs, x, name=name or variant.name)
+    sources = keras.utils.get_source_inputs(images)
+    model = keras.Model(sources[0] if len(sources) == 1 else sources, x, name=name or variant.name)
     if weights is not None:
         load_weights(model, weights)
     return model
