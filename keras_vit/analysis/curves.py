@@ -11,7 +11,6 @@ from keras_vit.analysis.style import BLUE, GREEN, GREY, OTHERS, VERMILION, canva
 FIRST = ("loss", "accuracy")  # the large panels
 SPLITS = {"train": BLUE, "test": VERMILION, "validation": GREEN}
 MANY = 60  # records from which on a line is drawn faint, with its running mean on top
-UNITS = {"images_per_second": "images/s", "seconds": "s", "memory_gb": "GB"}
 
 
 def read_metrics(path: str | os.PathLike) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
@@ -99,8 +98,7 @@ def _headline(curves):
 def _panel(axes, name, splits, height):
     percent = "accuracy" in name and max(values.max() for _, values in splits.values()) <= 1
     title = name.replace("_", " ")
-    unit = "%" if percent else UNITS.get(name)
-    axes.set_title(f"{title}, {unit}" if unit else title)
+    axes.set_title(f"{title}, %" if percent else title)
     axes.set_xlabel("training step")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.locator_params("x", integer=True, nbins=6)
