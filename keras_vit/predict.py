@@ -28,10 +28,9 @@ def load_predictor(source: str | os.PathLike):
         ValueError: what lies there is no model, or no model has this name.
     """
     if os.path.isdir(source) and not os.path.isfile(os.path.join(source, "model.keras")):
-        from keras_vit.export.load import load_export, version_folder  # needs TensorFlow, a Keras model does not
+        from keras_vit.export.load import load_export  # needs TensorFlow, a Keras model does not
 
-        if version_folder(source) is not None:
-            return load_export(source)
+        return load_export(source)
     return load_model(source)
 
 

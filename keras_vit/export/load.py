@@ -57,7 +57,7 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
     folder = version_folder(source)
     if folder is None:
         raise ValueError(
-            f"model expected an export, a folder of versions that hold a SavedModel and manifest.json, "
+            f"model expected a folder with model.keras, or an export (saved_models/NAME or a version in it), "
             f"received {str(source)!r}."
         )
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))

@@ -1,6 +1,7 @@
 """A model from where a user has it: a training run's folder, a `.keras` file, or its name."""
 
 import os
+import zipfile
 from pathlib import Path
 
 import keras
@@ -37,10 +38,10 @@ def load_model(source: str | os.PathLike) -> keras.Model:
 
 
 def _read(path: Path) -> keras.Model:
+    if path.suffix != ".keras" or not zipfile.is_zipfile(path):
+        raise ValueError(f"model expected a .keras file, received {str(path)!r}, which is none.")
     try:
         return keras.saving.load_model(path, compile=False)
     except (ValueError, OSError, KeyError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ValueError(
-            f"model expected a .keras file, received {str(path)!r}, unreadable to Keras: {reason}"
-        ) from None
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"model expected a .keras file of this package, received {str(path)!r}: {reason}") from error
