@@ -160,6 +160,8 @@ def plot_attention(
         raise ValueError(
             f"maps expected shape ({len(images)}, maps, down, across) for {len(images)} images, received {maps.shape}."
         )
+    if not (maps.min() >= 0 and maps.sum(axis=(2, 3)).min() > 0):
+        raise ValueError("maps expected attention, not negative and not all zero, received something else.")
     titles, names = _checked("titles", titles, maps.shape[1]), _checked("names", names, len(images))
     maps = maps / maps.mean(axis=(2, 3), keepdims=True)
     (height, width), grid = images.shape[1:3], maps.shape[2:]

@@ -53,6 +53,7 @@ def analyze(
     """
     interface = describe(model)
     if not hasattr(images, "shape"):
+        images = [images] if isinstance(images, str | os.PathLike) else images
         names = [Path(image).name for image in images] if names is None else names
         images = _read(interface, images)
     names = [str(i) for i in range(len(images))] if names is None else list(names)

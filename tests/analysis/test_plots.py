@@ -139,6 +139,8 @@ def test_a_grid_that_leaves_a_rest_covers_only_its_patches(tmp_path):
     "change, message",
     [
         ({"maps": np.ones((2, 4, 4))}, r"maps expected shape \(3, maps, down, across\) for 3 images, received"),
+        ({"maps": np.zeros((3, 4, 4))}, "maps expected attention, not negative and not all zero"),
+        ({"maps": np.linspace(-1, 2, 48).reshape(3, 4, 4)}, "maps expected attention, not negative"),
         ({"titles": ["a", "b"]}, "titles expected 1 texts, received 2"),
         ({"names": ["a"]}, "names expected 3 texts, received 1"),
         ({"images": np.ones((3, 8, 8, 2))}, r"images expected shape \(batch, height, width, 1 or 3\), received"),

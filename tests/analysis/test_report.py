@@ -46,13 +46,13 @@ def test_analyze_writes_pictures_and_the_numbers_of_the_functions(tmp_path, pool
 
 def test_predictions_are_the_models_best_first(tmp_path):
     model, images = tiny(), pictures()
-    result = analysis.analyze(model, images, tmp_path, top=2)
+    result = analysis.analyze(model, images, tmp_path, top=2, drawn=1)
     scores = model.predict(images, verbose=0)
     for row, expected in zip(result["images"], scores, strict=True):
         best = np.argsort(-expected)[:2]
         assert [prediction["label"] for prediction in row["predictions"]] == [["ant", "bee", "cat"][i] for i in best]
         np.testing.assert_allclose([p["score"] for p in row["predictions"]], expected[best], atol=1e-6)
-    result = analysis.analyze(model, images, tmp_path, labels=["a", "b", "c"])
+    result = analysis.analyze(model, images, tmp_path, labels=["a", "b", "c"], drawn=1)
     assert {p["label"] for row in result["images"] for p in row["predictions"]} == {"a", "b", "c"}
 
 
@@ -63,9 +63,9 @@ def test_image_files_are_read_and_preprocessed(tmp_path, include_preprocessing):
     for file, image in zip(files, pixels, strict=True):
         Image.fromarray(image).save(file)
     model = tiny(include_preprocessing=include_preprocessing)
-    result = analysis.analyze(model, files, tmp_path / "out")
+    result = analysis.analyze(model, files, tmp_path / "out", drawn=1)
     images = pixels.astype("float32") if include_preprocessing else keras_vit.preprocess_input(pixels)
-    direct = analysis.analyze(model, images, tmp_path / "direct", names=["0.png", "1.png"])
+    direct = analysis.analyze(model, images, tmp_path / "direct", names=["0.png", "1.png"], drawn=1)
     assert [row["name"] for row in result["images"]] == ["0.png", "1.png"]
     assert result == direct
 
