@@ -4,11 +4,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import TOLERANCE, golden, golden_model, max_difference, randomise
+from support import TOLERANCE, golden, golden_model, max_difference, needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit.export import tflite
 
+pytestmark = needs_tensorflow
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 KINDS = {
     "map": {"pooling": "map"},
