@@ -16,6 +16,7 @@ from keras_vit.models.builders import ViT_S32 as ViT_S32
 from keras_vit.models.builders import ViT_Ti16 as ViT_Ti16
 from keras_vit.models.builders import create_model as create_model
 from keras_vit.models.features import feature_model as feature_model
+from keras_vit.models.load import load_model as load_model
 from keras_vit.models.variants import Variant as Variant
 from keras_vit.models.variants import list_models as list_models
 from keras_vit.models.vit import build as build

@@ -51,6 +51,7 @@ def _evaluate(options):
 def _predict(options):
     from keras_vit.predict import load_predictor, predict
 
+    _require_trained(options.model)
     for row in predict(load_predictor(options.model), options.images, options.top):
         if options.json:
             print(json.dumps(row, ensure_ascii=False))
@@ -63,6 +64,7 @@ def _export(options):
     from keras_vit.export import export
     from keras_vit.models.load import load_model
 
+    _require_trained(options.model)
     model = load_model(options.model)
     images, labels = None, None
     if (recipe := _recipe_of(options)) is not None:
@@ -122,6 +124,14 @@ def _list(options):
             f"{name:<12} {row.paper_name:<10} {row.parameters.classes_1000:>13,} parameters  "
             f"{row.depth} blocks of width {row.width}, {row.num_heads} heads, MLP {row.mlp_dim}"
         )
+
+
+def _require_trained(model: str):
+    """Raise where a name alone would give fresh weights, whose answers mean nothing."""
+    from keras_vit.models.variants import find_variant
+
+    if not Path(model).exists() and Path(model).suffix != ".keras" and find_variant(model)[1] is None:
+        raise ValueError(f"model expected trained weights, received the name {model!r}, which has fresh ones.")
 
 
 def _recipe_of(options):
