@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from support import needs_tensorflow
 
-from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches, unreadable
+from keras_vit.data.pipeline import evaluation_batches, naming_broken_files, steps_per_epoch, training_batches
 from keras_vit.data.sources import in_memory
 from keras_vit.train.recipe import Augment
 
@@ -95,8 +95,13 @@ def test_too_few_examples():
         steps_per_epoch(ARRAYS, 22)
 
 
-def test_a_broken_file_is_found(files, tmp_path):
+def test_a_broken_file_is_named(files, tmp_path):
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no picture")
-    assert unreadable(files) is None
-    assert unreadable(dataclasses.replace(files, files=(*files.files, str(broken)))) == str(broken)
+    paths = (*files.files[:3], str(broken))
+    examples = in_memory(np.array(paths), np.arange(4) % 3, ["a", "b", "c"], paths)
+    for missing in (False, True):
+        with pytest.raises(ValueError, match="data expected an image file .*received .*broken.png"):  # noqa: SIM117
+            with naming_broken_files(files, examples):
+                batches(examples, batch_size=2)
+        broken.unlink(missing_ok=missing)

@@ -15,7 +15,6 @@ import sys, tempfile
 import keras, numpy as np
 from keras_vit.train.engine import train
 from keras_vit.train.recipe import *
-from keras_vit.train.recipe_file import override
 
 row = Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
 recipe = Recipe(
@@ -25,18 +24,16 @@ recipe = Recipe(
     Optimizer("adamw", learning_rate=1e-2, weight_decay=0.1, clip_norm=0.1, epsilon=1e-4),
     Schedule("linear", warmup_steps=2), average=Average(0.9), epochs=2,
 )
-for kind in ("adamw", "sgd"):
-    found = {}
-    for strategy in ("one", "mirrored"):
-        with tempfile.TemporaryDirectory() as folder:
-            workdir = folder + "/run"
-            summary = train(override(recipe, [f"optimizer.kind={kind}"]), workdir, strategy=strategy)
-            model = keras.saving.load_model(workdir + "/model.keras", compile=False)
-            found[strategy] = (summary, [np.asarray(weight) for weight in model.weights])
-    (one, a), (two, b) = found["one"], found["mirrored"]
-    difference = max(float(np.max(np.abs(x - y))) for x, y in zip(a, b, strict=True))
-    moved = float(np.max(np.abs(a[-2])))  # the head's kernel, which starts at 0
-    print(kind, one["replicas"], two["replicas"], one["accuracy"] == two["accuracy"], difference < 1e-6, moved > 1e-3)
+found = {}
+for strategy in ("one", "mirrored"):
+    with tempfile.TemporaryDirectory() as folder:
+        summary = train(recipe, folder + "/run", strategy=strategy)
+        model = keras.saving.load_model(folder + "/run/model.keras", compile=False)
+        found[strategy] = (summary, [np.asarray(weight) for weight in model.weights])
+(one, a), (two, b) = found["one"], found["mirrored"]
+difference = max(float(np.max(np.abs(x - y))) for x, y in zip(a, b, strict=True))
+moved = float(np.max(np.abs(a[-2])))  # the head's kernel, which starts at 0
+print(one["replicas"], two["replicas"], one["accuracy"] == two["accuracy"], difference < 1e-6, moved > 1e-3)
 """
 
 DROPOUT = """
@@ -64,8 +61,8 @@ print(len(set(found)), found == again, all(np.array_equal(a, b) for a, b in zip(
 
 
 def test_two_replicas_equal_one_device_with_clipping_decay_and_average():
-    said = run_python(TWO_CPUS + TRAIN).strip().splitlines()
-    assert said == ["adamw 1 2 True True True", "sgd 1 2 True True True"]
+    said = run_python(TWO_CPUS + TRAIN).strip()
+    assert said == "1 2 True True True"
 
 
 def test_dropout_differs_by_layer_step_and_replica_and_comes_back():
