@@ -1,3 +1,7 @@
+# TensorFlow greets every start with several lines.
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+export TF_ENABLE_ONEDNN_OPTS ?= 1
+
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin

@@ -1,7 +1,7 @@
 """A small Vision Transformer on scikit-learn's handwritten digits: real images, no download.
 
 Command:  keras-vit train recipes/digits.py --workdir runs/digits
-Hardware: 2 CPU cores (x86 with AVX-512 and AMX), TensorFlow 2.21, float32.
+Hardware: 2 CPU cores (x86 with AVX-512), TensorFlow 2.21, float32.
 Time:     38 to 55 s of training, compiling and eight evaluations included, on a machine busy with other work;
           54 to 62 s of processor time for the whole process, 2,250 to 3,200 images/s.
 Figure:   seeds 0, 1, 2: 99.2, 99.2, 98.1 % of the 359 held-out digits, the last weights' average. Nothing was chosen
