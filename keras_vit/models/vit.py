@@ -1,14 +1,15 @@
 """A row of the table -> a flat functional Keras model.
 
 Every stage is a named node of the model's graph, so features, freezing and layer-wise rates need no hooks:
-images, rescaling, embedding, tokens, class_token, position_embedding, embedding_dropout, encoder_block_00 ...,
-encoder_norm, pooling, pre_logits, head, predictions.
+images, rescaling, (in a hybrid stem_root ... stem_stage1 ...,) embedding, tokens, class_token, position_embedding,
+embedding_dropout, encoder_block_00 ..., encoder_norm, pooling, (pooled_norm in encoder_norm's place,) pre_logits,
+head, predictions.
 """
 
 import keras
 
 from keras_vit import layers
-from keras_vit.models.variants import Variant
+from keras_vit.models.variants import ResNetStem, Variant
 from keras_vit.weights import load_weights
 
 POOLINGS = ("token", "gap", "map", None)
@@ -26,6 +27,8 @@ def build(
     name: str | None = None,
     *,
     patch_size: int | tuple[int, int] | None = None,
+    class_token: bool | None = None,
+    norm_after_pooling: bool = False,
     representation_size: int | None = None,
     activation: str | None = None,
     layer_norm_epsilon: float | None = None,
@@ -50,6 +53,9 @@ def build(
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: of the Keras model.
         patch_size: pixels of a patch in place of the row's, one int or (height, width).
+        class_token: whether there is one; None has it where `pooling` is `token` or None. `gap` leaves it out of the
+            mean.
+        norm_after_pooling: True normalises the pooled vector in place of the tokens (timm's `fc_norm`).
         representation_size: width of a tanh layer before the classifier (ImageNet-21k pre-training has one).
         activation: `gelu_tanh` (the official code's, the default) or `gelu` (exact: timm's and transformers').
         layer_norm_epsilon: 1e-6 where None.
@@ -67,6 +73,10 @@ def build(
         ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
     """
     _check(variant, include_top, input_shape, pooling, classes, representation_size)
+    if class_token is False and pooling == "token":
+        raise ValueError("class_token expected True or None with pooling='token', received False.")
+    if norm_after_pooling and pooling is None:
+        raise ValueError("norm_after_pooling expected False with pooling=None, received True.")
     rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
     for rate_name, rate in {**rates, "drop_path_rate": drop_path_rate}.items():
         layers.require_rate(rate_name, rate)
@@ -75,17 +85,20 @@ def build(
     patch = layers.as_pair(variant.patch_size if patch_size is None else patch_size)
     policy = keras.dtype_policies.get(dtype)
 
-    images = _images(input_tensor, input_shape or (variant.image_size, variant.image_size, 3))
+    images = input_images(input_tensor, input_shape or (variant.image_size, variant.image_size, 3))
     x = images
     if include_preprocessing:
         x = keras.layers.Rescaling(1 / 127.5, offset=-1.0, name="rescaling", dtype=policy)(x)
+    if variant.stem is not None:
+        x = _resnet_stem(x, variant.stem, policy)  # (B, H / stride, W / stride, C)
     patches = layers.PatchEmbedding(variant.width, patch, name="embedding", dtype=policy)(x)  # (B, h, w, D)
     x = layers.GridToTokens(name="tokens", dtype=policy)(patches)
-    if pooling in ("token", None):
+    prefix_tokens = int(pooling in ("token", None) if class_token is None else class_token)
+    if prefix_tokens:
         x = layers.ClassToken(name="class_token", dtype=policy)(x)
-    prefix_tokens = 1 if pooling in ("token", None) else 0
     free = None in patches.shape[1:3]
-    grid = [side or variant.image_size // p for side, p in zip(patches.shape[1:3], patch, strict=True)]
+    cells = [p * (variant.stem.stride if variant.stem else 1) for p in patch]
+    grid = [side or variant.image_size // cell for side, cell in zip(patches.shape[1:3], cells, strict=True)]
     position = layers.PositionEmbedding(tuple(grid), prefix_tokens, name="position_embedding", dtype=policy)
     x = position(x, patches) if free else position(x)
     x = keras.layers.Dropout(dropout_rate, name="embedding_dropout", dtype=policy)(x)
@@ -95,23 +108,22 @@ def build(
             variant.num_heads, **mlp, **norm, **rates, name=f"encoder_block_{i:02d}", dtype=policy
         )
         x = block(x)  # (B, N, D)
-    x = layers.LayerNorm(norm["layer_norm_epsilon"], name="encoder_norm", dtype=policy)(x)
+    if not norm_after_pooling:
+        x = layers.LayerNorm(norm["layer_norm_epsilon"], name="encoder_norm", dtype=policy)(x)
     if pooling == "token":
         x = layers.TokenPooling(name="pooling", dtype=policy)(x)
     elif pooling == "gap":
-        x = layers.MeanPooling(name="pooling", dtype=policy)(x)
+        x = layers.MeanPooling(prefix_tokens, name="pooling", dtype=policy)(x)
     elif pooling == "map":
         x = layers.AttentionPooling(variant.num_heads, **mlp, **norm, name="pooling", dtype=policy)(x)
+    if norm_after_pooling:
+        x = layers.LayerNorm(norm["layer_norm_epsilon"], name="pooled_norm", dtype=policy)(x)
     if representation_size:
         x = keras.layers.Dense(
             representation_size, "tanh", kernel_initializer="lecun_normal", name="pre_logits", dtype=policy
         )(x)
     if include_top:
-        # Logits and probabilities leave mixed precision: half precision rounds them visibly.
-        exact = "float32" if policy.name.startswith("mixed") else policy
-        x = layers.Head(classes, labels=labels, name="head", dtype=exact)(x)
-        if classifier_activation not in (None, "linear"):
-            x = keras.layers.Activation(classifier_activation, name="predictions", dtype="float32")(x)
+        x = classifier(x, classes, classifier_activation, labels, policy)
     inputs = images if input_tensor is None else keras.utils.get_source_inputs(input_tensor)
     model = keras.Model(inputs, x, name=name or variant.name)
     if weights is not None:
@@ -119,12 +131,44 @@ def build(
     return model
 
 
-def _images(input_tensor, input_shape):
+def input_images(input_tensor, input_shape):
     if input_tensor is None:
         return keras.Input(input_shape, name="images")
     if keras.backend.is_keras_tensor(input_tensor):
         return input_tensor
     return keras.Input(tensor=input_tensor, name="images")
+
+
+def classifier(x, classes, activation, labels, policy):
+    """The layers `head` and `predictions` on features (B, D) -> (B, classes)."""
+    # Logits and probabilities leave mixed precision: half precision rounds them visibly.
+    exact = "float32" if policy.name.startswith("mixed") else policy
+    x = layers.Head(classes, labels=labels, name="head", dtype=exact)(x)
+    if activation in (None, "linear"):
+        return x
+    return keras.layers.Activation(activation, name="predictions", dtype="float32")(x)
+
+
+def _resnet_stem(x, stem: ResNetStem, policy):
+    """(B, H, W, C) -> (B, H / stride, W / stride, features), each stage's output named `stem_stage1` and so on."""
+    standard = {"epsilon": stem.weight_epsilon, "epsilon_on": stem.weight_epsilon_on, "dtype": policy}
+    epsilons = {
+        "group_norm_epsilon": stem.group_norm_epsilon,
+        "weight_epsilon": stem.weight_epsilon,
+        "weight_epsilon_on": stem.weight_epsilon_on,
+    }
+    width = int(64 * stem.width_factor)
+    x = layers.StdConv(width, 7, 2, **standard, name="stem_root")(x)
+    x = layers.GroupNorm(stem.group_norm_epsilon, name="stem_root_norm", dtype=policy)(x)
+    x = keras.layers.ReLU(name="stem_root_relu", dtype=policy)(x)
+    x = layers.StemPool(name="stem_root_pool", dtype=policy)(x)
+    for stage, units in enumerate(stem.units):
+        for unit in range(units):
+            name = f"stem_stage{stage + 1}_unit{unit + 1}"
+            strides = 2 if stage and not unit else 1
+            x = layers.ResidualUnit(width * 2**stage, strides, **epsilons, name=name, dtype=policy)(x)
+        x = keras.layers.Identity(name=f"stem_stage{stage + 1}", dtype=policy)(x)
+    return x
 
 
 def _check(variant, include_top, input_shape, pooling, classes, representation_size):
