@@ -2,4 +2,3 @@
 
 from keras_vit.weights.convert import Report as Report
 from keras_vit.weights.convert import load_weights as load_weights
-from keras_vit.weights.convert import save_weights as save_weights
