@@ -41,5 +41,6 @@ from keras_vit.models.variants import list_models as list_models
 from keras_vit.preprocess import decode_predictions as decode_predictions
 from keras_vit.preprocess import preprocess_input as preprocess_input
 from keras_vit.weights import load_weights as load_weights
+from keras_vit.weights import save_weights as save_weights
 
 __version__ = "0.1.0"

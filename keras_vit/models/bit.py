@@ -77,7 +77,7 @@ def build_bit(
             strides = 2 if stage and not unit else 1
             unit_name = f"stage{stage + 1}_unit{unit + 1:02d}"
             x = layers.PreActivationUnit(width * 2**stage, strides, **epsilons, name=unit_name, dtype=policy)(x)
-        x = keras.layers.Identity(name=f"stage{stage + 1}", dtype=policy)(x)
+        x = keras.layers.Activation("linear", name=f"stage{stage + 1}", dtype=policy)(x)
     x = layers.GroupNorm(_GROUP_NORM_EPSILON, name="norm", dtype=policy)(x)
     x = keras.layers.ReLU(name="relu", dtype=policy)(x)
     if pooling == "gap":

@@ -167,7 +167,7 @@ def _resnet_stem(x, stem: ResNetStem, policy):
             name = f"stem_stage{stage + 1}_unit{unit + 1}"
             strides = 2 if stage and not unit else 1
             x = layers.ResidualUnit(width * 2**stage, strides, **epsilons, name=name, dtype=policy)(x)
-        x = keras.layers.Identity(name=f"stem_stage{stage + 1}", dtype=policy)(x)
+        x = keras.layers.Activation("linear", name=f"stem_stage{stage + 1}", dtype=policy)(x)
     return x
 
 

@@ -2,3 +2,4 @@
 
 from keras_vit.weights.convert import Report as Report
 from keras_vit.weights.convert import load_weights as load_weights
+from keras_vit.weights.write import save_weights as save_weights

@@ -207,7 +207,7 @@ def with_config(architecture: Architecture, said: dict, source: str) -> Architec
                 f"config.json expected {name}={getattr(architecture, name)!r}, as in {source!r}, "
                 f"received {said[name]!r}."
             )
-    kept = ("num_heads", "image_size", "activation", "layer_norm_epsilon", "labels")
+    kept = ("num_heads", "image_size", "labels", *CONVENTIONS)
     changes = {name: said[name] for name in kept if said.get(name) is not None}
     if architecture.num_heads is not None:
         changes.pop("num_heads", None)

@@ -31,7 +31,7 @@ class WeightsFile:
         self.source = str(path)
         self.config = config
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self._last = (None, None)
+        self._recent: dict[str, np.ndarray] = {}
 
     def _refuse(self, expected: str, received: str):
         return ValueError(f"source expected {expected}, received {received} in {self.source!r}.")
@@ -43,9 +43,11 @@ class WeightsFile:
         stacked = _STACKED.match(name)
         if not stacked:
             return self._read(name)
-        if self._last[0] != stacked[1]:  # one stacked array is asked for block by block
-            self._last = (stacked[1], self._read(stacked[1]))
-        return self._last[1][int(stacked[2])]
+        if stacked[1] not in self._recent:  # query, key and value are asked for in turn, block by block
+            if len(self._recent) == 3:
+                del self._recent[next(iter(self._recent))]
+            self._recent[stacked[1]] = self._read(stacked[1])
+        return self._recent[stacked[1]][int(stacked[2])]
 
     def _read(self, name: str) -> np.ndarray:
         raise NotImplementedError

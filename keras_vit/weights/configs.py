@@ -23,7 +23,10 @@ KEYS = (
     Key("channels", "num_channels", "model_args.in_chans"),
     Key("image_size", "image_size", "model_args.img_size"),
     Key("activation", "hidden_act", "model_args.act_layer"),
-    Key("layer_norm_epsilon", "layer_norm_eps"),
+    Key("layer_norm_epsilon", "layer_norm_eps", "keras_vit.layer_norm_epsilon"),  # timm has no key of its own
+    Key("group_norm_epsilon", None, "keras_vit.group_norm_epsilon"),
+    Key("weight_epsilon", None, "keras_vit.weight_epsilon"),
+    Key("weight_epsilon_on", None, "keras_vit.weight_epsilon_on"),
     Key("pooling", None, "model_args.global_pool"),
     Key("pooling", None, "global_pool"),
     Key("labels", "id2label"),
@@ -86,6 +89,7 @@ _READ = {
     "labels": _labels,
     "activation": lambda value, layout: _ACTIVATIONS[layout][value],
     "pooling": lambda value, layout: _POOLINGS[value],
+    "weight_epsilon_on": lambda value, layout: {"std": "std", "variance": "variance"}[value],
 }
 
 
@@ -150,16 +154,32 @@ def _hf(model):
     return config
 
 
+def processor_config(model: Architecture) -> dict:
+    """transformers' `preprocessor_config.json` for images in [-1, 1]."""
+    height, width = model.image_size or (224, 224)
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "resample": 2,  # bilinear
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": [0.5] * model.channels,
+        "image_std": [0.5] * model.channels,
+    }
+
+
 def _timm(model):
     if model.family == "bit":
         return _timm_bit(model)
-    arguments = {
-        key.removeprefix("model_args."): value for key, value in _values(model, "timm").items() if "model_args" in key
-    }
+    values = _values(model, "timm")
+    arguments = {key.removeprefix("model_args."): value for key, value in values.items() if "model_args." in key}
+    ours = {key.removeprefix("keras_vit."): value for key, value in values.items() if "keras_vit." in key}
     arguments |= {"mlp_ratio": model.mlp_dim / model.width, "class_token": model.class_token}
     arguments["global_pool"] = arguments["global_pool"] or ""
     arguments["fc_norm"] = model.norm_after_pooling
-    architecture = "vit_base_patch16_224" if model.units is None else _timm_hybrid(model, arguments)
+    architecture = "vit_base_patch16_224" if model.units is None else _timm_hybrid(model)
     config = {
         "architecture": architecture,
         "num_classes": model.classes or 0,
@@ -172,6 +192,7 @@ def _timm(model):
             "mean": [0.5] * 3,
             "std": [0.5] * 3,
         },
+        "keras_vit": ours,
     }
     if model.labels:
         config["label_names"] = list(model.labels)
@@ -187,26 +208,24 @@ _TIMM_HYBRIDS = {
 }
 
 
-def _timm_hybrid(model, arguments):
+def _timm_hybrid(model):
     if model.width_factor != 1 or model.units not in _TIMM_HYBRIDS:
         known = ", ".join(map(str, _TIMM_HYBRIDS))
         raise ValueError(f"layout 'timm' expected a stem of width 1 with units among {known}, received {model.units}.")
-    del arguments["patch_size"]  # the architecture's own, which counts cells of the map
     return _TIMM_HYBRIDS[model.units]
 
 
 def _timm_bit(model):
     depth = {(3, 4, 6, 3): 50, (3, 4, 23, 3): 101, (3, 8, 36, 3): 152}.get(model.units)
-    names = {(50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4)}
-    if (depth, model.width_factor) in names:
-        architecture, arguments = f"resnetv2_{depth}x{model.width_factor:g}_bit", {}
-    else:
-        architecture = "resnetv2_50x1_bit"
-        arguments = {"layers": list(model.units), "width_factor": model.width_factor}
+    if (depth, model.width_factor) not in {(50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4)}:
+        raise ValueError(
+            "layout 'timm' expected a BiT among R50x1, R50x3, R101x1, R101x3, R152x2, R152x4, "
+            f"received units {model.units}, {model.width_factor:g} times as wide."
+        )
     size = model.image_size or (224, 224)
     return {
-        "architecture": architecture,
+        "architecture": f"resnetv2_{depth}x{model.width_factor:g}_bit",
         "num_classes": model.classes or 0,
-        "model_args": arguments | {"in_chans": model.channels},
+        "model_args": {"in_chans": model.channels},
         "pretrained_cfg": {"input_size": [model.channels, *size], "mean": [0.5] * 3, "std": [0.5] * 3},
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from keras_vit.weights.architecture import CONVENTIONS, of_model
+from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents, Entry, look
 from keras_vit.weights.files import open_weights
 from keras_vit.weights.fit import Target, fit, other_grid
@@ -108,7 +109,7 @@ def apply(model, file, contents: Contents, strict=True, position_resize="officia
     for step in sorted(steps, key=lambda step: [name.partition("[")[0] for name in step.entry.names]):
         step.variable.assign(_array(file, step, report))
     report.used.extend(names)
-    _note_origin(model, contents, report)
+    _note_origin(model, contents, read_config(file.config, contents.layout.name, contents.source), report)
     for sentence in (*report.conversions, *report.notes):
         print(f"{report.source}: {sentence}", file=sys.stderr)
     return report
@@ -176,14 +177,14 @@ def _warn_of_numbers(array, name, path, report):
         warnings.warn(f"{report.source}: {name!r} is all zeros: this classifier was never trained.", stacklevel=5)
 
 
-def _note_origin(model, contents, report):
+def _note_origin(model, contents, said, report):
     """Say where the model computes otherwise than the code that wrote the file."""
     if contents.family == "bit" or contents.layout.name == "keras":
         return
     own = of_model(model)
     names = CONVENTIONS if own.units is not None else CONVENTIONS[:2]
     for name in names:
-        mine, theirs = getattr(own, name), getattr(contents.layout, name)
+        mine, theirs = getattr(own, name), said.get(name, getattr(contents.layout, name))
         if mine != theirs:
             report.notes.append(f"the model has {name}={mine!r}, files of this layout come from {theirs!r}")
 

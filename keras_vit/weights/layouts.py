@@ -59,6 +59,11 @@ SYNONYMS = tuple(
         (r"^patch_embed\.backbone\.(conv|norm)\.", r"patch_embed.backbone.stem.\1."),  # timm's stem without stages
     )
 )
+# How names are written in another spelling than the table's, by layout, where no name of the file has `unless` in it.
+WRITTEN = (
+    ("timm", "backbone.stages.", "patch_embed.backbone.stem.", "patch_embed.backbone."),
+    ("hf", "classifier.", "vit.", ""),
+)
 # What stands in front of a file's names, and what the table has there.
 PREFIXES = (
     ("", ""),
@@ -105,10 +110,13 @@ def find_place(family: str, layout: str, name: str) -> Place | None:
     return None
 
 
-def places_of(family: str, path: str) -> Row | None:
-    """The row of a variable of ours."""
-    place = find_place(family, "keras", path)
-    return place and place.row
+def spell(layout: str, names: list[str]) -> dict[str, str]:
+    """The table's names of a whole file -> the names that the layout's library writes."""
+    spelt = {name: name for name in names}
+    for written_by, unless, start, instead in WRITTEN:
+        if written_by == layout and not any(unless in name for name in names):
+            spelt = {name: instead + name.removeprefix(start) if name.startswith(start) else name for name in names}
+    return spelt
 
 
 def _synonym(name: str) -> str:
