@@ -77,7 +77,7 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
     probes = [pool for pool in pools if isinstance(pool, AttentionPooling)]
     prefix_tokens = sum(isinstance(layer, ClassToken) for layer in model.layers)
     readers = blocks + probes
-    inputs = keras.Model(model.input, [embeddings[-1].output, *(reader.input for reader in readers)])
+    inputs = keras.Model(model.inputs[0], [embeddings[-1].output, *(reader.input for reader in readers)])
 
     batches = []
     for start in range(0, len(images), batch_size):
@@ -169,7 +169,7 @@ def _pixels(embedding, image_size, grid):
 
 def _checked(model, images):
     images = np.asarray(images)
-    expected = model.input_shape
+    expected = tuple(model.inputs[0].shape)
     sides = zip(expected[1:], images.shape[1:], strict=False)
     if images.ndim != len(expected) or not len(images) or any(side not in (None, given) for side, given in sides):
         shape = ", ".join("any" if side is None else str(side) for side in expected[1:])

@@ -11,7 +11,6 @@ from keras_vit.analysis.style import BLUE, GREEN, GREY, OTHERS, VERMILION, canva
 FIRST = ("loss", "accuracy")  # the large panels
 SPLITS = {"train": BLUE, "test": VERMILION, "validation": GREEN}
 MANY = 60  # records from which on a line is drawn faint, with its running mean on top
-UNITS = {"images_per_second": "images/s", "seconds": "s", "memory_gb": "GB"}
 
 
 def read_metrics(path: str | os.PathLike) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
@@ -78,11 +77,15 @@ def plot_training(metrics_path: str | os.PathLike, output: str | os.PathLike):
         figure.get_layout_engine().set(h_pad=0.1, w_pad=0.1)
         figure.suptitle(_headline(curves), x=0.01, ha="left", fontsize=13, fontweight="bold")
         grid = figure.add_gridspec(len(rows), 6, height_ratios=heights)
+        smoothed = False
         for i, (row, height) in enumerate(zip(rows, heights, strict=True)):
             span = 6 // len(row)
             for j, name in enumerate(row):
                 axes = figure.add_subplot(grid[i, j * span : (j + 1) * span])
-                _panel(axes, name, curves[name], height)
+                smoothed |= _panel(axes, name, curves[name], height)
+        if smoothed:
+            note = "thin: every record; thick: mean over a twentieth of the run"
+            figure.text(0.99, 0.98, note, ha="right", va="top", fontsize=9, color=GREY)
     return figure
 
 
@@ -97,24 +100,23 @@ def _headline(curves):
 
 
 def _panel(axes, name, splits, height):
+    """Draw one metric; whether a curve was smoothed."""
     percent = "accuracy" in name and max(values.max() for _, values in splits.values()) <= 1
     title = name.replace("_", " ")
-    unit = "%" if percent else UNITS.get(name)
-    axes.set_title(f"{title}, {unit}" if unit else title)
+    axes.set_title(f"{title}, %" if percent else title)
     axes.set_xlabel("training step")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.locator_params("x", integer=True, nbins=6)
     axes.grid(axis="y")
-    ends, window = [], 1
+    ends, smoothed = [], False
     spare = iter(OTHERS * len(splits))
     for split, (steps, values) in splits.items():
         colour = SPLITS.get(split) or next(spare)
         values = values * 100 if percent else values
         line = {"color": colour, "lw": 2, "marker": "o" if len(steps) <= MANY / 2 else "", "ms": 3.5}
         if len(steps) > MANY and _is_noisy(values):
-            window = len(steps) // 20
             axes.plot(steps, values, color=colour, lw=0.7, alpha=0.35)
-            steps, values = steps[window - 1 :], np.convolve(values, np.full(window, 1 / window), "valid")
+            values, smoothed = _smooth(values), True
         axes.plot(steps, values, **line)
         ends.append((steps[-1], values[-1], colour, split))
     every = np.concatenate([values for _, values in splits.values()])
@@ -123,16 +125,18 @@ def _panel(axes, name, splits, height):
         axes.set_title(f"{title}, log scale")
         axes.yaxis.set_major_formatter("{x:g}")
     _label_ends(axes, ends, percent, gap=0.22 / (height - 0.9))
-    if window > 1:
-        axes.text(
-            1, 1.02, f"thin: every record; thick: mean of {window}", transform=axes.transAxes, ha="right", va="bottom",
-            fontsize=8, color=GREY,
-        )  # fmt: skip
+    return smoothed
 
 
 def _is_noisy(values):
     """Whether more of the way goes up and down than along: a schedule is not noisy, a mini-batch's loss is."""
     return np.abs(np.diff(values)).sum() > 3 * (values.max() - values.min())
+
+
+def _smooth(values):
+    """The mean over a twentieth of the records, centred; at the ends over those of them that there are."""
+    window = np.ones(len(values) // 20 | 1)
+    return np.convolve(values, window, "same") / np.convolve(np.ones(len(values)), window, "same")
 
 
 def _label_ends(axes, ends, percent, gap):

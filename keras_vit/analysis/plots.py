@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_vit.analysis.style import BLUE, COLOUR_MAP, VERMILION, canvas, shortened, show, visible
+from keras_vit.analysis.style import BLUE, COLOUR_MAP, GREY, VERMILION, canvas, shortened, show, visible
 
 BORDER = 0.3  # inches around a sheet
 
@@ -54,7 +54,7 @@ def plot_predictions(
     sections = [part for part in _sections(true == predicted, scores, columns) if part[1].size]
     line, gap = 0.4, 0.16  # inches: a heading, between images
     width = 2 * BORDER + columns * cell + (columns - 1) * gap
-    tops, y = [], 0.35
+    tops, y = [], 0.6
     for _, chosen, caption in sections:
         tops.append(y)
         y += line + -(-len(chosen) // columns) * (height + caption)
@@ -68,6 +68,8 @@ def plot_predictions(
         place.text(
             0, 0, f"{100 * right / len(images):.1f} % of {len(images):,} images right", fontsize=14, weight="bold"
         )
+        legend = "Under each image the predicted class and its score; under a mistake also what it really is."
+        place.text(0, 0.3, legend, fontsize=9, color=GREY)
         for top, (heading, chosen, caption) in zip(tops, sections, strict=True):
             place.text(0, top + 0.12, heading, fontsize=11)
             for k, i in enumerate(chosen):
@@ -128,6 +130,7 @@ def plot_attention(
     *,
     titles: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
+    title: str | None = None,
     patch_size: tuple[int, int] | None = None,
     value_range: tuple[float, float] | None = None,
 ):
@@ -140,6 +143,7 @@ def plot_attention(
         output: where the PNG goes.
         titles: K names of the maps.
         names: B names of the images.
+        title: of the whole picture.
         patch_size: pixels (height, width) of a patch; the image's size divided by the grid's where None.
         value_range: the images' values of black and white; see `visible`.
 
@@ -156,6 +160,8 @@ def plot_attention(
         raise ValueError(
             f"maps expected shape ({len(images)}, maps, down, across) for {len(images)} images, received {maps.shape}."
         )
+    if not (maps.min() >= 0 and maps.sum(axis=(2, 3)).min() > 0):
+        raise ValueError("maps expected attention, not negative and not all zero, received something else.")
     titles, names = _checked("titles", titles, maps.shape[1]), _checked("names", names, len(images))
     maps = maps / maps.mean(axis=(2, 3), keepdims=True)
     (height, width), grid = images.shape[1:3], maps.shape[2:]
@@ -163,23 +169,25 @@ def plot_attention(
     across = len(images) >= 3  # images side by side and maps below; one or two images: maps to their right
     shape = (1 + len(titles), len(images)) if across else (len(images), 1 + len(titles))
     cell = 2.1 if min(height, width) > 64 else 1.5
-    size = (shape[1] * (cell + 0.1) + 1.5, shape[0] * (cell * height / width + 0.25) + (0.5 if across else 1.2))
+    size = (shape[1] * (cell + 0.1) + 1.5, shape[0] * (cell * height / width + 0.25) + (0.8 if across else 1.5))
     with canvas(output, size, layout="constrained") as figure:
+        if title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=13, weight="bold")
         panels = figure.subplots(*shape, squeeze=False)
         panels = panels if across else panels.T  # (1 + K, B)
         for i, image in enumerate(images):
             show(panels[0, i], image)
             (panels[0, i].set_title if across else panels[0, i].set_ylabel)(shortened(names[i], 24), weight="normal")
-        for k, title in enumerate(titles):
-            top = max(2.0, float(np.quantile(maps[:, k], 0.995)))
+        for k, kind in enumerate(titles):
+            top = max(2.0, float(np.quantile(maps[:, k], 0.98)))
             for image, chosen, axes in zip(images, maps[:, k], panels[k + 1], strict=True):
                 colours = _overlay(axes, image, chosen, patch, top)
-            (panels[k + 1, 0].set_ylabel if across else panels[k + 1, 0].set_title)(title, fontsize=11)
+            (panels[k + 1, 0].set_ylabel if across else panels[k + 1, 0].set_title)(kind, fontsize=11, weight="normal")
             bar = figure.colorbar(
                 colours, ax=list(panels[k + 1]), location="right" if across else "bottom", extend="max",
                 aspect=12, shrink=0.85, pad=0.02,
             )  # fmt: skip
-            bar.set_label("attention, × even share", fontsize=9)
+            bar.set_label("attention,\n× even share" if across else "attention, × even share", fontsize=9)
             bar.outline.set_visible(False)
         for axes in panels.flat:
             axes.set_anchor("C" if across else "N")
@@ -192,7 +200,7 @@ def _overlay(axes, image, attention, patch, top):
     from matplotlib.colors import ListedColormap
 
     colours = colormaps[COLOUR_MAP](np.linspace(0, 1, 256))
-    colours[:, 3] = np.linspace(0.3, 0.85, 256)  # where little attention goes, the image shines through
+    colours[:, 3] = 0.3 + 0.6 * np.linspace(0, 1, 256) ** 0.5  # where little attention goes, the image shines through
     height, width = image.shape[:2]
     grey = image @ np.array([0.299, 0.587, 0.114], image.dtype)
     show(axes, np.repeat(grey[..., None], 3, axis=2), extent=(0, width, height, 0))

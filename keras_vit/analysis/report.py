@@ -11,8 +11,8 @@ from keras import ops
 
 from keras_vit.analysis.attention import Attention, capture
 from keras_vit.analysis.plots import plot_attention
-from keras_vit.layers import Head
-from keras_vit.preprocess import imagenet_classes, load_image, preprocess_input
+from keras_vit.models.interface import Interface, describe, named_outputs
+from keras_vit.preprocess import load_image, preprocess_input
 
 MOST_BLOCKS = 6  # rows of the picture of the blocks
 
@@ -35,7 +35,7 @@ def analyze(
 
     Args:
         model: a model with encoder blocks.
-        images: (B, H, W, C) as the model takes them, or a list of image files, which are read and preprocessed.
+        images: (B, H, W, C) as the model takes them, or the paths of image files, which are read and preprocessed.
         output: directory, made where it is missing.
         labels: names of the classes; those kept in the model's head where None.
         names: of the images; file names or numbers where None.
@@ -51,17 +51,16 @@ def analyze(
         ValueError: the model has no encoder blocks, or images, labels or names do not fit it.
         FileNotFoundError: an image is not there.
     """
-    scaled = any(isinstance(layer, keras.layers.Rescaling) for layer in model.layers)
-    value_range = (0, 255) if scaled else None
+    interface = describe(model)
     if not hasattr(images, "shape"):
+        images = [images] if isinstance(images, str | os.PathLike) else images
         names = [Path(image).name for image in images] if names is None else names
-        images = _read(model, images, scaled)
-        value_range = (0, 255) if scaled else (-1, 1)
+        images = _read(interface, images)
     names = [str(i) for i in range(len(images))] if names is None else list(names)
     if len(names) != len(images):
         raise ValueError(f"names expected {len(images)}, one an image, received {len(names)}.")
     attention = capture(model, images, batch_size)
-    predictions = _predictions(model, images, labels, top, batch_size)
+    predictions = _predictions(model, interface, images, labels, top, batch_size)
 
     read_out, rollout = attention.read_out(), attention.rollout()
     by_head = read_out[-1] / read_out[-1].sum(axis=(-2, -1), keepdims=True)  # (B, h, down, across)
@@ -71,13 +70,11 @@ def analyze(
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
     captions = [_caption(*pair) for pair in zip(names, predictions, strict=True)][:drawn]
-    pictures = {
-        name: (titles, maps[:drawn]) for name, (titles, maps) in _pictures(attention, by_head, last, rollout).items()
-    }
-    for name, (titles, maps) in pictures.items():
+    pictures = _pictures(attention, by_head, last, rollout)
+    for file, (title, titles, maps) in pictures.items():
         plot_attention(
-            images[:drawn], maps, output / name, titles=titles, names=captions, patch_size=attention.patch_size,
-            value_range=value_range,
+            images[:drawn], maps[:drawn], output / file, titles=titles, names=captions, title=title,
+            patch_size=attention.patch_size, value_range=interface.input_range,
         )  # fmt: skip
     analysis = {
         "model": model.name,
@@ -97,28 +94,26 @@ def analyze(
     return analysis
 
 
-def _read(model, files, scaled):
-    images = [load_image(file, model.input_shape[1:]) for file in files]
-    if len({image.shape for image in images}) != 1:
-        sizes = ", ".join("x".join(map(str, image.shape[:2])) for image in images)
-        raise ValueError(f"images expected one or more of one size for a model of any image size, received {sizes}.")
-    images = np.stack(images)
-    return images if scaled else preprocess_input(images)
+def _read(interface: Interface, files):
+    if interface.image_size is None:
+        raise ValueError(f"model expected a known image size, received input shape {interface.input_shape}.")
+    if not files:
+        raise ValueError("images expected one file or more, received none.")
+    images = np.stack([load_image(file, (*interface.image_size, interface.input_shape[2])) for file in files])
+    return images if interface.takes_pixels else preprocess_input(images)
 
 
-def _predictions(model, images, labels, top, batch_size):
+def _predictions(model, interface: Interface, images, labels, top, batch_size):
     """The best classes of each image, [{"label": ..., "score": ...}], best first; none for a model without a head."""
-    heads = [layer for layer in model.layers if isinstance(layer, Head)]
-    if not heads:
+    if interface.classes is None:
         return [[] for _ in images]
-    batches = (model(images[i : i + batch_size], training=False) for i in range(0, len(images), batch_size))
-    scores = np.concatenate([ops.convert_to_numpy(batch) for batch in batches])
-    classes = scores.shape[-1]
-    labels = heads[-1].labels if labels is None else list(labels)
-    if labels is None:
-        labels = [name for _, name in imagenet_classes()] if classes == 1000 else range(classes)
-    if len(labels) != classes:
-        raise ValueError(f"labels expected {classes} names, one for each class, received {len(labels)}.")
+    labels = interface.labels if labels is None else list(labels)
+    if len(labels) != interface.classes:
+        raise ValueError(f"labels expected {interface.classes} names, one for each class, received {len(labels)}.")
+    answers = named_outputs(model)
+    batches = (images[i : i + batch_size] for i in range(0, len(images), batch_size))
+    probabilities = (answers(batch, training=False)["probabilities"] for batch in batches)
+    scores = np.concatenate([ops.convert_to_numpy(batch) for batch in probabilities])
     best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
     return [
         [{"label": str(labels[i]), "score": float(row[i])} for i in chosen]
@@ -127,18 +122,20 @@ def _predictions(model, images, labels, top, batch_size):
 
 
 def _pictures(attention: Attention, by_head, last, rollout):
-    """File name -> titles and maps (B, K, down, across)."""
-    source = "probe" if attention.pooling == "map" else "last block"
+    """File name -> title of the picture, titles of its maps, and the maps (B, K, down, across)."""
+    reader = {"token": "class token", "gap": "average token", "map": "probe"}[attention.pooling]
+    place = "in the pooling" if attention.pooling == "map" else "in the last block"
+    title = f"What the {reader} attends to"
     heads = [f"head {i}" for i in range(by_head.shape[1])]
     pictures = {
-        "attention.png": ([source, "rollout"], np.stack([last, rollout], axis=1)),
-        "attention_heads.png": (heads, by_head),
+        "attention.png": (title, [place.removeprefix("in the "), "rollout"], np.stack([last, rollout], axis=1)),
+        "attention_heads.png": (f"{title} {place}, head by head", heads, by_head),
     }
     if attention.pooling != "map":
         blocks = attention.read_out().mean(axis=2)  # (L, B, down, across)
         chosen = np.unique(np.linspace(0, len(blocks) - 1, min(MOST_BLOCKS, len(blocks))).round().astype(int))
-        maps = np.moveaxis(blocks[chosen], 0, 1)
-        pictures["attention_blocks.png"] = ([f"block {i}" for i in chosen], maps)
+        kinds = [f"block {i}" for i in chosen]
+        pictures["attention_blocks.png"] = (f"{title}, block by block", kinds, np.moveaxis(blocks[chosen], 0, 1))
     return pictures
 
 
@@ -155,6 +152,4 @@ def _rounded(values):
 def _caption(name, predictions):
     if not predictions:
         return name
-    best = predictions[0]
-    score = f" {best['score']:.0%}" if 0 <= best["score"] <= 1 else ""
-    return f"{best['label']}{score}"
+    return f"{predictions[0]['label']}, {predictions[0]['score']:.0%}"

@@ -24,7 +24,10 @@ def gelu(x):
 
 def activation_function(name: str):
     """The function called `name`: `gelu_tanh`, `gelu`, or any activation Keras knows."""
-    return {"gelu_tanh": gelu_tanh, "gelu": gelu}.get(name) or keras.activations.get(name)
+    try:
+        return {"gelu_tanh": gelu_tanh, "gelu": gelu}.get(name) or keras.activations.get(name)
+    except ValueError:
+        raise ValueError(f"activation expected gelu_tanh, gelu or a Keras activation, received {name!r}.") from None
 
 
 def rows(tokens):

@@ -25,7 +25,8 @@ def extract_patches(images, patch_size: tuple[int, int]):
     height, width = patch_size
     _, rows, columns, channels = ops.shape(images)
     h, w = rows // height, columns // width
-    if rows != h * height or columns != w * width:
+    # A side that is free at run time is a tensor while TensorFlow traces: it cannot be compared, so always cut.
+    if not all(isinstance(side, int) and side % patch == 0 for side, patch in ((rows, height), (columns, width))):
         images = images[:, : h * height, : w * width, :]
     # A patch row's pixels and channels lie side by side in memory, so five axes are enough.
     images = ops.reshape(images, (-1, h, height, w, width * channels))

@@ -84,8 +84,8 @@ def build_bit(
         x = keras.layers.GlobalAveragePooling2D(name="pooling", dtype=policy)(x)  # (B, F)
     if include_top:
         x = classifier(x, classes, classifier_activation, labels, policy)
-    inputs = images if input_tensor is None else keras.utils.get_source_inputs(input_tensor)
-    model = keras.Model(inputs, x, name=name or variant.name)
+    sources = keras.utils.get_source_inputs(images)
+    model = keras.Model(sources[0] if len(sources) == 1 else sources, x, name=name or variant.name)
     if weights is not None:
         load_weights(model, weights)
     return model

@@ -29,7 +29,7 @@ def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) 
         if as_grid and len(output.shape) != 4:
             output = _on_grid(model, name, output)
         outputs.append(output)
-    return keras.Model(model.inputs, outputs[0] if len(outputs) == 1 else outputs, name=f"{model.name}_features")
+    return keras.Model(model.input, outputs[0] if len(outputs) == 1 else outputs, name=f"{model.name}_features")
 
 
 def _on_grid(model, name, output):

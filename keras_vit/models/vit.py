@@ -27,8 +27,6 @@ def build(
     name: str | None = None,
     *,
     patch_size: int | tuple[int, int] | None = None,
-    class_token: bool | None = None,
-    norm_after_pooling: bool = False,
     representation_size: int | None = None,
     activation: str | None = None,
     layer_norm_epsilon: float | None = None,
@@ -37,6 +35,8 @@ def build(
     drop_path_rate: float = 0.0,
     include_preprocessing: bool = False,
     labels=None,
+    class_token: bool | None = None,
+    norm_after_pooling: bool = False,
     dtype=None,
 ) -> keras.Model:
     """Build the model of a row (sections 3.1 and 4.1 of arXiv 2010.11929).
@@ -53,9 +53,6 @@ def build(
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: of the Keras model.
         patch_size: pixels of a patch in place of the row's, one int or (height, width).
-        class_token: whether there is one; None has it where `pooling` is `token` or None. `gap` leaves it out of the
-            mean.
-        norm_after_pooling: True normalises the pooled vector in place of the tokens (timm's `fc_norm`).
         representation_size: width of a tanh layer before the classifier (ImageNet-21k pre-training has one).
         activation: `gelu_tanh` (the official code's, the default) or `gelu` (exact: timm's and transformers').
         layer_norm_epsilon: 1e-6 where None.
@@ -64,6 +61,9 @@ def build(
         drop_path_rate: stochastic depth of the last block, rising linearly from 0 at the first, in [0, 1).
         include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
         labels: names of the classes, kept in the model.
+        class_token: whether there is one; None has it where `pooling` is `token` or None. `gap` leaves it out of the
+            mean.
+        norm_after_pooling: True normalises the pooled vector in place of the tokens (timm's `fc_norm`).
         dtype: dtype policy of all layers; the global one where None.
 
     Returns:
@@ -124,8 +124,8 @@ def build(
         )(x)
     if include_top:
         x = classifier(x, classes, classifier_activation, labels, policy)
-    inputs = images if input_tensor is None else keras.utils.get_source_inputs(input_tensor)
-    model = keras.Model(inputs, x, name=name or variant.name)
+    sources = keras.utils.get_source_inputs(images)
+    model = keras.Model(sources[0] if len(sources) == 1 else sources, x, name=name or variant.name)
     if weights is not None:
         load_weights(model, weights)
     return model

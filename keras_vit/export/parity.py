@@ -1,0 +1,163 @@
+"""How far an exported file is from the Keras model it came from.
+
+N images, H W C image.
+"""
+
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+
+from keras_vit.models.interface import describe, named_outputs
+from keras_vit.preprocess import preprocess_input
+
+BATCH = 32
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What a format may differ by.
+
+    Args:
+        difference: largest |difference| of any output value.
+        agreement: smallest share of images with the same best class, in [0, 1].
+    """
+
+    difference: float
+    agreement: float
+
+
+EXACT = Tolerance(1e-4, 1.0)  # float32 throughout: only the order of additions differs
+REDUCED = Tolerance(float("inf"), 0.99)  # half precision somewhere
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One signature of one format against the Keras model.
+
+    Args:
+        format: name of the format.
+        signature: name of the signature.
+        output: which output was compared.
+        size: of the format's files in bytes.
+        max_difference: largest |difference| of the outputs.
+        mean_difference: mean |difference| of the outputs.
+        agreement: share of images with the same best class, in [0, 1]; None without classes.
+        accuracy: share of images whose best class is their label, in [0, 1]; None without labels.
+    """
+
+    format: str
+    signature: str
+    output: str
+    size: int
+    max_difference: float
+    mean_difference: float
+    agreement: float | None
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Images to compare on, and what the Keras model says to them.
+
+    Args:
+        pixels: (N, H, W, C) in 0..255.
+        inputs: the same in the model's own range.
+        labels: (N,) true classes, or None.
+        expected: the Keras model's outputs by name.
+    """
+
+    pixels: np.ndarray
+    inputs: np.ndarray
+    labels: np.ndarray | None
+    expected: dict[str, np.ndarray]
+
+    @property
+    def output(self) -> str:
+        """The output to compare: `logits`, or `features` of a model without a classifier."""
+        return "logits" if "logits" in self.expected else "features"
+
+    @property
+    def accuracy(self) -> float | None:
+        """The Keras model's own, in [0, 1]."""
+        if self.labels is None:
+            return None
+        return float((self.expected["logits"].argmax(axis=1) == self.labels).mean())
+
+
+def take_sample(model: keras.Model, images=None, labels=None) -> Sample:
+    """Check images and labels against a model, and ask the model.
+
+    Args:
+        model: a model of this package.
+        images: (N, H, W, C) pixels 0..255 of the model's size; 8 random ones where None.
+        labels: (N,) classes, or None.
+
+    Raises:
+        ValueError: the images or the labels do not fit.
+    """
+    interface = describe(model)
+    if images is None:
+        shape = (*(interface.image_size or (64, 64)), interface.input_shape[2])
+        images = np.random.default_rng(0).integers(0, 256, (8, *shape))
+    pixels = np.asarray(images, "float32")
+    wanted = ("N", *("any" if side is None else side for side in interface.input_shape))
+    fits = pixels.ndim == 4 and len(pixels) > 0
+    if not fits or any(w not in ("any", side) for w, side in zip(wanted[1:], pixels.shape[1:], strict=True)):
+        raise ValueError(f"images expected shape ({', '.join(map(str, wanted))}), received {pixels.shape}.")
+    if not (pixels.min() >= 0 and pixels.max() <= 255):
+        raise ValueError(f"images expected pixels in 0..255, received {pixels.min():g}..{pixels.max():g}.")
+    if labels is not None and interface.classes is None:
+        raise ValueError(f"labels expected a model with a classifier, received {model.name} without one.")
+    if labels is not None and np.shape(labels) != (len(pixels),):
+        raise ValueError(f"labels expected shape ({len(pixels)},), one for each image, received {np.shape(labels)}.")
+    inputs = pixels if interface.takes_pixels else preprocess_input(pixels)
+    labels = None if labels is None else np.asarray(labels)
+    return Sample(pixels, inputs, labels, keras_answer(model, inputs))
+
+
+def keras_answer(model: keras.Model, inputs: np.ndarray) -> dict[str, np.ndarray]:
+    """The named outputs of the Keras model for inputs in its own range, computed layer by layer, untraced."""
+    outputs = named_outputs(model)
+    return in_batches(lambda batch: outputs(batch, training=False), inputs)
+
+
+def in_batches(function, inputs) -> dict[str, np.ndarray]:
+    """The outputs by name of a function that answers a batch, for any number of inputs."""
+    parts = [function(inputs[i : i + BATCH]) for i in range(0, len(inputs), BATCH)]
+    return {name: np.concatenate([np.asarray(part[name]) for part in parts]) for name in parts[0]}
+
+
+def figures(expected: np.ndarray, received: np.ndarray, scores: bool, labels=None) -> dict:
+    """The figures of a `Comparison`.
+
+    Args:
+        expected: one output of the Keras model.
+        received: the same of the export.
+        scores: whether they are (N, classes), so that they have a best class.
+        labels: (N,) true classes, or None.
+    """
+    difference = np.abs(received.astype("float64") - expected)
+    found = {"max_difference": float(difference.max()), "mean_difference": float(difference.mean())}
+    if not scores:
+        return {**found, "agreement": None, "accuracy": None}
+    best = received.argmax(axis=1)
+    # Classes that the Keras model holds closer together than rounding are a tie, and either may win.
+    behind = expected.max(axis=1) - expected[np.arange(len(best)), best]
+    accuracy = None if labels is None else float((best == labels).mean())
+    return {**found, "agreement": float((behind <= EXACT.difference).mean()), "accuracy": accuracy}
+
+
+def require(row: Comparison, tolerance: Tolerance) -> None:
+    """Raise a ValueError unless a comparison lies within its tolerance."""
+    what = f"{row.format} ({row.signature}) expected {row.output}"
+    if not row.max_difference <= tolerance.difference:  # so that NaN fails, too
+        raise ValueError(
+            f"{what} within {tolerance.difference:g} of the Keras model's, received a difference of "
+            f"{row.max_difference:.3g}."
+        )
+    if row.agreement is not None and row.agreement < tolerance.agreement:
+        raise ValueError(
+            f"{what} to have the Keras model's best class for {tolerance.agreement:.0%} of the images, received "
+            f"{row.agreement:.2%}."
+        )

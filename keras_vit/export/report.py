@@ -1,0 +1,107 @@
+"""What an export says of itself: a table to print, and `manifest.json`."""
+
+import hashlib
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import keras
+
+import keras_vit
+from keras_vit.export.parity import Comparison
+from keras_vit.models.interface import describe
+
+_COLUMNS = ("format", "signature", "size", "max |diff|", "mean |diff|", "top-1 agreement", "accuracy")
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written, and how far each format is from the Keras model; `str` gives the table.
+
+    Args:
+        path: the version's folder.
+        model: name of the Keras model.
+        images: number of images compared on.
+        real: False where they were random pixels.
+        accuracy: of the Keras model on them, in [0, 1]; None without labels.
+        rows: one comparison a format and signature.
+    """
+
+    path: Path
+    model: str
+    images: int
+    real: bool
+    accuracy: float | None
+    rows: tuple[Comparison, ...]
+
+    def __str__(self):
+        lines = [_COLUMNS]
+        if self.accuracy is not None:
+            lines.append(("keras", *[""] * 5, _percent(self.accuracy)))
+        for row in self.rows:
+            differences = (_difference(row.max_difference), _difference(row.mean_difference))
+            shares = (_percent(row.agreement), _percent(row.accuracy))
+            lines.append((row.format, row.signature, _size(row.size), *differences, *shares))
+        shown = [column for column in zip(*lines, strict=True) if any(column[1:])]
+        widths = [max(map(len, column)) for column in shown]
+        aligns = ["<" if column[0] in _COLUMNS[:2] else ">" for column in shown]
+        table = [
+            "  ".join(f"{cell:{a}{w}}" for cell, a, w in zip(line, aligns, widths, strict=True))
+            for line in zip(*shown, strict=True)
+        ]
+        images = f"{self.images} {'images' if self.real else 'images of random pixels'}"
+        return "\n".join([f"{self.path}: {self.model}, compared on {images}", *map(str.rstrip, table)])
+
+    def as_dict(self) -> dict:
+        """The table as plain values."""
+        return {
+            "images": self.images,
+            "real": self.real,
+            "keras_accuracy": self.accuracy,
+            "rows": [asdict(row) for row in self.rows],
+        }
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.2%}"
+
+
+def _difference(value: float) -> str:
+    return f"{value:.1e}" if value else "0"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
+
+
+def manifest(model: keras.Model, folder: Path, report: ExportReport) -> dict:
+    """What `manifest.json` holds: the model's interface, the versions, every file's checksum, the parity table."""
+    interface = describe(model)
+    return {
+        "model": model.name,
+        "parameters": model.count_params(),
+        "input": {
+            "shape": interface.input_shape,
+            "image_size": interface.image_size,
+            "range": interface.input_range,
+        },
+        "classes": interface.classes,
+        "labels": interface.labels,
+        "versions": {
+            "keras_vit": keras_vit.__version__,
+            "keras": keras.__version__,
+            "tensorflow": version("tensorflow"),
+        },
+        "files": {str(file.relative_to(folder)): _digest(file) for file in files_of(folder)},
+        "parity": report.as_dict(),
+    }
+
+
+def files_of(folder: Path) -> list[Path]:
+    """All files below a folder, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _digest(path: Path) -> dict:
+    with path.open("rb") as file:
+        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -1,0 +1,60 @@
+"""Numbered version folders, `NAME/1`, `NAME/2`, ..., as TensorFlow Serving reads them."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+def versions(output: str | os.PathLike) -> list[int]:
+    """The versions that lie in a folder, ascending."""
+    folder = Path(output)
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
+
+
+def write_version(output: str | os.PathLike, fill: Callable[[Path], None]) -> Path:
+    """Let `fill` write into a new folder, and make that the next version once it returns.
+
+    It is filled under a hidden name beside its place, where TensorFlow Serving does not look, and then renamed: a
+    version is complete or absent, and no version is ever overwritten. When `fill` raises, nothing is left.
+
+    Args:
+        output: the folder of the versions; made where it does not exist.
+        fill: called with the folder to write into.
+
+    Returns:
+        The new version's folder.
+
+    Raises:
+        ValueError: `output` is a file.
+    """
+    output = Path(output)
+    made = [folder for folder in (output, *output.parents) if not folder.exists()]
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"output expected a folder, received {str(output)!r}, where a file lies.") from None
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=output))
+    try:
+        partial.chmod(0o755)  # mkdtemp closes it to all others, and a server runs under another account
+        fill(partial)
+        return _rename_to_next(partial, output)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        for folder in made:
+            with contextlib.suppress(OSError):  # another export may have begun to use it
+                folder.rmdir()
+        raise
+
+
+def _rename_to_next(partial: Path, output: Path) -> Path:
+    while True:
+        version = output / str(max(versions(output), default=0) + 1)
+        try:
+            partial.rename(version)
+            return version
+        except OSError:
+            if not version.exists():  # else another export took the number in between
+                raise

@@ -1,0 +1,124 @@
+"""A Keras model -> a version folder of files that were compared with it."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.export import parity, saved_model, tflite
+from keras_vit.export.report import ExportReport, files_of, manifest
+from keras_vit.export.versions import write_version
+from keras_vit.models.interface import describe
+from keras_vit.preprocess import preprocess_input, resize
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of file.
+
+    Args:
+        write: (model, folder) -> anything; writes the files into the version's folder.
+        load: folder -> functions by signature; reads the files back.
+        tolerance: what it may differ by where the model itself computes in float32.
+    """
+
+    write: Callable
+    load: Callable
+    tolerance: parity.Tolerance
+
+
+def _tflite(file: str, dtype: str, tolerance: parity.Tolerance) -> Format:
+    return Format(
+        write=lambda model, folder: (folder / file).write_bytes(tflite.convert(model, dtype)),
+        load=lambda folder: {"serving_default": tflite.runner((folder / file).read_bytes())},
+        tolerance=tolerance,
+    )
+
+
+FORMATS = {
+    "saved_model": Format(saved_model.write_saved_model, saved_model.signatures_of, parity.EXACT),
+    "tflite": _tflite("model.tflite", "float32", parity.EXACT),
+    "tflite-fp16": _tflite("model-fp16.tflite", "float16", parity.REDUCED),
+}
+
+
+def export(
+    model: keras.Model, output: str | os.PathLike, images=None, labels=None, formats=("saved_model", "tflite")
+) -> ExportReport:
+    """Write the next version of a model, after comparing every file with the Keras model.
+
+    Args:
+        model: a model of this package.
+        output: the folder of the versions, `saved_models/NAME`; a version in it is never overwritten.
+        images: (N, H, W, C) real images of the model's size, pixels 0..255, to compare on; random ones where None.
+        labels: (N,) the images' classes, for the accuracy; unknown where None.
+        formats: what to write: `saved_model` (the version's folder itself), `tflite` (`model.tflite` in it),
+            `tflite-fp16` (`model-fp16.tflite`).
+
+    Returns:
+        A report to print; the same figures stand in the version's `manifest.json`.
+
+    Raises:
+        ValueError: an argument is out of range, a format cannot hold the model, or a file disagrees with the
+            model; nothing is left behind then.
+    """
+    if isinstance(formats, str) or not formats or any(name not in FORMATS for name in formats):
+        raise ValueError(f"formats expected some of {tuple(FORMATS)}, received {formats!r}.")
+    sample = parity.take_sample(model, images, labels)
+    reports = []
+
+    def fill(folder: Path) -> None:
+        rows = tuple(row for name in formats for row in _write(name, model, folder, sample))
+        report = ExportReport(folder, model.name, len(sample.pixels), images is not None, sample.accuracy, rows)
+        text = json.dumps(manifest(model, folder, report), indent=1, ensure_ascii=False)
+        (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
+        reports.append(report)
+
+    path = write_version(output, fill)
+    return replace(reports[0], path=path)
+
+
+def _write(name: str, model, folder: Path, sample: parity.Sample) -> list[parity.Comparison]:
+    """Write one format and compare all its signatures; raises where one is past the tolerance."""
+    form = FORMATS[name]
+    exact = all(layer.compute_dtype == "float32" for layer in model.layers)
+    tolerance = form.tolerance if exact else parity.REDUCED
+    before = set(files_of(folder))
+    form.write(model, folder)
+    size = sum(file.stat().st_size for file in files_of(folder) if file not in before)
+    rows = []
+    for signature, function in form.load(folder).items():
+        output, expected, received = _ANSWERS[signature](model, sample, function)
+        scores = output != "features"
+        row = parity.Comparison(
+            name, signature, output, size, **parity.figures(expected, received, scores, sample.labels)
+        )
+        parity.require(row, tolerance)
+        rows.append(row)
+    return rows
+
+
+def _floats(model, sample, function):
+    received = parity.in_batches(lambda images: function(images=images), sample.inputs)
+    return sample.output, sample.expected[sample.output], received[sample.output]
+
+
+def _encoded(model, sample, function):
+    """The images as PNG files, which hold 8-bit pixels without loss; what is no 8-bit pixel is rounded first."""
+    interface = describe(model)
+    pixels = np.round(sample.pixels)
+    files = [tf.io.encode_png(image.astype("uint8")).numpy() for image in pixels]
+    received = parity.in_batches(lambda data: function(image_bytes=tf.constant(data)), files)["probabilities"]
+    seen = np.asarray(resize(pixels, interface.image_size))
+    if np.array_equal(seen, sample.pixels):
+        return "probabilities", sample.expected["probabilities"], received
+    inputs = seen if interface.takes_pixels else preprocess_input(seen)
+    return "probabilities", parity.keras_answer(model, inputs)["probabilities"], received
+
+
+_ANSWERS = {"serving_default": _floats, "classify_bytes": _encoded}

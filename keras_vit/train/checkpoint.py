@@ -1,0 +1,65 @@
+"""The state of a training run on disk, whole or not at all."""
+
+import shutil
+import warnings
+from pathlib import Path
+
+import tensorflow as tf
+
+
+class Checkpoints:
+    """The newest few states in a folder, one sub-folder a step.
+
+    Args:
+        folder: where they lie; made when the first one is saved.
+        keep: how many to keep.
+        state: name -> list of `tf.Variable`: all that is saved and restored.
+    """
+
+    def __init__(self, folder: Path, keep: int, state: dict[str, list]):
+        self.folder, self.keep = Path(folder), keep
+        self._checkpoint = tf.train.Checkpoint(**state)
+
+    def steps(self) -> list[int]:
+        """Steps that a state lies on disk for, in order."""
+        return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
+
+    def save(self, step: int) -> None:
+        """Write the state of a step under a name of its own, then rename it, then remove the oldest ones."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        beside = self.folder / f"{step:08d}.partial"
+        shutil.rmtree(beside, ignore_errors=True)
+        self._checkpoint.write(str(beside / "state"))
+        final = self.folder / f"{step:08d}"
+        shutil.rmtree(final, ignore_errors=True)
+        beside.rename(final)
+        for old in self.steps()[: -self.keep]:
+            shutil.rmtree(self.folder / f"{old:08d}", ignore_errors=True)
+
+    def restore(self) -> int | None:
+        """Fill the variables from the newest state that can be read; returns its step, None where there is none.
+
+        Warns of every newer one that cannot be read.
+
+        Raises:
+            ValueError: there are states, and none can be read.
+        """
+        steps = self.steps()
+        for step in reversed(steps):
+            try:
+                # Read whole before anything is believed: every tensor in it carries a checksum.
+                self._checkpoint.read(str(self.folder / f"{step:08d}" / "state")).assert_consumed()
+                return step
+            except (tf.errors.OpError, AssertionError, ValueError) as error:
+                reason = str(error).strip().splitlines()[0][:200]
+                warnings.warn(
+                    f"checkpoint of step {step} in {str(self.folder)!r} cannot be read ({reason}); "
+                    "trying the one before.",
+                    stacklevel=2,
+                )
+        if steps:
+            raise ValueError(
+                f"checkpoints expected a readable state in {str(self.folder)!r}, found none among those of steps "
+                f"{steps}; remove the folder to start anew."
+            )
+        return None

@@ -1,0 +1,31 @@
+"""What a recipe's fields may be."""
+
+import math
+
+
+def require(valid: bool, name: str, expected: str, received) -> None:
+    """Raise a ValueError naming the field unless it is valid."""
+    if not valid:
+        raise ValueError(f"{name} expected {expected}, received {received!r}.")
+
+
+def is_number(value, least: float, below: float = math.inf) -> bool:
+    """Whether `value` is a number in [least, below)."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < below
+
+
+def is_positive(value) -> bool:
+    """Whether `value` is a finite number above 0."""
+    return is_number(value, 0) and value > 0
+
+
+def is_count(value, least: int = 1) -> bool:
+    """Whether `value` is an int of at least `least`."""
+    return isinstance(value, int) and is_number(value, least)
+
+
+def is_size(value) -> bool:
+    """Whether `value` is a positive int, two of them, or None."""
+    if value is None or is_count(value):
+        return True
+    return isinstance(value, tuple) and len(value) == 2 and all(is_count(side) for side in value)

@@ -1,0 +1,30 @@
+"""Ctrl-C and SIGTERM as a wish that is granted between two updates."""
+
+import signal
+import threading
+
+
+class Interrupt:
+    """While entered, the first Ctrl-C or SIGTERM sets `asked`; a second one ends the process as usual."""
+
+    def __init__(self):
+        self.asked = False
+        self._before = {}
+
+    def __enter__(self):
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def _ask(self, *_):
+        self.asked = True
+        self._give_back()
+
+    def _give_back(self):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def __exit__(self, *_):
+        self._give_back()

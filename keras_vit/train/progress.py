@@ -1,0 +1,62 @@
+"""What a training run shows while it runs: a bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+
+from tqdm import tqdm
+
+LINE_SECONDS = 10.0  # least time between two plain lines
+
+
+class Progress:
+    """The progress of a run, on the standard error.
+
+    Args:
+        steps: updates of the whole run.
+        epochs: of the whole run.
+        start: updates already done.
+    """
+
+    def __init__(self, steps: int, epochs: int, start: int = 0):
+        self.steps, self.epochs = steps, epochs
+        self._start, self._begun = start, time.perf_counter()
+        self._said = -LINE_SECONDS
+        self._bar = None
+        if sys.stderr.isatty():
+            layout = "{desc} |{bar}| {n_fmt}/{total_fmt} steps, {postfix}, {remaining} left"
+            self._bar = tqdm(total=steps, initial=start, bar_format=layout, dynamic_ncols=True, desc="compiling")
+            self._bar.set_postfix_str("")
+
+    def show(self, step: int, epoch: int, loss: float, rate: float) -> None:
+        """Tell where the run is.
+
+        Args:
+            step: updates done.
+            epoch: that the last one belongs to, from 1.
+            loss: mean of the epoch so far.
+            rate: images a second.
+        """
+        if self._bar is not None:
+            self._bar.set_description_str(f"epoch {epoch}/{self.epochs}", refresh=False)
+            self._bar.set_postfix_str(f"{rate:,.0f} images/s, loss {loss:.4f}", refresh=False)
+            self._bar.update(step - self._bar.n)
+            return
+        now = time.perf_counter() - self._begun
+        if now - self._said < LINE_SECONDS and step < self.steps:
+            return
+        self._said = now
+        left = tqdm.format_interval(now / max(step - self._start, 1) * (self.steps - step))
+        self.say(
+            f"epoch {epoch}/{self.epochs}, step {step}/{self.steps}, {rate:,.0f} images/s, loss {loss:.4f}, {left} left"
+        )
+
+    def say(self, line: str) -> None:
+        """Print one line above the bar."""
+        tqdm.write(line, file=sys.stderr)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._bar is not None:
+            self._bar.close()

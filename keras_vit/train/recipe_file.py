@@ -1,0 +1,127 @@
+"""Recipes out of Python files, to and from JSON, and with single fields replaced."""
+
+import dataclasses
+import difflib
+import importlib.util
+import json
+import os
+import types
+import typing
+from pathlib import Path
+
+from keras_vit.train.recipe import Recipe
+
+
+def load_recipe(path: str | os.PathLike) -> Recipe:
+    """Read the `recipe` that a Python file (`recipes/NAME.py`) or a `recipe.json` defines.
+
+    Raises:
+        FileNotFoundError: nothing lies at `path`.
+        ValueError: the file defines no `recipe`, or one that is out of range.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"recipe expected a Python file that defines `recipe`, found none at {str(path)!r}.")
+    if path.suffix == ".json":
+        return from_json(path.read_text())
+    spec = importlib.util.spec_from_file_location(f"recipe_{path.stem}", path)
+    if spec is None:
+        raise ValueError(f"recipe expected a .py or .json file, received {str(path)!r}.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, "recipe", None)
+    if not isinstance(found, Recipe):
+        raise ValueError(f"recipe expected {str(path)!r} to define `recipe = Recipe(...)`, found {found!r}.")
+    return found
+
+
+def to_json(recipe: Recipe) -> str:
+    """The recipe as indented JSON, every field written out."""
+    return json.dumps(dataclasses.asdict(recipe), indent=2) + "\n"
+
+
+def from_json(text: str) -> Recipe:
+    """The recipe that `to_json` wrote.
+
+    Raises:
+        ValueError: the text is no JSON, has a field that recipes lack, or a value out of range.
+    """
+    try:
+        fields = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"recipe expected JSON, received text that breaks off or goes wrong: {error}.") from None
+    return _typed(Recipe, fields, "recipe")
+
+
+def override(recipe: Recipe, settings: list[str]) -> Recipe:
+    """A recipe with some fields replaced.
+
+    Args:
+        recipe: to start from.
+        settings: `path.to.field=value` each, the value as JSON or as plain text: `optimizer.learning_rate=3e-4`,
+            `model.variant=ViT_S16`, `model.patch_size=[2, 4]`, `optimizer.clip_norm=null`.
+
+    Raises:
+        ValueError: there is no such field, or it cannot take this value.
+    """
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals:
+            raise ValueError(f"set expected path.to.field=value, received {setting!r}.")
+        recipe = _replaced(recipe, path.strip().split("."), _value(text.strip()), path.strip())
+    return recipe
+
+
+def differences(one: Recipe, other: Recipe) -> list[str]:
+    """The fields that two recipes differ in, as paths."""
+    a, b = _flat(dataclasses.asdict(one)), _flat(dataclasses.asdict(other))
+    return sorted(path for path in a.keys() | b.keys() if a.get(path) != b.get(path))
+
+
+def _flat(value, path=""):
+    if not isinstance(value, dict):
+        return {path: value}
+    parts = (_flat(inner, f"{path}.{name}" if path else name) for name, inner in value.items())
+    return {inner: found for part in parts for inner, found in part.items()}
+
+
+def _value(text):
+    words = {"None": None, "True": True, "False": False}
+    try:
+        return words[text] if text in words else json.loads(text)
+    except ValueError:
+        return text
+
+
+def _replaced(part, names, value, path):
+    hints = _fields(part, names[0], path)
+    if len(names) > 1:
+        value = _replaced(getattr(part, names[0]), names[1:], value, path)
+    return dataclasses.replace(part, **{names[0]: _typed(hints[names[0]], value, names[0])})
+
+
+def _fields(part, name, path):
+    """Types of the fields of `part`; raises unless `name` is one."""
+    hints = typing.get_type_hints(type(part)) if dataclasses.is_dataclass(part) else {}
+    if name not in hints:
+        nearest = difflib.get_close_matches(name, hints, n=3, cutoff=0)
+        advice = f"; the nearest are {', '.join(nearest)}" if nearest else ""
+        raise ValueError(f"set expected the path of a recipe's field, received {path!r}{advice}.")
+    return hints
+
+
+def _typed(hint, value, name):
+    """JSON's dicts, lists and ints as the dataclasses, tuples and floats that `hint` asks for."""
+    kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    classes = [kind for kind in kinds if dataclasses.is_dataclass(kind)]
+    if classes and isinstance(value, dict):
+        hints = typing.get_type_hints(classes[0])
+        unknown = sorted(value.keys() - hints.keys())
+        if unknown:
+            raise ValueError(f"{name} expected the fields {', '.join(hints)}, received {', '.join(unknown)} as well.")
+        return classes[0](**{key: _typed(hints[key], inner, key) for key, inner in value.items()})
+    if isinstance(value, list) and any(typing.get_origin(kind) is tuple for kind in kinds):
+        return tuple(value)
+    if isinstance(value, int) and not isinstance(value, bool) and float in kinds and int not in kinds:
+        return float(value)
+    return value

@@ -1,0 +1,87 @@
+"""What a training run leaves in its folder: recipe.json, metrics.jsonl, checkpoints/, model.keras, summary.json."""
+
+import json
+import os
+from pathlib import Path
+
+from keras_vit.train.recipe import Recipe
+from keras_vit.train.recipe_file import differences, from_json, to_json
+
+
+def claim(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
+    """Make a folder this recipe's own; returns the summary where the recipe has been run to its end in it.
+
+    Raises:
+        ValueError: the folder holds something else.
+    """
+    workdir = Path(workdir)
+    if workdir.exists() and not workdir.is_dir():
+        raise ValueError(f"workdir expected a folder, received the file {str(workdir)!r}.")
+    written = workdir / "recipe.json"
+    if written.is_file():
+        other = from_json(written.read_text())
+        if other != recipe:
+            fields = ", ".join(differences(recipe, other))
+            raise ValueError(
+                f"workdir expected a new folder or one of recipe {recipe.name!r} as it is, received "
+                f"{str(workdir)!r} of recipe {other.name!r}, which differs in {fields}."
+            )
+        summary = workdir / "summary.json"
+        return json.loads(summary.read_text()) if summary.is_file() else None
+    if workdir.is_dir() and any(workdir.iterdir()):
+        raise ValueError(
+            f"workdir expected a new or empty folder or one with a recipe.json, received {str(workdir)!r}, which "
+            "holds other files."
+        )
+    workdir.mkdir(parents=True, exist_ok=True)
+    write_atomically(written, to_json(recipe))
+    return None
+
+
+def write_atomically(path: str | os.PathLike, text: str) -> None:
+    """Write a text file beside its place, then move it there."""
+    path = Path(path)
+    beside = path.with_name(path.name + ".partial")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+class Metrics:
+    """`metrics.jsonl`: one object a line with step, split, name and value.
+
+    Args:
+        path: of the file.
+        step: where the run goes on; lines of later steps, which will be written again, are dropped.
+    """
+
+    def __init__(self, path: str | os.PathLike, step: int = 0):
+        self.path = Path(path)
+        lines = self.path.read_text().splitlines() if step and self.path.is_file() else []
+        write_atomically(self.path, "".join(f"{line}\n" for line in lines if _written_by(line, step)))
+
+    def write(self, step: int, split: str, **values: float) -> None:
+        """Append one line a value."""
+        rows = [{"step": step, "split": split, "name": name, "value": value} for name, value in values.items()]
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _written_by(line: str, step: int) -> bool:
+    try:
+        return json.loads(line)["step"] <= step
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def save_model(model, path: str | os.PathLike) -> None:
+    """Write a `.keras` file beside its place, then move it there."""
+    path = Path(path)
+    beside = path.with_name(f"partial-{path.name}")
+    model.save(beside)
+    beside.replace(path)
+
+
+def write_summary(path: str | os.PathLike, summary: dict) -> dict:
+    """Write `summary.json`, whose presence means that the run is finished; returns the summary."""
+    write_atomically(path, json.dumps(summary, indent=2) + "\n")
+    return summary

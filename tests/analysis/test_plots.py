@@ -1,0 +1,174 @@
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from keras_vit import analysis
+from keras_vit.analysis.style import visible
+
+RNG = np.random.default_rng(0)
+
+
+def digits(count=40, channels=1):
+    return RNG.uniform(-1, 1, (count, 8, 8, channels)).astype("float32")
+
+
+def a_split(wrong=3, count=40):
+    true = np.arange(count) % 10
+    predicted = np.where(np.arange(count) < wrong, (true + 1) % 10, true)
+    return digits(count), true, predicted, np.linspace(0.31, 0.99, count)
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.texts]
+
+
+def captions(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_the_sheet_shows_mistakes_first_then_the_least_sure(tmp_path):
+    figure = analysis.plot_predictions(*a_split(), tmp_path / "sheet.png")
+    assert texts(figure)[0] == "92.5 % of 40 images right"
+    assert texts(figure)[2:] == [
+        "3 mistakes, surest first",
+        "Right, but least sure",
+        "Right, a sample of the rest",
+    ]
+    assert len(figure.axes) == 3 + 12 + 12
+    assert [captions(axes) for axes in figure.axes[:3]] == [
+        ["✗ 3, 34%", "is 2"],
+        ["✗ 2, 33%", "is 1"],
+        ["✗ 1, 31%", "is 0"],
+    ]
+    assert captions(figure.axes[3]) == ["✓ 3, 36%"]
+    pixels = imread(tmp_path / "sheet.png")
+    assert pixels.shape[:2] == tuple((figure.get_size_inches()[::-1] * figure.dpi + 1e-3).astype(int))
+    assert pixels[..., :3].std() > 0.1
+
+
+def test_mistakes_are_marked_by_frame_and_words_not_by_colour_alone(tmp_path):
+    figure = analysis.plot_predictions(*a_split(), tmp_path / "sheet.png")
+    wrong, right = figure.axes[0].spines["left"], figure.axes[3].spines["left"]
+    assert wrong.get_linewidth() > right.get_linewidth()
+    assert wrong.get_linestyle() != right.get_linestyle()
+
+
+def test_each_caption_stands_under_its_own_image(tmp_path):
+    images, true, predicted, scores = a_split()
+    figure = analysis.plot_predictions(images, true, predicted, scores, tmp_path / "sheet.png")
+    for axes in figure.axes:
+        drawn = axes.images[0].get_array()[..., 0]
+        (i,) = [i for i, image in enumerate(images) if np.allclose((image[..., 0] + 1) / 2, drawn, atol=1e-6)]
+        assert captions(axes)[0].split()[1] == f"{predicted[i]},"
+        assert captions(axes)[0].endswith(f"{scores[i]:.0%}")
+
+
+def test_a_sheet_of_large_images_with_names(tmp_path):
+    images = RNG.integers(0, 256, (8, 80, 100, 3), dtype="uint8")
+    names = ["black-footed ferret, polecat, Mustela nigripes", "ox"]
+    labels = np.array([0, 1] * 4)
+    figure = analysis.plot_predictions(images, labels, labels[::-1], np.ones(8), tmp_path / "a.png", names=names)
+    assert texts(figure)[0] == "0.0 % of 8 images right"
+    assert "8 mistakes, surest first" in texts(figure)
+    assert len(figure.axes) == 8
+    assert {caption for axes in figure.axes for caption in captions(axes)} == {
+        "✗ black-footed…, 100%", "✗ ox, 100%", "is black-footed ferr…", "is ox",
+    }  # fmt: skip
+
+
+def test_a_split_with_many_mistakes_shows_the_surest_and_one_without_none(tmp_path):
+    figure = analysis.plot_predictions(*a_split(wrong=40), tmp_path / "a.png", columns=4)
+    assert "40 mistakes, the 12 surest" in texts(figure)
+    assert len(figure.axes) == 12
+    figure = analysis.plot_predictions(*a_split(wrong=0), tmp_path / "a.png", columns=4)
+    assert not any("mistake" in text for text in texts(figure)[2:])
+    assert len(figure.axes) == 8
+
+
+def test_labels_of_another_length_are_refused(tmp_path):
+    images, true, predicted, scores = a_split()
+    with pytest.raises(ValueError, match=r"scores expected shape \(40,\), one an image, received \(39,\)"):
+        analysis.plot_predictions(images, true, predicted, scores[1:], tmp_path / "a.png")
+
+
+def drawn_map(axes):
+    return np.asarray(axes.images[1].get_array())
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("shape", [(8, 8, 1), (96, 64, 3)])
+def test_the_attention_picture_has_each_map_over_its_image(tmp_path, count, shape):
+    images = RNG.uniform(-1, 1, (count, *shape)).astype("float32")
+    maps = RNG.uniform(0.1, 1, (count, 2, 4, 3))
+    names = [f"image {i}" for i in range(count)]
+    figure = analysis.plot_attention(
+        images, maps, tmp_path / "a.png", titles=["last block", "rollout"], names=names, title="Where it looks"
+    )
+    panels = [axes for axes in figure.axes if axes.images]
+    bars = [axes for axes in figure.axes if not axes.images]
+    assert len(panels) == 3 * count and len(bars) == 2
+    said = [axes.get_ylabel() + axes.get_title(loc="left") + axes.get_xlabel() for axes in figure.axes]
+    assert set(said) - {""} == {*names, "last block", "rollout", said[-1]}
+    assert said[-1].replace("\n", " ") == "attention, × even share"
+    assert figure.get_suptitle() == "Where it looks"
+    overlaid = [drawn_map(axes) for axes in panels if len(axes.images) == 2]
+    for i in range(count):
+        for k in range(2):
+            expected = maps[i, k] / maps[i, k].mean()
+            assert sum(np.allclose(drawn, expected, atol=1e-5) for drawn in overlaid) == 1
+    pixels = imread(tmp_path / "a.png")
+    assert pixels.shape[:2] == tuple((figure.get_size_inches()[::-1] * figure.dpi + 1e-3).astype(int))
+    assert pixels[..., :3].std() > 0.05
+
+
+def test_uniform_attention_is_one_everywhere(tmp_path):
+    figure = analysis.plot_attention(digits(3), np.full((3, 4, 4), 0.01), tmp_path / "a.png")
+    np.testing.assert_allclose(drawn_map(figure.axes[3]), 1, rtol=1e-6)
+
+
+def test_a_grid_that_leaves_a_rest_covers_only_its_patches(tmp_path):
+    images = RNG.uniform(-1, 1, (1, 30, 30, 3))
+    figure = analysis.plot_attention(images, np.ones((1, 3, 3)), tmp_path / "a.png", patch_size=(8, 8))
+    picture, overlay = figure.axes[1].images
+    assert picture.get_extent() == [0, 30, 30, 0]
+    assert overlay.get_extent() == [0, 24, 24, 0]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"maps": np.ones((2, 4, 4))}, r"maps expected shape \(3, maps, down, across\) for 3 images, received"),
+        ({"maps": np.zeros((3, 4, 4))}, "maps expected attention, not negative and not all zero"),
+        ({"maps": np.linspace(-1, 2, 48).reshape(3, 4, 4)}, "maps expected attention, not negative"),
+        ({"titles": ["a", "b"]}, "titles expected 1 texts, received 2"),
+        ({"names": ["a"]}, "names expected 3 texts, received 1"),
+        ({"images": np.ones((3, 8, 8, 2))}, r"images expected shape \(batch, height, width, 1 or 3\), received"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path, change, message):
+    arguments = {"images": digits(3), "maps": np.ones((3, 4, 4)), **change}
+    with pytest.raises(ValueError, match=message):
+        analysis.plot_attention(output=tmp_path / "a.png", **arguments)
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_pixels_of_every_range_look_the_same():
+    unit = RNG.uniform(0, 1, (2, 4, 4, 1)).astype("float32")
+    unit[0, 0, 0], unit[0, 0, 1] = 0, 1
+    grey = np.repeat(unit, 3, axis=-1)
+    for images in (unit, unit * 2 - 1, unit * 255):
+        np.testing.assert_allclose(visible(images), grey, atol=1e-6)
+    np.testing.assert_allclose(visible((unit * 255).astype("uint8")), grey, atol=1 / 255)
+    np.testing.assert_allclose(visible(unit * 16, value_range=(0, 16)), grey, atol=1e-6)
+
+
+def test_drawing_leaves_pyplot_and_the_users_style_alone(tmp_path):
+    import matplotlib.pyplot as plt
+
+    with matplotlib.rc_context({"axes.facecolor": "black", "font.size": 30.0}):
+        before = dict(matplotlib.rcParams)
+        figure = analysis.plot_attention(digits(3), np.ones((3, 4, 4)), tmp_path / "a.png")
+        assert dict(matplotlib.rcParams) == before
+    assert plt.get_fignums() == []
+    assert figure.axes[0].get_facecolor() == (1, 1, 1, 1)

@@ -1,0 +1,18 @@
+"""A quiet TensorFlow on the CPU, and a fresh state for each test."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+import keras
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def fresh_state():
+    """The same random numbers for every test, and no policy left behind by another."""
+    keras.utils.set_random_seed(0)
+    keras.config.set_dtype_policy("float32")
+    yield
+    keras.config.set_dtype_policy("float32")

@@ -1,0 +1,85 @@
+"""Every layer and a tiny row of every kind, as models to run the contract on.
+
+A layer or kind that is missing here fails `test_every_layer_is_covered`.
+"""
+
+from dataclasses import dataclass, field
+
+import keras
+
+import keras_vit
+from keras_vit import layers
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer with the shapes of its inputs, or the options of one tiny model."""
+
+    name: str
+    layer: type | None = None
+    arguments: dict = field(default_factory=dict)
+    shapes: tuple = ((8, 8, 3),)
+    static_size: bool = True  # whether the image size is known, as TFLite and XLA need it
+
+    def make(self, dtype=None, batch_size=None) -> keras.Model:
+        inputs = [keras.Input(shape, batch_size=batch_size) for shape in self.shapes]
+        if self.layer is not None:
+            return keras.Model(inputs, self.make_layer(dtype)(*inputs))
+        options = {"classes": 5, "input_tensor": inputs[0], **self.arguments}
+        row = options.pop("variant", TINY)
+        return keras_vit.build(row, dtype=dtype, **options)
+
+    def make_layer(self, dtype=None) -> keras.layers.Layer:
+        return self.layer(**self.arguments, dtype=dtype)
+
+
+TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
+TOKENS = ((6, 16),)
+BLOCK = {"num_heads": 2, "mlp_dim": 24}
+DROPS = {"dropout_rate": 0.1, "attention_dropout_rate": 0.1, "drop_path_rate": 0.2}
+
+LAYERS = (
+    Case("PatchExtraction", layers.PatchExtraction, {"patch_size": (2, 4)}),
+    Case("PatchEmbedding", layers.PatchEmbedding, {"width": 16, "patch_size": (2, 4)}, ((9, 10, 3),)),
+    Case("GridToTokens", layers.GridToTokens, shapes=((2, 3, 16),)),
+    Case("TokensToGrid", layers.TokensToGrid, {"prefix_tokens": 1}, ((7, 16), (2, 3, 5))),
+    Case("ClassToken", layers.ClassToken, shapes=TOKENS),
+    Case("PositionEmbedding", layers.PositionEmbedding, {"grid": (2, 3)}, TOKENS),
+    Case(
+        "PositionEmbedding_resized",
+        layers.PositionEmbedding,
+        {"grid": (3, 2), "prefix_tokens": 1},
+        ((7, 16), (2, 3, 16)),
+    ),
+    Case(
+        "MultiHeadSelfAttention", layers.MultiHeadSelfAttention, {"num_heads": 4, "attention_dropout_rate": 0.1}, TOKENS
+    ),
+    Case("MLPBlock", layers.MLPBlock, {"mlp_dim": 24, "dropout_rate": 0.1}, TOKENS),
+    Case("LayerNorm", layers.LayerNorm, {"epsilon": 1e-6}, TOKENS),
+    Case("StochasticDepth", layers.StochasticDepth, {"rate": 0.5}, TOKENS),
+    Case("EncoderBlock", layers.EncoderBlock, {**BLOCK, **DROPS}, TOKENS),
+    Case("TokenPooling", layers.TokenPooling, shapes=TOKENS),
+    Case("MeanPooling", layers.MeanPooling, shapes=TOKENS),
+    Case("AttentionPooling", layers.AttentionPooling, BLOCK, TOKENS),
+    Case("Head", layers.Head, {"units": 3, "labels": ("a", "b", "c"), "bias_constant": -2.0}, ((16,),)),
+)
+
+MODELS = (
+    Case("token"),
+    Case("gap", arguments={"pooling": "gap"}),
+    Case("map", arguments={"pooling": "map"}),
+    Case("representation", arguments={"representation_size": 12}),
+    Case("rectangular", arguments={"patch_size": (4, 2)}, shapes=((8, 10, 3),)),
+    Case("grey", shapes=((8, 8, 1),)),
+    Case("uneven", shapes=((11, 9, 3),)),
+    Case("token_sequence", arguments={"include_top": False, "pooling": None}),
+    Case("headless", arguments={"include_top": False}),
+    Case("logits", arguments={"classifier_activation": None}),
+    Case("pixels", arguments={"include_preprocessing": True}),
+    Case("gelu", arguments={"activation": "gelu", "layer_norm_epsilon": 1e-12}),
+    Case("dropped", arguments=DROPS),
+    Case("labelled", arguments={"labels": ("a", "b", "c", "d", "e")}),
+    Case("free_size", shapes=((None, None, 3),), static_size=False),
+)
+
+CASES = LAYERS + MODELS

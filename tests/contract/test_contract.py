@@ -1,0 +1,178 @@
+"""What every layer and every kind of model keeps: one body, run for all of tests/contract/cases.py."""
+
+import inspect
+import json
+
+import keras
+import numpy as np
+import pytest
+from contract.cases import CASES, LAYERS, MODELS
+from support import as_list, max_difference, needs_tensorflow, randomise
+
+from keras_vit import layers
+
+SIZE = 8  # of a side that is free at run time
+# A constant added to every score of a softmax changes nothing, so a key's bias never has a gradient.
+WITHOUT_GRADIENT = ("key/bias",)
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+every_layer = pytest.mark.parametrize("case", LAYERS, ids=lambda case: case.name)
+static_case = pytest.mark.parametrize("case", [c for c in CASES if c.static_size], ids=lambda case: case.name)
+
+
+def inputs_for(case, batch=3, seed=1):
+    rng = np.random.default_rng(seed)
+    scale = 127.5 if case.arguments.get("include_preprocessing") else 1.0
+    shapes = [tuple(side or SIZE for side in shape) for shape in case.shapes]
+    return [scale * (1 + rng.uniform(-1, 1, (batch, *shape))).astype("float32") for shape in shapes]
+
+
+def targets_for(model, batch=3, seed=2):
+    rng = np.random.default_rng(seed)
+    return [rng.uniform(0, 1, (batch, *model.output_shape[1:])).astype("float32")]
+
+
+def test_every_layer_is_covered():
+    public = {x for x in vars(layers).values() if inspect.isclass(x) and issubclass(x, keras.layers.Layer)}
+    assert {case.layer for case in LAYERS} == public
+
+
+@every_layer
+def test_config_is_the_constructors_arguments(case):
+    layer = case.make_layer()
+    config = layer.get_config()
+    arguments = set(inspect.signature(type(layer).__init__).parameters) - {"self", "kwargs"}
+    assert set(config) == arguments | {"name", "trainable", "dtype"}
+    assert {name: config[name] for name in case.arguments} == {n: getattr(layer, n) for n in case.arguments}
+    restored = type(layer).from_config(json.loads(json.dumps(config)))
+    assert json.dumps(restored.get_config()) == json.dumps(config)
+
+
+@every_case
+def test_keras_file_round_trip(case, tmp_path):
+    model = randomise(case.make())
+    model.save(tmp_path / "model.keras")
+    restored = keras.saving.load_model(tmp_path / "model.keras")
+    x = inputs_for(case)
+    assert [v.path for v in restored.weights] == [v.path for v in model.weights]
+    assert max_difference(restored(x), model(x)) == 0
+    assert json.dumps(restored.get_config()) == json.dumps(model.get_config())
+
+
+@every_case
+def test_clone_keeps_the_function(case):
+    model = randomise(case.make())
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    x = inputs_for(case)
+    assert max_difference(clone(x), model(x)) == 0
+
+
+@every_case
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "bfloat16"])
+def test_half_precision_is_near_float32(case, policy):
+    model = randomise(case.make("float32"))
+    half = case.make(policy)
+    half.set_weights(model.get_weights())
+    x = inputs_for(case)
+    step = 2**-10 if policy == "mixed_float16" else 2**-7  # distance between neighbouring numbers at 1
+    exact = keras.ops.convert_to_numpy(model(x))
+    limit = 4 * step * max(1.0, float(np.max(np.abs(exact))))
+    assert max_difference(half(x), exact) <= limit
+    on_top = half.layers[-1].name == "predictions" or (policy.startswith("mixed") and half.layers[-1].name == "head")
+    assert keras.backend.standardize_dtype(half(x).dtype) == ("float32" if on_top else half.layers[-1].compute_dtype)
+
+
+@every_case
+def test_one_step_moves_every_weight_and_lowers_the_loss(case):
+    model = randomise(case.make())
+    if not model.trainable_variables:
+        pytest.skip("no weights")
+    x, y = inputs_for(case), targets_for(model)
+    before = [keras.ops.convert_to_numpy(variable) for variable in model.trainable_variables]
+    model.compile(keras.optimizers.SGD(0.02), "mse")
+    first = model.test_on_batch(x, y[0])
+    model.train_on_batch(x, y[0])
+    for variable, old in zip(model.trainable_variables, before, strict=True):
+        if not variable.path.endswith(WITHOUT_GRADIENT):
+            assert np.any(keras.ops.convert_to_numpy(variable) != old), variable.path
+    for _ in range(8):
+        model.train_on_batch(x, y[0])
+    assert model.test_on_batch(x, y[0]) < first
+
+
+@every_case
+def test_static_and_free_batch_agree(case):
+    free, fixed = case.make(), case.make(batch_size=3)
+    randomise(free)
+    fixed.set_weights(free.get_weights())
+    x = inputs_for(case)
+    assert free.output_shape[0] is None and fixed.output_shape[0] == 3
+    assert max_difference(free(x), fixed(x)) < 1e-6
+    assert max_difference(free([part[:1] for part in x]), fixed(x)[:1]) < 1e-6
+
+
+@static_case
+def test_declared_shape_is_the_real_one(case):
+    model = case.make()
+    assert tuple(as_list(model(inputs_for(case)))[0].shape)[1:] == tuple(model.output_shape[1:])
+
+
+@static_case
+@needs_tensorflow
+def test_whole_training_step_compiles_under_xla(case):
+    import tensorflow as tf
+
+    model = randomise(case.make(batch_size=3))
+    x, y = inputs_for(case), targets_for(model)[0]
+
+    def loss():
+        return tf.reduce_mean(tf.square(tf.cast(model(x, training=True), "float32") - y))
+
+    @tf.function(jit_compile=True)
+    def step():
+        with tf.GradientTape() as tape:
+            value = loss()
+        for variable, gradient in zip(
+            model.trainable_variables, tape.gradient(value, [v.value for v in model.trainable_variables]), strict=True
+        ):
+            variable.value.assign_sub(0.02 * gradient)
+        return value
+
+    assert np.isfinite([float(step()) for _ in range(2)]).all()
+    if model.trainable_variables and not any(
+        rate in str(case.arguments) for rate in ("dropout", "drop_path", "'rate'")
+    ):
+        before = float(loss())
+        step()
+        assert float(loss()) < before
+
+
+@static_case
+@needs_tensorflow
+def test_converts_to_tflite_with_builtin_operations_only(case):
+    import tensorflow as tf
+
+    interpreter_module = pytest.importorskip("ai_edge_litert.interpreter", reason="extra `formats` is not installed")
+    model = randomise(case.make(batch_size=1))
+    specs = [tf.TensorSpec(part.shape) for part in inputs_for(case, batch=1)]
+    function = tf.function(lambda *x: model(list(x), training=False)).get_concrete_function(*specs)
+    module = tf.Module()
+    module.weights = [variable.value for variable in model.variables]
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    interpreter = interpreter_module.Interpreter(model_content=converter.convert())
+    operations = {detail["op_name"] for detail in interpreter._get_ops_details()}
+    assert not [name for name in operations if name.startswith("Flex") or name == "CUSTOM"]
+    runner = interpreter.get_signature_runner()
+    x = inputs_for(case, batch=1)
+    names = sorted(runner.get_input_details())  # args_0, args_1: in the order of the arguments
+    (output,) = runner(**dict(zip(names, x, strict=True))).values()
+    assert max_difference(output, model(x)) < 1e-5
+
+
+@pytest.mark.parametrize("case", MODELS, ids=lambda case: case.name)
+def test_every_stage_is_a_named_node(case):
+    names = [layer.name for layer in case.make().layers]
+    wanted = ["embedding", "tokens", "position_embedding", "encoder_block_00", "encoder_block_01", "encoder_norm"]
+    assert [name for name in names if name in wanted] == wanted

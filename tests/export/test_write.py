@@ -1,0 +1,193 @@
+"""The gate and the versions: what differs is not written, what is written is complete."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import golden_model, randomise
+
+import keras_vit
+from keras_vit import export
+from keras_vit.export import saved_model, tflite, write
+from keras_vit.export.versions import versions, write_version
+
+TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
+
+
+@pytest.fixture
+def model():
+    return randomise(keras_vit.build(TINY, classes=3, labels=("a", "b", "c")))
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3))
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_an_export_holds_all_it_says(model, images, tmp_path):
+    labels = model.predict(images / 127.5 - 1, verbose=0).argmax(axis=1)
+    labels[:4] = (labels[:4] + 1) % 3
+    report = export.export(model, tmp_path / "saved_models" / "tiny", images, labels, tuple(export.FORMATS))
+    folder = tmp_path / "saved_models" / "tiny" / "1"
+    assert report.path == folder and report.accuracy == 0.9
+    rows = {(row.format, row.signature): row for row in report.rows}
+    assert rows.keys() == {
+        ("saved_model", "serving_default"),
+        ("saved_model", "classify_bytes"),
+        ("tflite", "serving_default"),
+        ("tflite-fp16", "serving_default"),
+    }
+    assert all(row.max_difference <= 1e-4 for row in report.rows if row.format != "tflite-fp16")
+    assert all(row.agreement == 1 and row.accuracy == 0.9 for row in report.rows if row.format != "tflite-fp16")
+    assert rows["tflite", "serving_default"].size == (folder / "model.tflite").stat().st_size
+    lines = str(report).splitlines()
+    assert "40 images" in lines[0] and len(lines) == 3 + len(rows)
+    assert all("90.00%" in line for line in lines[2:5])
+
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["model"] == "tiny" and manifest["labels"] == ["a", "b", "c"]
+    assert manifest["input"] == {"shape": [8, 8, 3], "image_size": [8, 8], "range": [-1, 1]}
+    assert manifest["versions"]["tensorflow"] == tf.__version__
+    assert manifest["parity"]["images"] == 40 and len(manifest["parity"]["rows"]) == len(rows)
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - {"manifest.json"}
+    assert manifest["files"].keys() == files
+    for name, entry in manifest["files"].items():
+        data = (folder / name).read_bytes()
+        assert entry == {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def test_images_that_are_no_8_bit_pixels_and_a_free_size_pass(tmp_path):
+    free = randomise(keras_vit.build(TINY, classes=3, input_shape=(None, None, 3)))
+    fractions = np.random.default_rng(0).uniform(0, 255, (3, 12, 16, 3))
+    report = export.export(free, tmp_path / "free", fractions, formats=("saved_model",))
+    assert [row.signature for row in report.rows] == ["serving_default", "classify_bytes"]
+    assert max(row.max_difference for row in report.rows) < 1e-5
+
+
+def test_versions_are_numbered_and_never_overwritten(model, tmp_path):
+    output = tmp_path / "tiny"
+    (output / "7").mkdir(parents=True)
+    (output / "7" / "mine.txt").write_text("kept")
+    (output / "notes").mkdir()
+    for expected in ("8", "9"):
+        assert export.export(model, output, formats=("saved_model",)).path == output / expected
+    assert names(output) == ["7", "8", "9", "notes"] and names(output / "7") == ["mine.txt"]
+
+
+def test_two_exports_at_once_take_two_numbers(tmp_path):
+    def fill(folder):
+        (folder / "file").write_text("first")
+        if not versions(tmp_path):
+            write_version(tmp_path, fill=lambda inner: (inner / "file").write_text("second"))
+
+    assert write_version(tmp_path, fill) == tmp_path / "2"
+    assert [(tmp_path / name / "file").read_text() for name in ("1", "2")] == ["second", "first"]
+
+
+@pytest.mark.parametrize("wrong", ["tflite", "saved_model"])
+def test_a_file_that_disagrees_is_not_let_out(wrong, model, images, tmp_path, monkeypatch):
+    other = randomise(keras_vit.build(TINY, classes=3), seed=1)
+    convert, write_saved = tflite.convert, saved_model.write_saved_model
+    if wrong == "tflite":
+        monkeypatch.setattr(tflite, "convert", lambda _, dtype: convert(other, dtype))
+    else:
+        row = write.Format(lambda _, folder: write_saved(other, folder), saved_model.signatures_of, write.parity.EXACT)
+        monkeypatch.setitem(write.FORMATS, "saved_model", row)
+    message = rf"{wrong} \(serving_default\) expected logits within 0.0001 of the Keras model's, received a difference"
+    with pytest.raises(ValueError, match=message):
+        export.export(model, tmp_path / "new" / "tiny", images)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_wrong_byte_signature_is_not_let_out(model, images, tmp_path, monkeypatch):
+    monkeypatch.setattr(saved_model, "preprocess_input", lambda image: image / 255.0)
+    with pytest.raises(ValueError, match=r"saved_model \(classify_bytes\) expected probabilities within"):
+        export.export(model, tmp_path / "tiny", images, formats=("saved_model",))
+    assert not names(tmp_path)
+
+
+def test_a_model_that_answers_nan_is_not_let_out(model, images, tmp_path):
+    model.get_layer("head").bias.assign([0.0, float("nan"), 0.0])
+    with pytest.raises(ValueError, match="received a difference of nan"):
+        export.export(model, tmp_path / "tiny", images, formats=("saved_model",))
+    assert not names(tmp_path)
+
+
+def test_half_precision_is_held_to_its_agreement(model, images, tmp_path, monkeypatch):
+    other, convert = randomise(keras_vit.build(TINY, classes=3), seed=1), tflite.convert
+    monkeypatch.setattr(tflite, "convert", lambda _, dtype: convert(other, dtype))
+    with pytest.raises(ValueError, match="have the Keras model's best class for 99% of the images, received"):
+        export.export(model, tmp_path / "tiny", images, formats=("tflite-fp16",))
+
+
+def test_ties_may_fall_either_way(images, tmp_path):
+    """A fresh head is zero: every class is best."""
+    report = export.export(keras_vit.build(TINY, classes=3), tmp_path / "fresh", images)
+    assert all(row.agreement == 1 for row in report.rows)
+
+
+@pytest.mark.parametrize("moment", ["while the model is written", "while the manifest is written"])
+def test_an_interruption_leaves_no_half_version(moment, model, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    if moment == "while the model is written":
+        monkeypatch.setattr(tflite, "convert", interrupted)  # the SavedModel lies there by then
+    else:
+        monkeypatch.setattr(write, "manifest", interrupted)
+    (tmp_path / "tiny" / "1").mkdir(parents=True)
+    with pytest.raises(KeyboardInterrupt):
+        export.export(model, tmp_path / "tiny")
+    assert names(tmp_path / "tiny") == ["1"]
+
+
+def test_an_export_is_loaded_again_by_name_and_by_version(model, images, tmp_path):
+    for _ in range(2):
+        export.export(model, tmp_path / "tiny", formats=("saved_model",))
+    for source, version in ((tmp_path / "tiny", "2"), (tmp_path / "tiny" / "1", "1")):
+        loaded = export.load_export(source)
+        assert loaded.path.name == version and loaded.name == "tiny"
+        assert loaded.interface == write.describe(model)
+        inputs = images / 127.5 - 1
+        assert np.abs(loaded(inputs)["probabilities"] - model.predict(inputs, verbose=0)).max() < 1e-6
+    with pytest.raises(ValueError, match=r"or an export \(saved_models/NAME or a version in it\), received"):
+        export.load_export(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"formats": ("onnx",)}, r"formats expected some of .*, received \('onnx',\)"),
+        ({"formats": "tflite"}, "formats expected some of .*, received 'tflite'"),
+        ({"images": np.zeros((2, 9, 8, 3))}, r"images expected shape \(N, 8, 8, 3\), received \(2, 9, 8, 3\)"),
+        ({"images": np.zeros((8, 8, 3))}, r"images expected shape \(N, 8, 8, 3\), received \(8, 8, 3\)"),
+        ({"images": np.full((2, 8, 8, 3), 300.0)}, r"images expected pixels in 0..255, received 300..300"),
+        ({"images": np.full((2, 8, 8, 3), np.nan)}, r"images expected pixels in 0..255, received nan..nan"),
+        ({"images": np.zeros((2, 8, 8, 3)), "labels": [1]}, r"labels expected shape \(2,\), .*received \(1,\)"),
+    ],
+)
+def test_bad_arguments_get_a_sentence(arguments, message, model, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        export.export(model, tmp_path / "tiny", **arguments)
+    assert not names(tmp_path)
+
+
+def test_labels_without_a_classifier_and_an_output_that_is_a_file_are_refused(model, images, tmp_path):
+    headless = keras_vit.build(TINY, include_top=False)
+    with pytest.raises(ValueError, match="labels expected a model with a classifier"):
+        export.export(headless, tmp_path / "tiny", images, labels=np.zeros(40))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="output expected a folder, received .*file"):
+        export.export(model, tmp_path / "file", formats=("saved_model",))
+
+
+def test_a_mixed_precision_model_passes_by_agreement(tmp_path, images):
+    model = golden_model("g1", dtype="mixed_bfloat16")
+    report = export.export(model, tmp_path / "g1", formats=("saved_model",))
+    assert all(row.agreement >= 0.99 for row in report.rows)

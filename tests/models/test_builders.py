@@ -1,0 +1,178 @@
+"""The builders: their signature, their parameter counts, their names."""
+
+import inspect
+
+import keras
+import numpy as np
+import pytest
+from support import max_difference, randomise
+
+import keras_vit
+from keras_vit.layers import Head
+from keras_vit.models.variants import VARIANTS, find_variant
+
+LARGE = {"ViT_H14", "ViT_H16", "ViT_g14", "ViT_G14"}
+ROWS = [pytest.param(row, marks=[pytest.mark.large] * (row.name in LARGE), id=row.name) for row in VARIANTS]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_parameter_counts_are_the_official_ones(row):
+    keras.backend.clear_session()
+    model = getattr(keras_vit, row.name)(include_top=False)
+    features = model.output
+    rep = keras.layers.Dense(row.width, "tanh")(features)
+    counts = [keras.Model(model.input, Head(classes)(features)).count_params() for classes in (1000, 21843)]
+    with_representation = keras.Model(model.input, Head(21843)(rep)).count_params()
+    published = row.parameters
+    assert model.count_params() == published.headless
+    assert counts == [published.classes_1000, published.classes_21843]
+    assert with_representation == published.classes_21843_representation
+
+
+def test_the_builders_own_heads_count_the_same():
+    row = find_variant("ViT_Ti16")[0].parameters
+    assert keras_vit.ViT_Ti16().count_params() == row.classes_1000
+    assert keras_vit.ViT_Ti16(classes=21843).count_params() == row.classes_21843
+    with_representation = keras_vit.ViT_Ti16(classes=21843, representation_size=192)
+    assert with_representation.count_params() == row.classes_21843_representation
+
+
+def test_every_row_has_a_builder_with_the_contracts_signature():
+    expected = ["include_top", "weights", "input_tensor", "input_shape", "pooling", "classes"]
+    expected += ["classifier_activation", "name"]
+    keywords = ["patch_size", "representation_size", "activation", "layer_norm_epsilon", "dropout_rate"]
+    keywords += ["attention_dropout_rate", "drop_path_rate", "include_preprocessing"]
+    for row in VARIANTS:
+        parameters = inspect.signature(getattr(keras_vit, row.name)).parameters.values()
+        kinds = {kind: [p.name for p in parameters if p.kind is kind] for kind in {p.kind for p in parameters}}
+        assert kinds[inspect.Parameter.POSITIONAL_OR_KEYWORD] == expected
+        assert kinds[inspect.Parameter.KEYWORD_ONLY][: len(keywords)] == keywords
+        assert row.paper_name in getattr(keras_vit, row.name).__doc__
+
+
+def test_initialisers_are_the_official_ones():
+    model = keras_vit.ViT_Ti16(classes=10)
+    weights = {variable.path: keras.ops.convert_to_numpy(variable) for variable in model.weights}
+    block = "encoder_block_03/"
+
+    def uniform(path, limit):
+        assert np.abs(weights[path]).max() <= limit
+        assert np.isclose(weights[path].std(), limit / 3**0.5, rtol=0.02)
+
+    uniform(block + "attention/qkv/kernel", (6 / (192 + 192)) ** 0.5)
+    uniform(block + "attention/out/kernel", (6 / (192 + 192)) ** 0.5)
+    uniform(block + "mlp/fc1/kernel", (6 / (192 + 768)) ** 0.5)
+    uniform(block + "mlp/fc2/kernel", (6 / (192 + 768)) ** 0.5)
+    assert np.isclose(weights[block + "mlp/fc1/bias"].std(), 1e-6, rtol=0.2)
+    assert np.isclose(weights["embedding/kernel"].std(), (16 * 16 * 3) ** -0.5, rtol=0.02)
+    assert np.isclose(weights["position_embedding/embedding"].std(), 0.02, rtol=0.02)
+    for path in ("class_token/token", "embedding/bias", block + "attention/qkv/bias", "head/kernel", "head/bias"):
+        assert not weights[path].any(), path
+    assert (weights["encoder_norm/gamma"] == 1).all() and not weights["encoder_norm/beta"].any()
+
+
+def test_stochastic_depth_rises_linearly():
+    model = keras_vit.ViT_Ti16(drop_path_rate=0.11)
+    rates = [layer.drop_path_rate for layer in model.layers if layer.name.startswith("encoder_block_")]
+    np.testing.assert_allclose(rates, np.linspace(0, 0.11, 12))
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "size", "tag"),
+    [
+        ("ViT_B16", "ViT_B16", 224, None),
+        ("ViT-B/16", "ViT_B16", 224, None),
+        ("vit_base_patch16_224", "ViT_B16", 224, None),
+        ("vit_large_patch16_384", "ViT_L16", 384, None),
+        ("vit_base_patch16_224.augreg_in21k_ft_in1k", "ViT_B16", 224, "augreg_in21k_ft_in1k"),
+        ("ViT-g/14", "ViT_g14", 224, None),
+        ("ViT-G/14", "ViT_G14", 224, None),
+    ],
+)
+def test_every_spelling_finds_its_row(name, row, size, tag):
+    variant, found = find_variant(name)
+    assert (variant.name, variant.image_size, found) == (row, size, tag)
+
+
+def test_create_model_builds_what_the_name_says():
+    model = keras_vit.create_model("vit_tiny_patch16_384", include_top=False)
+    assert model.name == "ViT_Ti16" and model.input_shape == (None, 384, 384, 3)
+
+
+def test_list_models_takes_a_pattern():
+    assert keras_vit.list_models("ViT_B*") == ["ViT_B32", "ViT_B16", "ViT_B8"]
+    assert len(keras_vit.list_models()) == len(VARIANTS)
+
+
+def test_a_users_own_row_and_tensor():
+    tensor = keras.Input((16, 16, 2))
+    scaled = keras.layers.Rescaling(2.0)(tensor)
+    variant = keras_vit.Variant(name="mine", width=8, depth=1, mlp_dim=8, num_heads=2, patch_size=(4, 8))
+    model = keras_vit.build(variant, input_tensor=scaled, classes=3, name="other")
+    assert model.name == "other" and model.input is tensor
+    assert model.get_layer("embedding").output.shape == (None, 4, 2, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"pooling": "max"}, r"pooling expected one of \('token', 'gap', 'map', None\), received 'max'\."),
+        ({"pooling": None}, r"pooling expected one of \('token', 'gap', 'map'\) under a classifier, received None\."),
+        ({"classes": 0}, r"classes expected a positive int, received 0\."),
+        ({"input_shape": (8, 8)}, r"input_shape expected \(height, width, channels\), received \(8, 8\)\."),
+        ({"input_shape": (8, 8, None)}, "embedding expected a known channel count, received shape"),
+        ({"input_shape": (3, 8, 3)}, r"embedding expected images of at least one patch \(4x4 pixels\), received 3x8\."),
+        ({"dropout_rate": 1.0}, r"dropout_rate expected a rate in \[0, 1\), received 1\.0\."),
+        ({"attention_dropout_rate": -0.1}, r"attention_dropout_rate expected a rate in \[0, 1\), received -0\.1\."),
+        ({"drop_path_rate": 2}, r"drop_path_rate expected a rate in \[0, 1\), received 2\."),
+        ({"patch_size": 0}, r"patch_size expected a positive int or \(height, width\), received 0\."),
+        ({"labels": ["a"]}, r"labels expected 5 names, one for each class, received 1\."),
+        ({"weights": "augreg"}, "source expected an .npz file, found nothing at 'augreg'"),
+        ({"activation": "geluu"}, "activation expected gelu_tanh, gelu or a Keras activation, received 'geluu'"),
+    ],
+)
+def test_bad_options_get_one_sentence(options, sentence):
+    variant = keras_vit.Variant("tiny", width=8, depth=1, mlp_dim=8, num_heads=2, patch_size=4, image_size=8)
+    with pytest.raises((ValueError, FileNotFoundError), match=sentence) as error:
+        keras_vit.build(variant, **{"classes": 5, **options})
+    assert "\n" not in str(error.value)
+
+
+def test_bad_rows_and_names_get_one_sentence():
+    row = keras_vit.Variant("tiny", width=9, depth=1, mlp_dim=8, num_heads=2, patch_size=4, image_size=8)
+    with pytest.raises(ValueError, match=r"num_heads expected a divisor of the width 9, received 2\."):
+        keras_vit.build(row)
+    with pytest.raises(ValueError, match="variant expected a keras_vit.Variant, received 'ViT_B16'"):
+        keras_vit.build("ViT_B16")
+    with pytest.raises(ValueError, match="received 'ViT_B61'; the nearest are ViT_B16, ") as error:
+        keras_vit.create_model("ViT_B61")
+    assert str(error.value).count(",") == 3  # three names
+
+
+def test_an_image_of_the_wrong_shape_is_named():
+    model = keras_vit.build(
+        keras_vit.Variant("tiny", width=8, depth=1, mlp_dim=8, num_heads=2, patch_size=4), input_shape=(None, None, 3)
+    )
+    with pytest.raises(ValueError, match="embedding expected images of at least one patch"):
+        model(np.zeros((1, 3, 8, 3), "float32"))
+    with pytest.raises(ValueError, match="expected shape"):
+        model(np.zeros((1, 8, 8, 4), "float32"))
+
+
+def test_feature_model_returns_tokens_and_maps():
+    variant = keras_vit.Variant("tiny", width=8, depth=2, mlp_dim=8, num_heads=2, patch_size=4)
+    for shape in ((8, 12, 3), (None, None, 3)):
+        model = randomise(keras_vit.build(variant, input_shape=shape, classes=2))
+        x = np.random.default_rng(0).uniform(-1, 1, (2, 8, 12, 3)).astype("float32")
+        tokens, last = keras_vit.feature_model(model, ["encoder_block_00", "encoder_norm"])(x)
+        grid = keras_vit.feature_model(model, ["encoder_block_00"], as_grid=True)(x)
+        raw = keras_vit.feature_model(model, ["tokens", "embedding"], as_grid=True)(x)
+        assert tokens.shape == last.shape == (2, 7, 8) and grid.shape == (2, 2, 3, 8)
+        assert max_difference(keras.ops.reshape(grid, (2, 6, 8)), tokens[:, 1:]) == 0
+        assert max_difference(*raw) == 0
+        direct = keras.Model(model.input, model.get_layer("encoder_block_00").output)
+        assert max_difference(direct(x), tokens) == 0
+    with pytest.raises(ValueError, match="layers expected names of tiny's layers .*, received 'block'"):
+        keras_vit.feature_model(model, ["block"])
+    with pytest.raises(ValueError, match="as_grid expected layers that put out tokens, received 'head'"):
+        keras_vit.feature_model(model, ["head"], as_grid=True)

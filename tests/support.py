@@ -1,0 +1,75 @@
+"""What several test files need: where the goldens lie, and a few models and inputs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+
+ROOT = Path(__file__).parent.parent
+GOLDENS = Path(__file__).parent / "goldens"
+MANIFEST = json.loads((GOLDENS / "manifest.json").read_text())
+TOLERANCE = 2e-5  # of g1, g2, g3 and g7: tests/goldens/README.md
+
+needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's own machinery")
+
+
+def golden(name: str) -> dict[str, np.ndarray]:
+    """Inputs and expected outputs of a golden."""
+    with np.load(GOLDENS / f"{name}.io.npz") as file:
+        return dict(file)
+
+
+def golden_model(name: str, file: str | None = None, **options) -> keras.Model:
+    """The model of a plain-ViT golden, with its weights, giving logits."""
+    row = MANIFEST[name]
+    variant = keras_vit.Variant(
+        name,
+        width=row["hidden"],
+        depth=row["layers"],
+        mlp_dim=row["mlp_dim"],
+        num_heads=row["heads"],
+        patch_size=row["patch"][0],
+        image_size=row["image"][0],
+    )
+    defaults = {
+        "weights": str(GOLDENS / f"{file or name}.weights.npz"),
+        "pooling": row["classifier"],
+        "classes": row["num_classes"],
+        "classifier_activation": None,
+        "representation_size": row.get("representation_size"),
+    }
+    return keras_vit.build(variant, **{**defaults, **options})
+
+
+def randomise(model: keras.Model, seed: int = 0) -> keras.Model:
+    """Give every weight a value that matters; builders start heads at zero."""
+    rng = np.random.default_rng(seed)
+    for variable in model.trainable_variables:
+        start = 1.0 if variable.path.endswith("gamma") else 0.0
+        variable.assign(start + 0.1 * rng.standard_normal(variable.shape).astype("float32"))
+    return model
+
+
+def max_difference(a, b) -> float:
+    """Largest absolute difference, over all outputs where there are several."""
+    as_array = lambda x: keras.ops.convert_to_numpy(x).astype("float64")  # noqa: E731
+    return max(float(np.max(np.abs(as_array(x) - as_array(y)))) for x, y in zip(as_list(a), as_list(b), strict=True))
+
+
+def as_list(x) -> list:
+    return list(x) if isinstance(x, list | tuple) else [x]
+
+
+def run_python(code: str, backend: str = "tensorflow") -> str:
+    """Run code in a fresh interpreter on a Keras backend; its standard output."""
+    environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout

@@ -1,0 +1,90 @@
+"""Prediction on image files, by a Keras model and by an export of it."""
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+from support import needs_tensorflow, randomise
+
+import keras_vit
+from keras_vit.predict import BATCH, load_predictor, predict
+
+TINY = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
+LABELS = ("a", "b", "c")
+
+
+def tiny(**options):
+    return randomise(keras_vit.build(TINY, classes=3, labels=LABELS, **options))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    rng = np.random.default_rng(0)
+    paths = [folder / f"{i}.png" for i in range(4)]
+    for path in paths:
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), "uint8")).save(path)
+    return paths
+
+
+@pytest.mark.parametrize("options", [{}, {"classifier_activation": None}, {"include_preprocessing": True}])
+def test_rows_are_the_models_own_probabilities_best_first(options, files):
+    model = tiny(**options)
+    pixels = np.stack([np.asarray(Image.open(path), "float32") for path in files])
+    scores = model(pixels if "include_preprocessing" in options else pixels / 127.5 - 1)
+    if "classifier_activation" in options:
+        scores = keras.ops.softmax(scores)
+    rows = predict(model, files, top=2)
+    assert [row["image"] for row in rows] == [str(path) for path in files]
+    for row, expected in zip(rows, keras.ops.convert_to_numpy(scores), strict=True):
+        best = np.argsort(-expected)[:2]
+        assert [entry["label"] for entry in row["predictions"]] == [LABELS[i] for i in best]
+        assert np.allclose([entry["score"] for entry in row["predictions"]], expected[best], atol=1e-6)
+
+
+def test_many_files_come_back_in_order_with_a_bar_only_for_many(files, capsys):
+    model = tiny()
+    many = (files * BATCH)[: BATCH + 3]
+    rows = predict(model, many)
+    assert [row["image"] for row in rows] == [str(path) for path in many]
+    assert len(rows[0]["predictions"]) == 3 and rows[0]["predictions"] == rows[4]["predictions"]
+    predict(model, files)
+    assert capsys.readouterr().err == ""  # no terminal, no bar
+
+
+def test_photographs_of_any_size_fit_a_model_of_a_free_size(files, tmp_path):
+    Image.new("L", (31, 17), 90).save(tmp_path / "grey.jpg")
+    rows = predict(tiny(input_shape=(None, None, 3)), [tmp_path / "grey.jpg", files[0]])
+    assert sum(entry["score"] for entry in rows[0]["predictions"]) == pytest.approx(1)
+    assert predict(tiny(), []) == []
+
+
+@needs_tensorflow
+def test_an_export_predicts_what_its_model_predicts(files, tmp_path):
+    from keras_vit.export import ExportedModel, export
+
+    model = tiny(include_preprocessing=True)
+    model.save(tmp_path / "model.keras")
+    export(model, tmp_path / "exports" / "tiny", formats=("saved_model",))
+    expected = predict(load_predictor(tmp_path), files)
+    for source in (tmp_path / "exports" / "tiny", tmp_path / "exports" / "tiny" / "1"):
+        exported = load_predictor(source)
+        assert isinstance(exported, ExportedModel)
+        for row, other in zip(predict(exported, files), expected, strict=True):
+            assert [entry["label"] for entry in row["predictions"]] == [e["label"] for e in other["predictions"]]
+            scores = [[entry["score"] for entry in r["predictions"]] for r in (row, other)]
+            assert np.allclose(*scores, atol=1e-6)
+
+
+def test_mistakes_get_a_sentence(files, tmp_path):
+    (tmp_path / "notes.txt").write_text("no image")
+    with pytest.raises(ValueError, match="notes.txt expected an image file"):
+        predict(tiny(), [*files, tmp_path / "notes.txt"])
+    with pytest.raises(FileNotFoundError, match="image expected a file, found none at .*absent.png"):
+        predict(tiny(), [tmp_path / "absent.png"])
+    with pytest.raises(ValueError, match="top expected a positive int, received 0"):
+        predict(tiny(), files, top=0)
+    with pytest.raises(ValueError, match="model expected a classifier, received tiny without one"):
+        predict(keras_vit.build(TINY, include_top=False), files)
+    with pytest.raises(ValueError, match="model expected a folder with model.keras, or an export"):
+        load_predictor(tmp_path)
