@@ -35,7 +35,7 @@ def build_bit(
     Args:
         variant: a row of the table, or your own `keras_vit.BiTVariant`.
         include_top: whether to end in the classifier.
-        weights: None for a fresh start, or the path of a file of weights.
+        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
         pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.

@@ -6,11 +6,13 @@ embedding_dropout, encoder_block_00 ..., encoder_norm, pooling, (pooled_norm in 
 head, predictions.
 """
 
+from dataclasses import replace
+
 import keras
 
 from keras_vit import layers
 from keras_vit.models.variants import ResNetStem, Variant
-from keras_vit.weights import load_weights
+from keras_vit.weights import conventions_of, load_weights
 
 POOLINGS = ("token", "gap", "map", None)
 
@@ -44,7 +46,7 @@ def build(
     Args:
         variant: a row of the table, or your own `keras_vit.Variant`.
         include_top: whether to end in the classifier.
-        weights: None for a fresh start, or the path of an official `.npz` file.
+        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
         pooling: `token` (class token), `gap` (mean of the tokens), `map` (attention pooling), or, with
@@ -54,8 +56,9 @@ def build(
         name: of the Keras model.
         patch_size: pixels of a patch in place of the row's, one int or (height, width).
         representation_size: width of a tanh layer before the classifier (ImageNet-21k pre-training has one).
-        activation: `gelu_tanh` (the official code's, the default) or `gelu` (exact: timm's and transformers').
-        layer_norm_epsilon: 1e-6 where None.
+        activation: `gelu_tanh` (the official code's) or `gelu` (exact: timm's and transformers'); where None, that of
+            the weights' origin, and `gelu_tanh` without weights.
+        layer_norm_epsilon: where None, that of the weights' origin, and 1e-6 without weights.
         dropout_rate: after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: on the attention weights, in [0, 1).
         drop_path_rate: stochastic depth of the last block, rising linearly from 0 at the first, in [0, 1).
@@ -73,6 +76,8 @@ def build(
         ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
     """
     _check(variant, include_top, input_shape, pooling, classes, representation_size)
+    if weights is not None:
+        variant, activation, layer_norm_epsilon = _follow(weights, variant, activation, layer_norm_epsilon)
     if class_token is False and pooling == "token":
         raise ValueError("class_token expected True or None with pooling='token', received False.")
     if norm_after_pooling and pooling is None:
@@ -129,6 +134,20 @@ def build(
     if weights is not None:
         load_weights(model, weights)
     return model
+
+
+def _follow(weights, variant, activation, layer_norm_epsilon):
+    """What the file's origin computes with, where the caller says nothing else."""
+    origin = conventions_of(weights)
+    if not origin:
+        return variant, activation, layer_norm_epsilon
+    if variant.stem is not None:
+        names = ("group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
+        said = {name for name in names if getattr(variant.stem, name) != getattr(ResNetStem(()), name)}
+        variant = replace(variant, stem=replace(variant.stem, **{n: origin[n] for n in names if n not in said}))
+    if layer_norm_epsilon is None:
+        layer_norm_epsilon = origin["layer_norm_epsilon"]
+    return variant, activation or origin["activation"], layer_norm_epsilon
 
 
 def input_images(input_tensor, input_shape):

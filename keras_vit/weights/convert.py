@@ -85,6 +85,23 @@ def load_weights(
         return apply(model, file, look(file), strict, position_resize, source_grid)
 
 
+def conventions_of(source: str | os.PathLike) -> dict:
+    """What the code behind a file computes with: `activation`, `layer_norm_epsilon` and a stem's epsilons.
+
+    Empty for our own files, which hold their architecture, and for BiT, which has no choice.
+    """
+    if os.fspath(source).endswith((".keras", ".weights.h5")):
+        return {}
+    with open_weights(source) as file:
+        if file.keeps_architecture:
+            return {}
+        contents = look(file)
+        said = read_config(file.config, contents.layout.name, contents.source)
+    if contents.family == "bit":
+        return {}
+    return {name: said.get(name, getattr(contents.layout, name)) for name in CONVENTIONS}
+
+
 def apply(model, file, contents: Contents, strict=True, position_resize="official", source_grid=None) -> Report:
     """Fill a model from an open file; see `load_weights`."""
     variables = {variable.path: variable for variable in model.variables if "seed" not in variable.path}

@@ -165,6 +165,8 @@ class TorchFile(WeightsFile):
 class KerasFile(WeightsFile):
     """Our own `.keras` or `.weights.h5`, read by Keras into a second model whose variables are handed over."""
 
+    keeps_architecture = True
+
     def __init__(self, path, config, model=None):
         super().__init__(path, {})
         import keras
@@ -187,6 +189,8 @@ class KerasFile(WeightsFile):
             raise ValueError(f"source expected a Keras file that fits, received {self.source!r}: {first}") from None
         self._variables = {v.path: v for v in self.model.variables if "seed" not in v.path}
         self.shapes = {path: tuple(variable.shape) for path, variable in self._variables.items()}
+        positions = [layer for layer in self.model.layers if layer.name == "position_embedding"]
+        self.grid = tuple(positions[0].grid) if positions else None
 
     def _read(self, name):
         return np.asarray(self._variables[name])
