@@ -105,7 +105,7 @@ def take_sample(model: keras.Model, images=None, labels=None) -> Sample:
     fits = pixels.ndim == 4 and len(pixels) > 0
     if not fits or any(w not in ("any", side) for w, side in zip(wanted[1:], pixels.shape[1:], strict=True)):
         raise ValueError(f"images expected shape ({', '.join(map(str, wanted))}), received {pixels.shape}.")
-    if not (pixels.min() >= 0 and pixels.max() <= 255):
+    if not (pixels.min() > -0.5 and pixels.max() < 255.5):  # resizing may overshoot by a rounding
         raise ValueError(f"images expected pixels in 0..255, received {pixels.min():g}..{pixels.max():g}.")
     if labels is not None and interface.classes is None:
         raise ValueError(f"labels expected a model with a classifier, received {model.name} without one.")

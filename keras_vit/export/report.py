@@ -7,7 +7,7 @@ from pathlib import Path
 
 import keras
 
-import keras_vit
+from keras_vit import __version__
 from keras_vit.export.parity import Comparison
 from keras_vit.models.interface import describe
 
@@ -88,7 +88,7 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport) -> dict:
         "classes": interface.classes,
         "labels": interface.labels,
         "versions": {
-            "keras_vit": keras_vit.__version__,
+            "keras_vit": __version__,
             "keras": keras.__version__,
             "tensorflow": version("tensorflow"),
         },

@@ -64,9 +64,7 @@ def _read(data, interface: Interface):
     """One encoded image as the model takes it: the graph's twin of `preprocess.load_image`. () -> (H, W, C)."""
     # This op reads PNG, GIF and WebP too; with the accurate transform it gives Pillow's pixels exactly.
     image = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
-    # Of a WebP file it gives (1, H, W, 3) against its own static shape, which the placeholder hides.
-    image = tf.raw_ops.PlaceholderWithDefault(input=image, shape=tf.TensorShape(None))
-    size = tf.shape(image)
+    size = tf.shape(image)  # of a WebP file (1, H, W, 3), against the op's own static shape
     image = tf.reshape(image, (size[-3], size[-2], 3))
     if interface.input_shape[2] == 1:
         image = _grey(image)

@@ -24,7 +24,7 @@ def convert(model: keras.Model, dtype: str = "float32") -> bytes:
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype expected one of {DTYPES}, received {dtype!r}.")
-    module = ServingModule(model)
+    module = ServingModule(_in_float32(model))
     shape = module.interface.input_shape
     if None in shape:
         raise ValueError(f"tflite expected a model with a fixed image size, received input shape {shape}.")
@@ -43,6 +43,19 @@ def convert(model: keras.Model, dtype: str = "float32") -> bytes:
         raise ValueError(f"tflite expected a model of TFLite's builtin operators, received {reason}.") from error
     require_builtin(flatbuffer)
     return flatbuffer
+
+
+def _in_float32(model: keras.Model) -> keras.Model:
+    """The model itself, or a copy that computes in float32 where it does not: TFLite has no half-precision products."""
+    if all(layer.compute_dtype == "float32" for layer in model.layers):
+        return model
+
+    def in_float32(layer):
+        return type(layer).from_config({**layer.get_config(), "dtype": "float32"})
+
+    copy = keras.models.clone_model(model, clone_function=in_float32)
+    copy.set_weights(model.get_weights())
+    return copy
 
 
 def require_builtin(flatbuffer: bytes) -> None:

@@ -111,7 +111,7 @@ def _floats(model, sample, function):
 def _encoded(model, sample, function):
     """The images as PNG files, which hold 8-bit pixels without loss; what is no 8-bit pixel is rounded first."""
     interface = describe(model)
-    pixels = np.round(sample.pixels)
+    pixels = np.clip(np.round(sample.pixels), 0, 255)
     files = [tf.io.encode_png(image.astype("uint8")).numpy() for image in pixels]
     received = parity.in_batches(lambda data: function(image_bytes=tf.constant(data)), files)["probabilities"]
     seen = np.asarray(resize(pixels, interface.image_size))

@@ -24,7 +24,7 @@ class Case:
     def make(self, dtype=None, batch_size=None) -> keras.Model:
         inputs = [keras.Input(shape, batch_size=batch_size) for shape in self.shapes]
         if self.layer is not None:
-            return keras.Model(inputs, self.make_layer(dtype)(*inputs))
+            return keras.Model(inputs if len(inputs) > 1 else inputs[0], self.make_layer(dtype)(*inputs))
         options = {"classes": 5, "input_tensor": inputs[0], **self.arguments}
         row = options.pop("variant", TINY)
         return keras_vit.build(row, dtype=dtype, **options)

@@ -24,7 +24,8 @@ def inputs_for(case, batch=3, seed=1):
     rng = np.random.default_rng(seed)
     scale = 127.5 if case.arguments.get("include_preprocessing") else 1.0
     shapes = [tuple(side or SIZE for side in shape) for shape in case.shapes]
-    return [scale * (1 + rng.uniform(-1, 1, (batch, *shape))).astype("float32") for shape in shapes]
+    arrays = [scale * (1 + rng.uniform(-1, 1, (batch, *shape))).astype("float32") for shape in shapes]
+    return arrays if len(arrays) > 1 else arrays[0]
 
 
 def targets_for(model, batch=3, seed=2):
@@ -109,7 +110,8 @@ def test_static_and_free_batch_agree(case):
     x = inputs_for(case)
     assert free.output_shape[0] is None and fixed.output_shape[0] == 3
     assert max_difference(free(x), fixed(x)) < 1e-6
-    assert max_difference(free([part[:1] for part in x]), fixed(x)[:1]) < 1e-6
+    one = keras.tree.map_structure(lambda array: array[:1], x)
+    assert max_difference(free(one), fixed(x)[:1]) < 1e-6
 
 
 @static_case
@@ -155,8 +157,10 @@ def test_converts_to_tflite_with_builtin_operations_only(case):
 
     interpreter_module = pytest.importorskip("ai_edge_litert.interpreter", reason="extra `formats` is not installed")
     model = randomise(case.make(batch_size=1))
-    specs = [tf.TensorSpec(part.shape) for part in inputs_for(case, batch=1)]
-    function = tf.function(lambda *x: model(list(x), training=False)).get_concrete_function(*specs)
+    x = inputs_for(case, batch=1)
+    specs = [tf.TensorSpec(array.shape) for array in as_list(x)]
+    call = tf.function(lambda *x: model(x[0] if len(x) == 1 else list(x), training=False))
+    function = call.get_concrete_function(*specs)
     module = tf.Module()
     module.weights = [variable.value for variable in model.variables]
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
@@ -165,9 +169,8 @@ def test_converts_to_tflite_with_builtin_operations_only(case):
     operations = {detail["op_name"] for detail in interpreter._get_ops_details()}
     assert not [name for name in operations if name.startswith("Flex") or name == "CUSTOM"]
     runner = interpreter.get_signature_runner()
-    x = inputs_for(case, batch=1)
     names = sorted(runner.get_input_details())  # args_0, args_1: in the order of the arguments
-    (output,) = runner(**dict(zip(names, x, strict=True))).values()
+    (output,) = runner(**dict(zip(names, as_list(x), strict=True))).values()
     assert max_difference(output, model(x)) < 1e-5
 
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-from support import TOLERANCE, golden, golden_model, max_difference, randomise
+from support import TOLERANCE, golden, golden_model, max_difference, needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit.export.saved_model import signatures_of, write_saved_model
 from keras_vit.models.interface import named_outputs
 from keras_vit.preprocess import load_image, preprocess_input
 
+pytestmark = needs_tensorflow
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 KINDS = {
     "gap": {"pooling": "gap"},

@@ -4,11 +4,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import TOLERANCE, golden, golden_model, max_difference, randomise
+from support import TOLERANCE, golden, golden_model, max_difference, needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit.export import tflite
 
+pytestmark = needs_tensorflow
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 KINDS = {
     "map": {"pooling": "map"},
@@ -83,3 +84,12 @@ def test_a_free_image_size_and_an_unknown_dtype_are_refused():
         tflite.convert(tiny(input_shape=(None, None, 3)))
     with pytest.raises(ValueError, match="dtype expected one of .*, received 'int4'"):
         tflite.convert(tiny(), "int4")
+
+
+def test_without_its_interpreter_the_sentence_says_what_to_install(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr(tflite.importlib, "import_module", missing)
+    with pytest.raises(ValueError, match=r"expected ai-edge-litert, which `pip install keras_vit\[formats\]` brings"):
+        tflite.runner(b"")

@@ -6,13 +6,14 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import golden_model, randomise
+from support import TOLERANCE, golden, golden_model, needs_tensorflow, randomise, run_python
 
 import keras_vit
 from keras_vit import export
 from keras_vit.export import saved_model, tflite, write
 from keras_vit.export.versions import versions, write_version
 
+pytestmark = needs_tensorflow
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 
 
@@ -128,7 +129,7 @@ def test_half_precision_is_held_to_its_agreement(model, images, tmp_path, monkey
 
 def test_ties_may_fall_either_way(images, tmp_path):
     """A fresh head is zero: every class is best."""
-    report = export.export(keras_vit.build(TINY, classes=3), tmp_path / "fresh", images)
+    report = export.export(keras_vit.build(TINY, classes=3), tmp_path / "fresh", images, formats=("saved_model",))
     assert all(row.agreement == 1 for row in report.rows)
 
 
@@ -187,7 +188,24 @@ def test_labels_without_a_classifier_and_an_output_that_is_a_file_are_refused(mo
         export.export(model, tmp_path / "file", formats=("saved_model",))
 
 
-def test_a_mixed_precision_model_passes_by_agreement(tmp_path, images):
-    model = golden_model("g1", dtype="mixed_bfloat16")
-    report = export.export(model, tmp_path / "g1", formats=("saved_model",))
-    assert all(row.agreement >= 0.99 for row in report.rows)
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "bfloat16"])
+def test_a_half_precision_model_passes_by_agreement_and_is_float32_in_tflite(dtype, tmp_path):
+    report = export.export(golden_model("g1", dtype=dtype), tmp_path / "g1")
+    assert [row.format for row in report.rows] == ["saved_model", "saved_model", "tflite"]
+    assert all(row.agreement >= 0.99 and row.max_difference < 0.1 for row in report.rows)
+    answer = tflite.runner((report.path / "model.tflite").read_bytes())(images=golden("g1")["images"])
+    assert np.abs(answer["logits"] - golden("g1")["logits"]).max() < (TOLERANCE if "mixed" in dtype else 0.1)
+
+
+def test_on_another_backend_export_says_what_it_needs(tmp_path):
+    code = f"""
+import keras_vit
+from keras_vit.export import export
+tiny = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
+try:
+    export(keras_vit.build(tiny, classes=3), {str(tmp_path / "tiny")!r})
+except ValueError as error:
+    print(error)
+"""
+    said = run_python(code, backend="jax").strip()
+    assert said == "export expected Keras on TensorFlow, received KERAS_BACKEND=jax." and not names(tmp_path)

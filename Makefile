@@ -1,0 +1,37 @@
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test test-all lint benchmark clean
+
+demo: $(INSTALLED)
+	$(RUN)/keras-vit train recipes/digits.py --workdir runs/digits
+	$(RUN)/keras-vit evaluate runs/digits
+	$(RUN)/keras-vit export runs/digits --output saved_models/digits
+	$(RUN)/keras-vit analyze runs/digits --output runs/digits/pictures
+	$(RUN)/keras-vit predict saved_models/digits runs/digits/pictures/examples/*.png --top 3
+
+test: $(INSTALLED) lint
+	$(RUN)/python -m pytest -m "not large"
+
+# The large rows too, and the comparisons with the peers' own libraries (extra `parity`).
+test-all: $(INSTALLED) lint
+	$(RUN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+
+benchmark: $(INSTALLED)
+	$(RUN)/pip install -q -c constraints.txt -e '.[parity]'
+	$(RUN)/python benchmarks/inference.py
+	$(RUN)/python benchmarks/import_time.py
+
+$(INSTALLED): setup.py constraints.txt
+	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

@@ -1,0 +1,208 @@
+"""`keras-vit VERB ...`: parse, call, print. TensorFlow is imported inside the verb that needs it."""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+MISTAKES = (ValueError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError, ImportError)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; a user's mistake is printed as one sentence.
+
+    Returns:
+        The exit code: 0, or 2 for a mistake in what was asked.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except MISTAKES as error:
+        print(f"keras-vit {options.verb}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _train(options):
+    from keras_vit.train.engine import train
+    from keras_vit.train.recipe_file import load_recipe, override
+
+    recipe = override(load_recipe(options.recipe), options.set)
+    summary = train(recipe, options.workdir, options.data_dir, options.strategy)
+    print(
+        f"{summary['recipe']}: test accuracy {summary['accuracy']:.2%} on {summary['test_examples']:,} images "
+        f"after {summary['seconds']:.1f} s of training ({summary['images_per_second']:,.0f} images/s); "
+        f"the model is {Path(options.workdir) / 'model.keras'}"
+    )
+
+
+def _evaluate(options):
+    from keras_vit.models.load import load_model
+    from keras_vit.train.evaluate import evaluate_model
+
+    recipe = _recipe_of(options)
+    if recipe is None:
+        raise ValueError(f"--recipe expected the recipe whose test data to use, for {options.model!r} is no workdir.")
+    result = evaluate_model(load_model(options.model), recipe.data, options.data_dir, recipe.loss)
+    print(f"accuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['examples']:,} test images")
+
+
+def _predict(options):
+    from keras_vit.predict import load_predictor, predict
+
+    for row in predict(load_predictor(options.model), options.images, options.top):
+        if options.json:
+            print(json.dumps(row, ensure_ascii=False))
+        else:
+            best = ", ".join(f"{found['label']} {found['score']:.1%}" for found in row["predictions"])
+            print(f"{row['image']}: {best}")
+
+
+def _export(options):
+    from keras_vit.export import export
+    from keras_vit.models.load import load_model
+
+    model = load_model(options.model)
+    images, labels = None, None
+    if (recipe := _recipe_of(options)) is not None:
+        images, labels, _ = _held_out(model, recipe, options)
+    print(export(model, options.output, images, labels, options.formats.split(",")))
+
+
+def _analyze(options):
+    from keras_vit import analysis
+    from keras_vit.models.load import load_model
+
+    model = load_model(options.model)
+    if options.images:
+        analysis.analyze(model, options.images, options.output)
+    elif (recipe := _recipe_of(options)) is not None:
+        _analyze_run(model, recipe, options)
+    else:
+        raise ValueError(f"images expected files to look at, for {options.model!r} is no workdir with data of its own.")
+    print(f"wrote {', '.join(sorted(path.name for path in Path(options.output).iterdir()))} to {options.output}")
+
+
+def _analyze_run(model, recipe, options):
+    """The pictures of a training run: its curve, its answers on the test split, and where it looked."""
+    import numpy as np
+    from PIL import Image
+
+    from keras_vit import analysis
+    from keras_vit.models.interface import describe, named_outputs
+    from keras_vit.preprocess import preprocess_input
+
+    output = Path(options.output)
+    output.mkdir(parents=True, exist_ok=True)
+    images, labels, names = _held_out(model, recipe, options)
+    inputs = images if describe(model).takes_pixels else preprocess_input(images)
+    scores = named_outputs(model).predict(inputs, verbose=0)["probabilities"]
+    analysis.plot_predictions(images, labels, scores.argmax(1), scores.max(1), output / "predictions.png", names=names)
+    if (Path(options.model) / "metrics.jsonl").is_file():
+        analysis.plot_training(Path(options.model) / "metrics.jsonl", output / "training.png")
+    first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one of each class
+    analysis.analyze(model, inputs[first], output, names=[f"true: {names[labels[i]]}" for i in first], drawn=len(first))
+    (output / "examples").mkdir(exist_ok=True)
+    for i in first:
+        name = re.sub(r"\W+", "_", names[labels[i]])
+        Image.fromarray(np.squeeze(images[i].round().astype("uint8"))).save(output / "examples" / f"{i}_{name}.png")
+
+
+def _list(options):
+    from keras_vit.models.table import variants_table
+    from keras_vit.models.variants import find_variant, list_models
+
+    if options.markdown:
+        print(variants_table())
+        return
+    for name in list_models(options.glob):
+        row, _ = find_variant(name)
+        print(
+            f"{name:<12} {row.paper_name:<10} {row.parameters.classes_1000:>13,} parameters  "
+            f"{row.depth} blocks of width {row.width}, {row.num_heads} heads, MLP {row.mlp_dim}"
+        )
+
+
+def _recipe_of(options):
+    """The recipe whose data a command uses: the one named, else the workdir's own, else None."""
+    from keras_vit.train.recipe_file import load_recipe
+
+    own = Path(options.model) / "recipe.json"
+    path = options.recipe or (own if own.is_file() else None)
+    return None if path is None else load_recipe(path)
+
+
+def _held_out(model, recipe, options):
+    from keras_vit.data.pipeline import held_out
+    from keras_vit.models.interface import describe
+
+    interface = describe(model)
+    return held_out(recipe.data, (*interface.image_size, interface.input_shape[2]), options.data_dir, options.limit)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def verb(name, run, summary, example):
+        sub = verbs.add_parser(name, help=summary, description=summary, epilog=f"example: keras-vit {example}")
+        sub.set_defaults(run=run)
+        return sub
+
+    def data_options(sub):
+        sub.add_argument("--recipe", help="recipe whose test data to use; a workdir's own by default")
+        sub.add_argument("--data-dir", help="where the data lies, in place of the recipe's directory")
+
+    model_help = "a workdir, a .keras file, or a model's name"
+    sub = verb("train", _train, "Train a recipe, or go on with it.", "train recipes/digits.py --workdir runs/digits")
+    sub.add_argument("recipe", metavar="RECIPE.py", help="a Python file that defines `recipe`")
+    sub.add_argument("--workdir", required=True, help="folder of the run; the same command again goes on with it")
+    sub.add_argument("--data-dir", help="where the data lies, in place of the recipe's directory")
+    sub.add_argument(
+        "--strategy", default="auto", help="one, mirrored, or auto (mirrored where there are several GPUs)"
+    )
+    sub.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="replace a field of the recipe")
+
+    sub = verb("evaluate", _evaluate, "Measure a model on its recipe's test split.", "evaluate runs/digits")
+    sub.add_argument("model", metavar="MODEL", help=model_help)
+    data_options(sub)
+
+    sub = verb("predict", _predict, "Name the classes of image files.", "predict runs/digits photo.png --top 3")
+    sub.add_argument("model", metavar="MODEL", help=f"{model_help}, or an export")
+    sub.add_argument("images", metavar="IMAGE", nargs="+", help="image files")
+    sub.add_argument("--top", type=int, default=5, help="how many classes to name (default 5)")
+    sub.add_argument("--json", action="store_true", help="one JSON object a line")
+
+    sub = verb(
+        "export",
+        _export,
+        "Write a SavedModel and TFLite files that were compared with the model.",
+        "export runs/digits --output saved_models/digits",
+    )
+    sub.add_argument("model", metavar="MODEL", help=model_help)
+    sub.add_argument("--output", required=True, help="folder of the versions, saved_models/NAME")
+    sub.add_argument("--formats", default="saved_model,tflite", help="default: saved_model,tflite; also tflite-fp16")
+    sub.add_argument("--limit", type=int, default=256, help="how many test images to compare on (default 256)")
+    data_options(sub)
+
+    sub = verb(
+        "analyze",
+        _analyze,
+        "Draw what a model attends to; for a workdir without images, also its training and its answers.",
+        "analyze runs/digits --output runs/digits/pictures",
+    )
+    sub.add_argument("model", metavar="MODEL", help=model_help)
+    sub.add_argument("images", metavar="IMAGE", nargs="*", help="image files; a workdir's test images by default")
+    sub.add_argument("--output", required=True, help="folder of the pictures")
+    sub.add_argument("--limit", type=int, default=None, help="how many test images to answer (default all)")
+    data_options(sub)
+
+    sub = verb("list", _list, "List the models.", "list 'ViT_B*'")
+    sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")
+    sub.add_argument("--markdown", action="store_true", help="all of them, as the README's table")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+"""The rows as a table for people."""
+
+from keras_vit.models.variants import VARIANTS
+
+
+def variants_table() -> str:
+    """The rows in Markdown, as the README shows them."""
+    lines = [
+        "| builder | paper | timm | width | blocks | heads | MLP | patch | parameters, 1000 classes |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in VARIANTS:
+        timm = f"`{row.timm_name}_{row.image_size}`" if row.timm_name else "–"
+        lines.append(
+            f"| `{row.name}` | {row.paper_name} | {timm} | {row.width} | {row.depth} | {row.num_heads} | {row.mlp_dim} "
+            f"| {row.patch_size} | {row.parameters.classes_1000:,} |"
+        )
+    return "\n".join(lines)

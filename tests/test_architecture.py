@@ -1,0 +1,115 @@
+"""The house keeps its walls: who imports whom, what is public, and what an import costs."""
+
+import ast
+import re
+
+import keras
+import pytest
+from support import ROOT, run_python
+
+import keras_vit
+
+PACKAGE = ROOT / "keras_vit"
+# room: (rooms of keras_vit it may import, whether it may import TensorFlow)
+RULES = {
+    "layers": (set(), False),
+    "preprocess": (set(), False),
+    "weights": (set(), False),
+    "models": ({"layers", "weights"}, False),
+    "analysis": ({"layers", "models", "preprocess"}, False),
+    "predict": ({"models", "preprocess", "export"}, False),
+    "data": ({"preprocess"}, True),
+    "train": ({"models", "data", "preprocess", "weights"}, True),
+    "export": ({"models", "preprocess"}, True),
+    "serve": ({"preprocess"}, True),
+}
+TENSORFLOW = {"tensorflow", "tensorflow_datasets", "keras_cv"}
+PEERS = {"torch", "timm", "transformers", "keras_hub", "flax"}
+ANYTHING = {"cli", "__init__", "__main__"}
+
+
+def room_of(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(path):
+    """(module, whether it is imported when the file is) of every import in a file."""
+    tree = ast.parse(path.read_text())
+    top = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((name.name, id(node) in top) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            names = [node.module] if node.module != "keras_vit" else [f"keras_vit.{name.name}" for name in node.names]
+            yield from ((name, id(node) in top) for name in names)
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_every_room_imports_only_what_it_may(path):
+    room = room_of(path)
+    assert room in RULES or room in ANYTHING, f"{room} has no rule here"
+    for module, at_import in imports_of(path):
+        first, *rest = module.split(".")
+        if first == "keras_vit" and room not in ANYTHING:
+            allowed, _ = RULES[room]
+            other = rest[0] if rest else "__init__"
+            assert other in allowed | {room, "__version__"}, f"{room} imports {module}"
+        if first in TENSORFLOW:
+            assert room == "cli" or RULES.get(room, (set(), False))[1], f"{room} imports {module}"
+        if first in PEERS:
+            assert not at_import, f"{path} imports {module} when it is imported"
+        if room == "cli" and first in TENSORFLOW | {"keras"}:
+            assert not at_import, "the command line imports TensorFlow before it knows its command"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.py")), ids=lambda path: path.name)
+def test_recipes_are_values(path):
+    assert {module for module, _ in imports_of(path) if module.startswith("keras_vit")} == {"keras_vit.train.recipe"}
+    assert ast.get_docstring(ast.parse(path.read_text())), "a recipe opens with its lab note"
+
+
+def test_the_public_names_are_listed_by_hand():
+    text = (PACKAGE / "__init__.py").read_text()
+    listed = set(re.findall(r" as (\w+)$", text, re.MULTILINE))
+    public = {name for name, value in vars(keras_vit).items() if not name.startswith("_") and name in listed}
+    assert public == listed
+    contract = {"build", "create_model", "decode_predictions", "feature_model", "layers", "list_models", "load_weights"}
+    contract |= {"preprocess_input", "save_weights", "Variant", *keras_vit.list_models()}
+    assert contract <= listed
+
+
+def test_without_tensorflow_the_zoo_needs_no_tensorflow():
+    pytest.importorskip("jax", reason="the JAX backend is not installed")
+    code = (
+        "import sys, keras_vit, keras_vit.analysis, keras_vit.cli, keras_vit.predict\n"
+        "keras_vit.ViT_Ti16(); print('tensorflow' in sys.modules)"
+    )
+    assert run_python(code, backend="jax").strip() == "False"
+
+
+def test_importing_brings_in_no_optional_library():
+    code = (
+        "import keras, sys; before = set(sys.modules); import keras_vit\n"
+        "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before}))"
+    )
+    brought = set(run_python(code, backend=keras.backend.backend()).split())
+    optional = {"PIL", "matplotlib", "tensorflow_datasets", "keras_cv", "sklearn", "scipy", "torch", "tqdm"}
+    assert not brought & optional
+
+
+def test_the_contract_holds_on_the_jax_backend():
+    pytest.importorskip("jax", reason="the JAX backend is not installed")
+    if keras.backend.backend() == "jax":
+        pytest.skip("this is the JAX run")
+    code = (
+        "import pytest, sys\n"
+        "files = ['tests/contract', 'tests/layers', 'tests/weights/test_plain_goldens.py']\n"
+        "code = pytest.main([*files, '-q', '-p', 'no:cacheprovider', '-k', 'not half_precision'])\n"
+        "print('tensorflow' in sys.modules)\n"
+        "sys.exit(code)"
+    )
+    assert run_python(code, backend="jax").splitlines()[-1] == "False"
