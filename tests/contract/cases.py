@@ -101,7 +101,7 @@ MODELS = (
     Case("stem_only", arguments={"variant": STEM_ONLY}, shapes=((20, 16, 3),)),
     Case("bit", arguments={"variant": BIT}, shapes=((32, 40, 1),)),
     Case("bit_map", arguments={"variant": BIT, "include_top": False, "pooling": None}, shapes=((32, 32, 3),)),
-    Case("bit_free_size", arguments={"variant": BIT}, shapes=((None, None, 3),), static_size=False),
+    Case("bit_free_size", arguments={"variant": BIT}, shapes=((None, 96, 3),), static_size=False),
 )
 
 CASES = LAYERS + MODELS
