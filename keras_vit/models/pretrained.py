@@ -9,7 +9,7 @@ import keras
 from keras_vit.models.bit import build_bit
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
 from keras_vit.models.vit import build as build_vit
-from keras_vit.weights.architecture import Architecture, of_contents, with_config
+from keras_vit.weights.architecture import Architecture, of_contents, of_model, with_config
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import look
 from keras_vit.weights.convert import apply
@@ -51,7 +51,10 @@ def from_pretrained(
             return file.model
         contents = look(file)
         said = read_config(file.config, contents.layout.name, contents.source)
-        architecture = with_config(of_contents(contents), said, contents.source)
+        if isinstance(file, KerasFile):
+            architecture = of_model(file.model)
+        else:
+            architecture = with_config(of_contents(contents), said, contents.source)
         options.setdefault("name", None)
         options.setdefault("classifier_activation", None)
         options.setdefault("include_top", architecture.classes is not None)

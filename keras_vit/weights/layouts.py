@@ -53,6 +53,7 @@ SYNONYMS = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
         (r"^pos_embedding$", "Transformer/posembed_input/pos_embedding"),  # big_vision without stacked blocks
+        (r"^Transformer/posembed_input/pos_embedding$", "pos_embedding"),  # the released files' with stacked blocks
         # big_vision's ViT-G had its MAP head at the root.
         (r"^(probe|MlpBlock_0|MultiHeadDotProductAttention_0|LayerNorm_0)(?=/|$)", r"MAPHead_0/\1"),
         (r"/standardized_conv2d_\d+/", "/standardized_conv2d/"),  # TensorFlow counted BiT's layers
@@ -102,7 +103,7 @@ def fill(template: str, indices: dict[str, int]) -> str:
 
 def find_place(family: str, layout: str, name: str) -> Place | None:
     """Where a name of a layout stands in the table of `vit` or `bit`, None where it does not."""
-    for spelling in (name, _synonym(name)):
+    for spelling in _spellings(name):
         for pattern, row, cell, part in _patterns(family, layout).get(re.sub(r"\d+", "#", spelling), ()):
             match = pattern.fullmatch(spelling)
             if match:
@@ -119,10 +120,9 @@ def spell(layout: str, names: list[str]) -> dict[str, str]:
     return spelt
 
 
-def _synonym(name: str) -> str:
-    for pattern, spelling in SYNONYMS:
-        name = pattern.sub(spelling, name)
-    return name
+def _spellings(name: str) -> set[str]:
+    """A file's name, and what else it may be called in the table."""
+    return {name, *(pattern.sub(spelling, name) for pattern, spelling in SYNONYMS)}
 
 
 def _indices(groups: dict[str, str]) -> tuple[tuple[str, int], ...]:

@@ -109,9 +109,12 @@ def test_static_and_free_batch_agree(case):
     fixed.set_weights(free.get_weights())
     x = inputs_for(case)
     assert free.output_shape[0] is None and fixed.output_shape[0] == 3
-    assert max_difference(free(x), fixed(x)) < 1e-6
+    outputs = as_list(fixed(x))
+    # XLA's convolutions add up in another order for another batch.
+    bound = 2e-6 * max(1.0, *(float(np.abs(keras.ops.convert_to_numpy(y)).max()) for y in outputs))
+    assert max_difference(free(x), fixed(x)) < bound
     one = keras.tree.map_structure(lambda array: array[:1], x)
-    assert max_difference(free(one), fixed(x)[:1]) < 1e-6
+    assert max_difference(free(one), fixed(x)[:1]) < bound
 
 
 @static_case
