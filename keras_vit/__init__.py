@@ -33,6 +33,7 @@ from keras_vit.models.builders import ViT_Ti16 as ViT_Ti16
 from keras_vit.models.builders import build as build
 from keras_vit.models.builders import create_model as create_model
 from keras_vit.models.features import feature_model as feature_model
+from keras_vit.models.load import load_model as load_model
 from keras_vit.models.pretrained import from_pretrained as from_pretrained
 from keras_vit.models.variants import BiTVariant as BiTVariant
 from keras_vit.models.variants import ResNetStem as ResNetStem
@@ -40,6 +41,7 @@ from keras_vit.models.variants import Variant as Variant
 from keras_vit.models.variants import list_models as list_models
 from keras_vit.preprocess import decode_predictions as decode_predictions
 from keras_vit.preprocess import preprocess_input as preprocess_input
+from keras_vit.weights import list_weights as list_weights
 from keras_vit.weights import load_weights as load_weights
 from keras_vit.weights import save_weights as save_weights
 

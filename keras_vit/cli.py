@@ -51,6 +51,7 @@ def _evaluate(options):
 def _predict(options):
     from keras_vit.predict import load_predictor, predict
 
+    _require_trained(options.model)
     for row in predict(load_predictor(options.model), options.images, options.top):
         if options.json:
             print(json.dumps(row, ensure_ascii=False))
@@ -63,6 +64,7 @@ def _export(options):
     from keras_vit.export import export
     from keras_vit.models.load import load_model
 
+    _require_trained(options.model)
     model = load_model(options.model)
     images, labels = None, None
     if (recipe := _recipe_of(options)) is not None:
@@ -110,6 +112,7 @@ def _analyze_run(model, recipe, options):
 
 
 def _list(options):
+    from keras_vit.models.builders import describe_variant
     from keras_vit.models.table import variants_table
     from keras_vit.models.variants import find_variant, list_models
 
@@ -118,10 +121,16 @@ def _list(options):
         return
     for name in list_models(options.glob):
         row, _ = find_variant(name)
-        print(
-            f"{name:<12} {row.paper_name:<10} {row.parameters.classes_1000:>13,} parameters  "
-            f"{row.depth} blocks of width {row.width}, {row.num_heads} heads, MLP {row.mlp_dim}"
-        )
+        counts = f"{row.parameters.classes_1000:>13,} parameters"
+        print(f"{name:<12} {row.paper_name:<13} {counts}  {describe_variant(row)}")
+
+
+def _require_trained(model: str):
+    """Raise where a name alone would give fresh weights, whose answers mean nothing."""
+    from keras_vit.models.variants import find_variant
+
+    if not Path(model).exists() and Path(model).suffix != ".keras" and find_variant(model)[1] is None:
+        raise ValueError(f"model expected trained weights, received the name {model!r}, which has fresh ones.")
 
 
 def _recipe_of(options):
@@ -142,6 +151,8 @@ def _held_out(model, recipe, options):
 
 
 def _parser() -> argparse.ArgumentParser:
+    from keras_vit.models.weights_verbs import add_weights
+
     parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
@@ -201,6 +212,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb("list", _list, "List the models.", "list 'ViT_B*'")
     sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")
     sub.add_argument("--markdown", action="store_true", help="all of them, as the README's table")
+    add_weights(verbs)
     return parser
 
 

@@ -54,7 +54,7 @@ def random_crop(image, seed, smallest_area: float):
         min_object_covered=0.0,
         use_image_if_no_bounding_boxes=True,
     )
-    return tf.slice(image, begin, size)
+    return tf.ensure_shape(tf.slice(image, begin, size), (None, None, image.shape[-1]))
 
 
 def flip(images, draws):

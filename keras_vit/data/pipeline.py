@@ -3,12 +3,14 @@
 B batch, H W C image.
 """
 
+import contextlib
+
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.data import augment as change
 from keras_vit.data.sources import Examples, open_split
-from keras_vit.preprocess import decode_image, preprocess_input, resize
+from keras_vit.preprocess import preprocess_input, resize
 
 _SHUFFLE, _CROP, _MIXUP = range(3)  # what a seed is for
 
@@ -160,12 +162,21 @@ def fitted(images, input_shape: tuple[int, int, int]):
     return tf.repeat(images, channels, axis=-1) if images.shape[-1] < channels else images
 
 
-def unreadable(examples: Examples) -> str | None:
-    """The first file of a split that is no image, to be named when a batch could not be read."""
-    for path in examples.files or ():
-        try:
-            with open(path, "rb") as file:
-                decode_image(file.read())
-        except (OSError, ValueError):
-            return path
-    return None
+@contextlib.contextmanager
+def naming_broken_files(*splits: Examples):
+    """Turn TensorFlow's error about a file that is gone or no image into a ValueError that names it."""
+    try:
+        yield
+    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
+        path = next((path for split in splits for path in split.files or () if not _is_image(path)), None)
+        if path is None:
+            raise
+        raise ValueError(f"data expected an image file (JPEG, PNG, ...), received {path!r}.") from error
+
+
+def _is_image(path) -> bool:
+    try:
+        decode(tf.io.read_file(path))
+    except tf.errors.OpError:
+        return False
+    return True

@@ -7,6 +7,7 @@ import keras
 from keras_vit.models import variants
 from keras_vit.models.bit import build_bit
 from keras_vit.models.vit import build as build_vit
+from keras_vit.weights.catalogue import find_released
 
 
 def build(variant: variants.Variant | variants.BiTVariant, *args, **options) -> keras.Model:
@@ -30,7 +31,7 @@ def _builder(variant: variants.Variant | variants.BiTVariant):
 
     body = own.__doc__.split("Args:", 1)[1].split("include_top:", 1)[1]
     builder.__doc__ = (
-        f"{variant.paper_name}: {_describe(variant)}; "
+        f"{variant.paper_name}: {describe_variant(variant)}; "
         f"{variant.parameters.classes_1000:,} parameters with 1000 classes.\n\n"
         f"    Args:\n        include_top:{body}"
     )
@@ -40,7 +41,8 @@ def _builder(variant: variants.Variant | variants.BiTVariant):
     return builder
 
 
-def _describe(variant):
+def describe_variant(variant: variants.Variant | variants.BiTVariant) -> str:
+    """The sizes of a row in words."""
     if isinstance(variant, variants.BiTVariant):
         return f"stages of {', '.join(map(str, variant.units))} units, {variant.width_factor} times as wide"
     row = f"{variant.depth} blocks of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
@@ -89,9 +91,14 @@ def create_model(name: str, **options) -> keras.Model:
         **options: those of `build`.
 
     Raises:
-        ValueError: no model has this name.
+        ValueError: no model, or no published file, has this name.
     """
     variant, tag = variants.find_variant(name)
     if tag is not None:
-        options.setdefault("weights", tag)
+        sized = isinstance(variant, variants.Variant)
+        full = f"{variant.timm_name}_{variant.image_size}.{tag}" if sized else f"{variant.timm_name}.{tag}"
+        options.setdefault("weights", full)
+        classes = find_released(full).classes
+        if classes is not None:
+            options.setdefault("classes", classes)
     return build(variant, **options)

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import keras
 
@@ -125,8 +124,3 @@ def _input_shape(found: Architecture, source, source_grid):
         )
     sides = (cells * patch * found.stride for cells, patch in zip(grid, found.patch_size, strict=True))
     return (*sides, found.channels)
-
-
-def is_tag(source) -> bool:
-    """Whether a source looks like a tag of `list_weights()` and not like a path."""
-    return isinstance(source, str) and not Path(source).exists() and "/" not in source.removesuffix(".npz")

@@ -13,6 +13,11 @@ def variants_table() -> str:
         timm = f"`{row.timm_name}_{row.image_size}`" if row.timm_name else "–"
         lines.append(
             f"| `{row.name}` | {row.paper_name} | {timm} | {row.width} | {row.depth} | {row.num_heads} | {row.mlp_dim} "
-            f"| {row.patch_size} | {row.parameters.classes_1000:,} |"
+            f"| {_patch(row)} | {row.parameters.classes_1000:,} |"
         )
     return "\n".join(lines)
+
+
+def _patch(row) -> str:
+    """Pixels of a patch, a hybrid's on the image as its stem sees it."""
+    return str(row.patch_size) if row.stem is None else f"{row.stem.stride} × {row.patch_size}"

@@ -1,27 +1,23 @@
 """The training run: build, resume, step, evaluate, save."""
 
+import math
 import os
 import time
 from pathlib import Path
 
-import keras
 import tensorflow as tf
 
-from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches, unreadable
+from keras_vit.data.pipeline import evaluation_batches, naming_broken_files, steps_per_epoch, training_batches
 from keras_vit.data.sources import open_split
-from keras_vit.models.variants import find_variant
-from keras_vit.models.vit import build
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.evaluate import evaluate, evaluator
 from keras_vit.train.interrupt import Interrupt
-from keras_vit.train.optimizer import build_optimizer
 from keras_vit.train.progress import Progress
 from keras_vit.train.recipe import Recipe
-from keras_vit.train.schedule import LearningRate
+from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
 from keras_vit.train.strategy import choose
-from keras_vit.train.workdir import Metrics, claim, save_model, write_summary
-from keras_vit.weights import load_weights
+from keras_vit.train.workdir import Metrics, claim, find_summary, save_model, write_summary
 
 CALL_SECONDS = 1.0  # of updates in one call from Python: often enough to show, and to be interrupted
 
@@ -53,151 +49,116 @@ def train(recipe: Recipe, workdir: str | os.PathLike, data_dir: str | None = Non
         SystemExit: Ctrl-C or SIGTERM; the state has been saved.
         ValueError: an argument is out of range, or the workdir holds something else.
     """
-    finished = claim(workdir, recipe)
+    finished = find_summary(workdir, recipe)
     if finished is not None:
         return finished
-    workdir = Path(workdir)
+    workdir, batch = Path(workdir), recipe.data.batch_size
     directory = data_dir or recipe.data.directory
-    examples, test = (open_split(recipe.data.source, split, directory)
-                      for split in (recipe.data.train_split, recipe.data.test_split))  # fmt: skip
-    batch = recipe.data.batch_size
+    examples = open_split(recipe.data.source, recipe.data.train_split, directory)
+    test = open_split(recipe.data.source, recipe.data.test_split, directory)
     epoch_steps = steps_per_epoch(examples, batch)
     total = epoch_steps * recipe.epochs
-    devices = choose(strategy)
-    if batch % devices.num_replicas_in_sync:
-        raise ValueError(
-            f"batch_size expected a multiple of the {devices.num_replicas_in_sync} replicas, received {batch}."
-        )
-    keras.utils.set_random_seed(recipe.seed)
-    with devices.scope():
-        model = build_model(recipe, examples.labels)
-        average = model
-        if recipe.average.decay:
-            average = keras.models.clone_model(model)
-            average.set_weights(model.get_weights())
-        rate = LearningRate(recipe.optimizer.learning_rate, total, recipe.schedule)
-        optimizer = build_optimizer(recipe.optimizer, rate, model.trainable_variables)
-        spent = tf.Variable([0.0, 0.0], dtype=tf.float64)  # seconds so far; loss so far in this epoch
-    state = {"model": model.variables, "optimizer": optimizer.variables}
-    state |= {"average": average.variables} if average is not model else {}
-    state = {name: [variable.value for variable in variables] for name, variables in state.items()}
-    checkpoints = Checkpoints(workdir / "checkpoints", recipe.checkpoint.keep, {**state, "spent": [spent]})
+    devices = choose(strategy, batch)
+
+    state = first_state(recipe, examples.labels, total, devices)
+    claim(workdir, recipe)  # not before: a mistake in the recipe or the data must not lock the folder
+    checkpoints = Checkpoints(workdir / "checkpoints", recipe.checkpoint.keep, state.variables())
     step = checkpoints.restore() or 0
+    seconds, loss_sum = (float(number) for number in state.spent.numpy())
     metrics = Metrics(workdir / "metrics.jsonl", step)
-    inputs = {"batch_size": batch, "input_shape": recipe.model.input_shape}
-    inputs |= {"scale": not recipe.model.include_preprocessing}
+
+    inputs = {
+        "batch_size": batch,
+        "input_shape": recipe.model.input_shape,
+        "scale": not recipe.model.include_preprocessing,
+    }
     batches = training_batches(examples, recipe.augment, epochs=recipe.epochs, seed=recipe.seed, start=step, **inputs)
-    if devices.num_replicas_in_sync > 1:
-        batches = devices.experimental_distribute_dataset(batches)
-    iterator = iter(batches)
-    run_steps = compiled_steps(recipe, model, average, optimizer, devices)
-    test_batches, test_sums = evaluation_batches(test, **inputs), evaluator(average, recipe.loss)
+    iterator = iter(devices.experimental_distribute_dataset(batches))
+    run_steps = compiled_steps(recipe, state, devices)
+    test_batches, test_sums = evaluation_batches(test, **inputs), evaluator(state.average, recipe.loss)
     result = None
 
-    seconds, loss_sum = spent.numpy()
-    begun = saved = time.perf_counter()
-    begun -= seconds
-    count, speed = 1, _Speed()
-    with Interrupt() as interrupt, Progress(total, recipe.epochs, step) as progress:
+    speed = _Speed()
+    saved = time.perf_counter()
+    begun = saved - seconds
+    with (
+        naming_broken_files(examples, test),
+        Interrupt() as interrupt,
+        Progress(total, recipe.epochs, step) as progress,
+    ):
+        progress.say(
+            f"{recipe.name}: {examples.count:,} examples of {len(examples.labels)} classes to train on, "
+            f"{test.count:,} to test on; {state.model.count_params():,} parameters, {total:,} steps, {step:,} of them done"
+        )
         while step < total:
-            count = min(count, epoch_steps - step % epoch_steps)
-            try:
-                loss_sum += float(speed.timed(run_steps, iterator, tf.constant(count), images=count * batch))
-            except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
-                path = unreadable(examples)
-                if path is None:
-                    raise
-                raise ValueError(f"data expected an image file, found none or a broken one at {path!r}.") from error
+            count = min(speed.images_in(CALL_SECONDS) // batch or 1, epoch_steps - step % epoch_steps)
+            loss_sum += speed.timed(run_steps, iterator, tf.constant(count), images=count * batch)
             step += count
             epoch, done = (step - 1) // epoch_steps + 1, (step - 1) % epoch_steps + 1
-            if not tf.math.is_finite(loss_sum):
+            if not math.isfinite(loss_sum):
                 raise FloatingPointError(
                     f"loss expected a finite number, received {loss_sum} by step {step}; the last good state is that "
                     f"of step {(checkpoints.steps() or [0])[-1]}."
                 )
             progress.show(step, epoch, loss_sum / done, speed.images_per_second)
             if done == epoch_steps:
-                metrics.write(step, "train", loss=loss_sum / done, learning_rate=float(rate(step - 1)),
-                              images_per_second=speed.images_per_second)  # fmt: skip
+                metrics.write(
+                    step, "train", loss=loss_sum / done, learning_rate=float(state.rate(step - 1)),
+                    images_per_second=speed.images_per_second,
+                )  # fmt: skip
                 loss_sum = 0.0
                 if step == total or (recipe.evaluate.every and epoch % recipe.evaluate.every == 0):
-                    result = evaluate(average, test_batches, recipe.loss, test_sums)
+                    result = evaluate(state.average, test_batches, sums=test_sums)
                     metrics.write(step, "test", loss=result["loss"], accuracy=result["accuracy"])
-            spent.assign([time.perf_counter() - begun, loss_sum])
-            if step == total or interrupt.asked or time.perf_counter() - saved >= recipe.checkpoint.seconds:
+            now, stop = time.perf_counter(), interrupt.asked
+            if step == total or stop or now - saved >= recipe.checkpoint.seconds:
+                state.spent.assign([now - begun, loss_sum])
                 checkpoints.save(step)
                 saved = time.perf_counter()
-            if interrupt.asked and step < total:
+            if stop and step < total:
                 progress.say(f"stopped at step {step} of {total}; the same command goes on from there.")
                 raise SystemExit(0)
-            count = max(1, int(CALL_SECONDS / speed.seconds_per_image / batch)) if speed.images else 1
-    result = result or evaluate(average, test_batches, recipe.loss, test_sums)
-    save_model(average, workdir / "model.keras")
-    return write_summary(
-        workdir / "summary.json",
-        {
-            "recipe": recipe.name,
-            "accuracy": result["accuracy"],
-            "loss": result["loss"],
-            "test_examples": result["examples"],
-            "train_examples": examples.count,
-            "seconds": round(float(spent.numpy()[0]), 3),
-            "images_per_second": round(speed.images_per_second, 1),
-            "parameters": model.count_params(),
-            "steps": total,
-            "epochs": recipe.epochs,
-            "replicas": devices.num_replicas_in_sync,
-            "labels": list(examples.labels),
-        },
-    )
 
-
-def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
-    """The model that a recipe trains: a classifier of `labels` that starts at zero on top of the recipe's weights."""
-    settings = recipe.model
-    tag = None if not isinstance(settings.variant, str) else find_variant(settings.variant)[1]
-    model = build(
-        settings.row,
-        input_shape=settings.input_shape,
-        pooling=settings.pooling,
-        classes=len(labels),
-        classifier_activation=recipe.loss.kind,
-        patch_size=settings.patch_size,
-        representation_size=settings.representation_size,
-        dropout_rate=settings.dropout_rate,
-        attention_dropout_rate=settings.attention_dropout_rate,
-        drop_path_rate=settings.drop_path_rate,
-        include_preprocessing=settings.include_preprocessing,
-        labels=labels,
-        dtype=recipe.precision,
-    )
-    source = settings.weights or tag
-    if source is not None:
-        last = "pre_logits" if settings.representation_size else "pooling"
-        load_weights(keras.Model(model.inputs, model.get_layer(last).output), source)
-    return model
+    result = result or evaluate(state.average, test_batches, sums=test_sums)
+    save_model(state.average, workdir / "model.keras")
+    summary = {
+        "recipe": recipe.name,
+        "accuracy": result["accuracy"],
+        "loss": result["loss"],
+        "test_examples": result["examples"],
+        "train_examples": examples.count,
+        "seconds": round(float(state.spent.numpy()[0]), 3),
+        "images_per_second": round(speed.images_per_second, 1),
+        "parameters": state.model.count_params(),
+        "steps": total,
+        "epochs": recipe.epochs,
+        "replicas": devices.num_replicas_in_sync,
+        "labels": list(examples.labels),
+    }
+    return write_summary(workdir / "summary.json", summary)
 
 
 class _Speed:
-    """Images a second, the first call of each run left out, since it compiles."""
+    """Images a second, the first call of a run left out, since it compiles."""
 
     def __init__(self):
-        self.calls, self.images, self.seconds = 0, 0, 0.0
+        self._calls, self._images, self._seconds = 0, 0, 0.0
 
-    def timed(self, function, *args, images: int):
+    def timed(self, function, *args, images: int) -> float:
         """The result of a call that works on so many images."""
         begun = time.perf_counter()
-        result = function(*args).numpy()
-        if self.calls:
-            self.images += images
-            self.seconds += time.perf_counter() - begun
-        self.calls += 1
+        result = float(function(*args))
+        if self._calls:
+            self._images += images
+            self._seconds += time.perf_counter() - begun
+        self._calls += 1
         return result
 
     @property
-    def seconds_per_image(self) -> float:
-        return self.seconds / self.images
-
-    @property
     def images_per_second(self) -> float:
-        return self.images / self.seconds if self.images else 0.0
+        """0.0 while it is unknown."""
+        return self._images / self._seconds if self._images else 0.0
+
+    def images_in(self, seconds: float) -> int:
+        """How many images so many seconds are enough for."""
+        return int(self.images_per_second * seconds)

@@ -27,9 +27,13 @@ def logits_model(model: keras.Model) -> keras.Model:
     return keras.Model(model.inputs, model.get_layer("head").output, name=f"{model.name}_logits")
 
 
-def evaluator(model: keras.Model, loss: Loss):
-    """A compiled function of a batch (images, labels, weights) -> its sums of loss, of hits and of weights."""
+def evaluator(model: keras.Model, loss: Loss | None = None):
+    """A compiled function of a batch (images, labels, weights) -> its sums of loss, of hits and of weights.
+
+    The loss is reported without the label smoothing of training.
+    """
     logits_of = logits_model(model)
+    loss = Loss(loss.kind) if loss else Loss()
 
     @tf.function
     def sums(images, labels, weights):
@@ -53,7 +57,7 @@ def evaluate(model: keras.Model, batches, loss: Loss | None = None, sums=None) -
     Returns:
         `{"loss": mean, "accuracy": share in [0, 1], "examples": count}`.
     """
-    sums = sums or evaluator(model, Loss(kind=loss.kind if loss else "softmax"))
+    sums = sums or evaluator(model, loss)
     total = sum((tf.cast(sums(*batch), tf.float64) for batch in batches), tf.zeros(3, tf.float64)).numpy()
     return {"loss": float(total[0] / total[2]), "accuracy": float(total[1] / total[2]), "examples": round(total[2])}
 

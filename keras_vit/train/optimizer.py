@@ -2,7 +2,6 @@
 
 import keras
 import tensorflow as tf
-from keras import ops
 
 
 class _Summed:
@@ -20,19 +19,26 @@ class AdamW(_Summed, keras.optimizers.AdamW):
     """Adam with decoupled weight decay (arXiv 1711.05101), to the letter: epsilon joins the corrected root.
 
     Keras adds epsilon before the bias correction, which makes it up to 30 times larger in the first steps than the
-    paper, optax and torch have it.
+    paper, optax and torch have it. One kernel of TensorFlow does the whole update, in place of a dozen passes.
     """
 
     def update_step(self, gradient, variable, learning_rate):
-        gradient = ops.cast(gradient, variable.dtype)
         index = self._get_variable_index(variable)
-        mean, square = self._momentums[index], self._velocities[index]
-        self.assign(mean, self.beta_1 * mean + (1 - self.beta_1) * gradient)
-        self.assign(square, self.beta_2 * square + (1 - self.beta_2) * ops.square(gradient))
-        step = ops.cast(self.iterations + 1, variable.dtype)
-        corrected = mean / (1 - ops.power(self.beta_1, step))
-        root = ops.sqrt(square / (1 - ops.power(self.beta_2, step)))
-        self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * corrected / (root + self.epsilon))
+        step = tf.cast(self.iterations.value + 1, variable.dtype)
+        power_1, power_2 = tf.pow(self.beta_1, step), tf.pow(self.beta_2, step)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
+            beta1_power=power_1,
+            beta2_power=power_2,
+            lr=tf.cast(learning_rate, variable.dtype),
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            # The kernel adds epsilon to the root before the correction; this is the same once it is corrected.
+            epsilon=self.epsilon * tf.sqrt(1.0 - power_2),
+            grad=tf.cast(gradient, variable.dtype),
+        )
 
 
 class SGD(_Summed, keras.optimizers.SGD):

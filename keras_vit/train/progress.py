@@ -19,8 +19,8 @@ class Progress:
 
     def __init__(self, steps: int, epochs: int, start: int = 0):
         self.steps, self.epochs = steps, epochs
-        self._start, self._begun = start, time.perf_counter()
-        self._said = -LINE_SECONDS
+        self._first = None  # step and time of the first call, which compiles
+        self._said = 0.0
         self._bar = None
         if sys.stderr.isatty():
             layout = "{desc} |{bar}| {n_fmt}/{total_fmt} steps, {postfix}, {remaining} left"
@@ -38,17 +38,20 @@ class Progress:
         """
         if self._bar is not None:
             self._bar.set_description_str(f"epoch {epoch}/{self.epochs}", refresh=False)
-            self._bar.set_postfix_str(f"{rate:,.0f} images/s, loss {loss:.4f}", refresh=False)
+            self._bar.set_postfix_str(f"{rate:,.0f} images/s, loss {loss:.4f}" if rate else "", refresh=False)
             self._bar.update(step - self._bar.n)
             return
-        now = time.perf_counter() - self._begun
-        if now - self._said < LINE_SECONDS and step < self.steps:
-            return
-        self._said = now
-        left = tqdm.format_interval(now / max(step - self._start, 1) * (self.steps - step))
-        self.say(
-            f"epoch {epoch}/{self.epochs}, step {step}/{self.steps}, {rate:,.0f} images/s, loss {loss:.4f}, {left} left"
-        )
+        now = time.perf_counter()
+        if self._first is None:
+            self._first = step, now
+        elif now - self._said >= LINE_SECONDS or step == self.steps:
+            self._said = now
+            begun, since = self._first
+            left = tqdm.format_interval((now - since) / (step - begun) * (self.steps - step))
+            self.say(
+                f"epoch {epoch}/{self.epochs}, step {step}/{self.steps}, {rate:,.0f} images/s, loss {loss:.4f}, "
+                f"{left} left"
+            )
 
     def say(self, line: str) -> None:
         """Print one line above the bar."""

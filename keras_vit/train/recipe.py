@@ -281,7 +281,7 @@ class Recipe:
         for part in dataclasses.fields(self):
             if isinstance(part.type, type) and dataclasses.is_dataclass(part.type):
                 value = getattr(self, part.name)
-                require(isinstance(value, part.type), part.name, f"a {part.type.__name__}", value)
+                require(isinstance(value, part.type), part.name, f"{part.type.__name__}(...)", value)
         require(isinstance(self.name, str) and self.name, "name", "a name", self.name)
         require(is_count(self.epochs), "epochs", "a positive int", self.epochs)
         require(is_count(self.seed, 0), "seed", "an int of at least 0", self.seed)

@@ -9,9 +9,11 @@ import tensorflow as tf
 from keras_vit.data.augment import seed_pair
 from keras_vit.train.evaluate import example_losses, logits_model
 from keras_vit.train.optimizer import average_towards, clip_by_norm
+from keras_vit.train.recipe import Recipe
+from keras_vit.train.state import State
 
 
-def compiled_steps(recipe, model: keras.Model, average: keras.Model, optimizer, strategy):
+def compiled_steps(recipe: Recipe, state: State, strategy):
     """A compiled function (iterator of batches, count) -> sum of the losses of so many updates.
 
     Micro-steps in this order: each example's loss over the global batch, gradients, sum over the replicas, clipping
@@ -19,11 +21,10 @@ def compiled_steps(recipe, model: keras.Model, average: keras.Model, optimizer, 
 
     Args:
         recipe: of the run.
-        model: that is trained.
-        average: holds the moving average; `model` itself where there is none.
-        optimizer: of `build_optimizer`.
-        strategy: the model was built in.
+        state: of `first_state`.
+        strategy: that the state was made in.
     """
+    model, average, optimizer = state.model, state.average, state.optimizer
     logits_of = logits_model(model)
     variables = model.trainable_variables
     seeds = [variable for variable in model.variables if "seed_generator" in variable.path]
@@ -42,11 +43,11 @@ def compiled_steps(recipe, model: keras.Model, average: keras.Model, optimizer, 
 
     @tf.function
     def steps(iterator, count):
-        total = tf.zeros(())
+        total = tf.zeros((), tf.float64)  # so that it does not hang on how the updates are grouped
         for _ in tf.range(count):
             step = tf.identity(optimizer.iterations.value)
             loss = strategy.run(update, args=next(iterator))
-            total += strategy.experimental_local_results(loss)[0]
+            total += tf.cast(strategy.experimental_local_results(loss)[0], tf.float64)
             if average is not model:
                 average_towards(average.trainable_variables, variables, recipe.average.decay, step, strategy)
         return total

@@ -8,8 +8,8 @@ from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe_file import differences, from_json, to_json
 
 
-def claim(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
-    """Make a folder this recipe's own; returns the summary where the recipe has been run to its end in it.
+def find_summary(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
+    """The summary in a folder where this recipe has been run to its end; changes nothing.
 
     Raises:
         ValueError: the folder holds something else.
@@ -33,9 +33,13 @@ def claim(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
             f"workdir expected a new or empty folder or one with a recipe.json, received {str(workdir)!r}, which "
             "holds other files."
         )
-    workdir.mkdir(parents=True, exist_ok=True)
-    write_atomically(written, to_json(recipe))
     return None
+
+
+def claim(workdir: str | os.PathLike, recipe: Recipe) -> None:
+    """Make a folder this recipe's own: from now on it is refused to any other."""
+    Path(workdir).mkdir(parents=True, exist_ok=True)
+    write_atomically(Path(workdir) / "recipe.json", to_json(recipe))
 
 
 def write_atomically(path: str | os.PathLike, text: str) -> None:

@@ -67,7 +67,8 @@ def load_weights(
 
     Args:
         model: a model of this package.
-        source: path of an `.npz`, `.safetensors`, `.pth`, `.bin`, `.keras` or `.weights.h5` file or of a folder
+        source: a tag of `list_weights()`, or the path
+            of an `.npz`, `.safetensors`, `.pth`, `.bin`, `.keras` or `.weights.h5` file or of a folder
             that holds one.
         strict: whether variables missing from the file, or arrays left over, are an error.
         position_resize: `official` (corner-aligned bilinear, section 3.2), `timm` (antialiased bicubic), `timm_npz`

@@ -11,13 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.weights.archive import NpzFile, Refused, WeightsFile
+from keras_vit.weights.download import locate
 
 
 def open_weights(source: str | os.PathLike, model=None):
     """Open a file or a folder of weights.
 
     Args:
-        source: an `.npz`, `.safetensors`, `.pth`, `.pt`, `.bin`, `.keras` or `.weights.h5` file, or a folder that
+        source: a tag of `list_weights()`, or
+            an `.npz`, `.safetensors`, `.pth`, `.pt`, `.bin`, `.keras` or `.weights.h5` file, or a folder that
             holds one of them under its library's usual name.
         model: the model to be filled, which `.weights.h5` files need because they name no layers.
 
@@ -25,9 +27,7 @@ def open_weights(source: str | os.PathLike, model=None):
         FileNotFoundError: nothing lies at `source`.
         ValueError: it is not a whole file of plain arrays.
     """
-    path = Path(source)
-    if not path.exists():
-        raise FileNotFoundError(f"source expected a file of weights, found nothing at {str(path)!r}.")
+    path = locate(source)
     if path.is_dir():
         path = _in_folder(path)
     config = _config_beside(path)

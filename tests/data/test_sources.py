@@ -1,0 +1,145 @@
+"""Where examples come from: fixed splits, honest errors."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import needs_tensorflow
+
+from keras_vit.data.pipeline import held_out
+from keras_vit.data.sources import open_split
+from keras_vit.preprocess import load_image
+from keras_vit.train.recipe import Data
+
+pytestmark = needs_tensorflow
+sklearn = pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
+
+
+def everything(examples):
+    rows = list(examples.stream().as_numpy_iterator())
+    return [row[1] for row in rows], np.array([row[2] for row in rows])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Ten pictures of cats and five of dogs of several sizes and formats, and things that are no pictures."""
+    rng = np.random.default_rng(0)
+    for label, count in (("cat", 10), ("dog", 5)):
+        (tmp_path / label).mkdir()
+        for i in range(count):
+            suffix = (".png", ".jpg", ".JPEG")[i % 3]
+            pixels = rng.integers(0, 256, (20 + i, 30, 3), dtype="uint8")
+            Image.fromarray(pixels).save(tmp_path / label / f"{label}{i}{suffix}")
+    (tmp_path / "cat" / "notes.txt").write_text("no picture")
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    return tmp_path
+
+
+def test_digits_are_scikit_learns():
+    parts = [everything(open_split("digits", split)) for split in ("train", "test")]
+    images = np.array(parts[0][0] + parts[1][0])
+    labels = np.concatenate([parts[0][1], parts[1][1]])
+    bunch = sklearn.datasets.load_digits() if hasattr(sklearn, "datasets") else None
+    if bunch is None:
+        from sklearn.datasets import load_digits
+
+        bunch = load_digits()
+    assert images.shape == (1797, 8, 8, 1) and images.dtype == np.uint8
+    key = lambda pictures, targets: sorted(  # noqa: E731
+        (picture.tobytes(), int(target)) for picture, target in zip(pictures, targets, strict=True)
+    )
+    assert key(images, labels) == key(np.round(bunch.images * 255 / 16).astype("uint8")[..., None], bunch.target)
+
+
+def test_digits_split_is_fixed_stratified_and_disjoint():
+    train, test = (open_split("digits", split) for split in ("train", "test"))
+    assert (train.count, test.count) == (1438, 359)
+    assert train.labels == tuple("0123456789")
+    assert test.counts == (36, 36, 35, 37, 36, 36, 36, 36, 35, 36)
+    pixels = [{image.tobytes() for image in everything(part)[0]} for part in (train, test)]
+    assert not pixels[0] & pixels[1]
+    digest = hashlib.sha256(b"".join(sorted(pixels[1]))).hexdigest()
+    assert (
+        digest == "492aee7ab944e078972650c259e00abdb7206abf4615b31544713d06e52a5a19"
+    )  # every published figure would change with it
+
+
+def test_parts_of_a_split():
+    whole, first, rest = (everything(open_split("digits", f"train{part}"))[0] for part in ("", "[:90%]", "[90%:]"))
+    assert len(first) == round(0.9 * len(whole)) and len(first) + len(rest) == len(whole)
+    assert all(np.array_equal(a, b) for a, b in zip(whole, first + rest, strict=True))
+    labels = everything(open_split("digits", "train[90%:]"))[1]
+    assert set(labels) == set(range(10))  # the order is random, so a part has every class
+
+
+def test_one_folder_gets_a_fixed_split(folder):
+    train, test = (open_split("folder", split, str(folder)) for split in ("train", "test"))
+    assert train.labels == test.labels == ("cat", "dog")
+    assert (train.counts, test.counts) == ((8, 4), (2, 1))
+    assert not set(train.files) & set(test.files)
+    Image.fromarray(np.zeros((8, 8, 3), "uint8")).save(folder / "cat" / "new.png")
+    assert sum(path in test.files for path in open_split("folder", "test", str(folder)).files) >= 2
+
+
+@pytest.mark.parametrize("name", ["test", "validation"])
+def test_train_and_test_folders(folder, tmp_path_factory, name):
+    root = tmp_path_factory.mktemp("split")
+    (root / "train").mkdir()
+    for label in ("cat", "dog"):
+        (folder / label).rename(root / "train" / label)
+        (root / name / label).mkdir(parents=True)
+    Image.fromarray(np.zeros((8, 8), "uint8")).save(root / name / "dog" / "grey.png")
+    assert open_split("folder", "train", str(root)).counts == (10, 5)
+    assert open_split("folder", "test", str(root)).counts == (0, 1)
+    (root / name / "bird").mkdir()
+    with pytest.raises(ValueError, match="expected only the classes cat, dog .* found bird"):
+        open_split("folder", "test", str(root))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_held_out_equals_what_prediction_loads(folder, channels):
+    shape = (16, 16, channels)
+    images, labels, names = held_out(Data("folder", directory=str(folder)), shape)
+    assert images.shape == (3, 16, 16, channels) and images.dtype == np.float32
+    assert names == ["cat", "dog"]
+    files = open_split("folder", "test", str(folder)).files
+    for image, label, path in zip(images, labels, files, strict=True):
+        assert names[label] in path
+        assert np.max(np.abs(image - load_image(path, shape))) < 1e-3
+
+
+def test_held_out_digits():
+    images, labels, names = held_out(Data("digits"), (8, 8, 1), limit=5)
+    assert images.shape == (5, 8, 8, 1) and images.max() == 255 and labels.shape == (5,) and len(names) == 10
+    assert held_out(Data("digits"), (16, 16, 3), limit=2)[0].shape == (2, 16, 16, 3)
+
+
+@pytest.mark.parametrize(
+    ("source", "split", "directory", "error", "message"),
+    [
+        ("digits", "validation", None, ValueError, "split expected test or train of digits, .* received 'validation'"),
+        ("digits", "train[:x]", None, ValueError, "split expected .* received 'train"),
+        ("cifar10", "train", None, ValueError, "source expected one of digits, folder, tfds:NAME, received 'cifar10'"),
+        ("folder", "train", None, FileNotFoundError, "directory expected a folder of images .* found none at None"),
+        ("folder", "train", "nowhere", FileNotFoundError, "found none at 'nowhere'"),
+    ],
+)
+def test_bad_sources_get_one_sentence(source, split, directory, error, message):
+    with pytest.raises(error, match=message):
+        open_split(source, split, directory)
+
+
+def test_a_folder_without_classes_or_images(tmp_path):
+    with pytest.raises(ValueError, match="a folder for each of at least 2 classes in .* found 0"):
+        open_split("folder", "train", str(tmp_path))
+    for label in ("cat", "dog"):
+        (tmp_path / label).mkdir()
+    with pytest.raises(ValueError, match=r"directory expected images \(.jpg.*cat'.*found none"):
+        open_split("folder", "train", str(tmp_path))
+
+
+def test_an_absent_tfds_set_says_what_to_do(tmp_path):
+    pytest.importorskip("tensorflow_datasets", reason="tensorflow-datasets is not installed")
+    with pytest.raises(FileNotFoundError, match="'cifar10' prepared in .*run `tfds build cifar10`.*--data-dir"):
+        open_split("tfds:cifar10", "train", str(tmp_path))

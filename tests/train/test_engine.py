@@ -1,0 +1,262 @@
+"""A training run: what it leaves, that it is exact, and that it can be stopped anywhere."""
+
+import json
+import os
+import signal
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from support import needs_tensorflow
+
+import keras_vit
+from keras_vit.train import engine
+from keras_vit.train.checkpoint import Checkpoints
+from keras_vit.train.engine import train
+from keras_vit.train.evaluate import evaluate_model
+from keras_vit.train.recipe import (
+    Augment,
+    Average,
+    Checkpoint,
+    Data,
+    Evaluate,
+    Loss,
+    Model,
+    Optimizer,
+    Recipe,
+    Schedule,
+    Variant,
+)  # fmt: skip
+from keras_vit.train.recipe_file import from_json, override
+from keras_vit.train.state import build_model, first_state
+
+pytestmark = [needs_tensorflow]
+pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
+
+RECIPE = Recipe(
+    "tiny",
+    Model(
+        Variant("tiny", width=8, depth=2, mlp_dim=16, num_heads=2, patch_size=4, image_size=8),
+        channels=1,
+        dropout_rate=0.1,
+        drop_path_rate=0.1,
+    ),
+    Data("digits", train_split="train[:5%]", test_split="test[:20%]", batch_size=16),  # 72 and 72 examples
+    Augment(shift=0.1, rotate=10, flip=True, mixup=0.2),
+    Optimizer("adamw", learning_rate=1e-2, weight_decay=0.1, clip_norm=1.0),
+    Schedule("cosine", warmup_steps=2),
+    Loss(label_smoothing=0.1),
+    Average(0.9),
+    Evaluate(every=2),
+    Checkpoint(seconds=0, keep=2),
+    epochs=3,
+    seed=3,
+)
+STEPS = 3 * (72 // 16)
+
+
+def lines(workdir):
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def weights(workdir):
+    return [np.asarray(w) for w in keras.saving.load_model(workdir / "model.keras", compile=False).weights]
+
+
+def equal(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(weights(one), weights(other), strict=True))
+
+
+def timeless(workdir):
+    return [row for row in lines(workdir) if row["name"] != "images_per_second"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The uninterrupted run: its folder and what it returned."""
+    workdir = tmp_path_factory.mktemp("whole") / "run"
+    return workdir, train(RECIPE, workdir)
+
+
+@pytest.fixture
+def one_step_a_call(monkeypatch):
+    monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
+
+
+def stop_at(monkeypatch, step, how):
+    """Do `how` right after the checkpoint of a step has been written."""
+    save = Checkpoints.save
+
+    def saving(self, at):
+        save(self, at)
+        if at == step:
+            how()
+
+    monkeypatch.setattr(Checkpoints, "save", saving)
+
+
+def test_what_a_run_leaves(run):
+    workdir, summary = run
+    assert sorted(path.name for path in workdir.iterdir()) == [
+        "checkpoints", "metrics.jsonl", "model.keras", "recipe.json", "summary.json",
+    ]  # fmt: skip
+    assert from_json((workdir / "recipe.json").read_text()) == RECIPE
+    assert json.loads((workdir / "summary.json").read_text()) == summary
+    model = keras.saving.load_model(workdir / "model.keras", compile=False)
+    known = {
+        "recipe": "tiny", "steps": STEPS, "epochs": 3, "train_examples": 72, "test_examples": 72, "replicas": 1,
+        "labels": list("0123456789"), "parameters": model.count_params(),
+    }  # fmt: skip
+    assert {name: summary[name] for name in known} == known
+    assert summary["seconds"] > 0 and summary["images_per_second"] > 0
+    assert keras_vit.decode_predictions(model(np.zeros((1, 8, 8, 1))), labels=model.get_layer("head").labels)
+
+
+def test_metrics_have_every_epoch_and_every_evaluation(run):
+    rows = lines(run[0])
+    assert all(set(row) == {"step", "split", "name", "value"} for row in rows)
+    steps = lambda split, name: [r["step"] for r in rows if (r["split"], r["name"]) == (split, name)]  # noqa: E731
+    assert steps("train", "loss") == steps("train", "images_per_second") == [4, 8, 12]
+    assert steps("test", "accuracy") == steps("test", "loss") == [8, 12]
+    last = [row["value"] for row in rows if (row["step"], row["split"], row["name"]) == (12, "test", "accuracy")]
+    assert last == [run[1]["accuracy"]]
+    rates = [row["value"] for row in rows if row["name"] == "learning_rate"]
+    assert rates[0] > rates[1] > rates[2] > 0
+
+
+def test_the_saved_model_gives_the_figure_of_the_summary(run):
+    workdir, summary = run
+    model = keras.saving.load_model(workdir / "model.keras", compile=False)
+    result = evaluate_model(model, RECIPE.data)
+    assert result["examples"] == 72
+    assert result["accuracy"] == summary["accuracy"] and result["loss"] == pytest.approx(summary["loss"], abs=1e-6)
+    assert evaluate_model(model, RECIPE.data, split="test[20%:40%]")["examples"] == 72
+
+
+def test_a_second_run_is_equal_to_the_bit(run, tmp_path):
+    train(RECIPE, tmp_path / "again")
+    assert equal(run[0], tmp_path / "again")
+    assert timeless(run[0]) == timeless(tmp_path / "again")
+
+
+def test_another_seed_starts_from_other_weights():
+    kernels = [
+        np.asarray(first_state(override(RECIPE, [f"seed={seed}"]), tuple("0123456789"), 9, tf.distribute.get_strategy())
+                   .model.get_layer("embedding").kernel)
+        for seed in (3, 3, 4)
+    ]  # fmt: skip
+    assert np.array_equal(kernels[0], kernels[1]) and not np.array_equal(kernels[0], kernels[2])
+
+
+def test_stopped_twice_and_gone_on_is_equal_to_the_bit(run, tmp_path, monkeypatch, capsys, one_step_a_call):
+    for number, at in ((signal.SIGTERM, 5), (signal.SIGINT, 9)):
+        handler = signal.getsignal(number)
+        with monkeypatch.context() as patch:
+            stop_at(patch, at, lambda number=number: os.kill(os.getpid(), number))
+            with pytest.raises(SystemExit) as stopped:
+                train(RECIPE, tmp_path / "run")
+        assert stopped.value.code == 0
+        assert f"stopped at step {at + 1} of 12; the same command goes on from there." in capsys.readouterr().err
+        assert signal.getsignal(number) is handler
+        assert not (tmp_path / "run" / "summary.json").exists()
+    summary = train(RECIPE, tmp_path / "run")
+    assert equal(run[0], tmp_path / "run")
+    assert timeless(run[0]) == timeless(tmp_path / "run")
+    assert summary["accuracy"] == run[1]["accuracy"]
+
+
+def test_killed_with_its_newest_checkpoint_broken_goes_on_from_the_one_before(
+    run, tmp_path, monkeypatch, one_step_a_call
+):
+    def die():
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        stop_at(patch, 7, die)
+        with pytest.raises(RuntimeError, match="killed"):
+            train(RECIPE, tmp_path / "run")
+    data = next((tmp_path / "run" / "checkpoints" / "00000007").glob("state.data-*"))
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match="checkpoint of step 7 .* cannot be read"):
+        train(RECIPE, tmp_path / "run")
+    assert equal(run[0], tmp_path / "run")
+    assert timeless(run[0]) == timeless(tmp_path / "run")
+
+
+def test_a_finished_run_reports_its_summary(run, monkeypatch):
+    monkeypatch.setattr(engine, "first_state", lambda *_: pytest.fail("trained again"))
+    assert train(RECIPE, run[0]) == run[1]
+
+
+def test_a_folder_of_another_recipe_is_refused(run):
+    other = override(RECIPE, ["optimizer.weight_decay=0.2"])
+    with pytest.raises(ValueError, match="workdir expected .* recipe 'tiny', which differs in optimizer.weight_decay"):
+        train(other, run[0])
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="workdir expected a new or empty folder .* holds other files"):
+        train(RECIPE, tmp_path)
+    with pytest.raises(ValueError, match="workdir expected a folder, received the file"):
+        train(RECIPE, tmp_path / "thesis.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_mistake_does_not_lock_the_folder(tmp_path):
+    for setting, message in (
+        ("data.test_split=validation", "split expected test or train"),
+        ("schedule.warmup_steps=99", "warmup_steps expected fewer than the 12 steps"),
+        ("data.batch_size=100", "batch_size expected at most the 72 training examples"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train(override(RECIPE, [setting]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
+    wild = override(RECIPE, ["optimizer.kind=sgd", "optimizer.learning_rate=1e30", "optimizer.clip_norm=null"])
+    with pytest.raises(FloatingPointError, match="loss expected a finite number, received .* last good state"):
+        train(wild, tmp_path / "run")
+
+
+def test_unknown_strategy(tmp_path):
+    with pytest.raises(ValueError, match="strategy expected one of .*received 'tpu'"):
+        train(RECIPE, tmp_path / "run", strategy="tpu")
+
+
+def test_fine_tuning_on_a_folder_from_an_official_file(tmp_path):
+    """Pre-trained weights at another resolution, a new classifier, one's own pictures in several formats."""
+    official = keras_vit.build(RECIPE.model.row, input_shape=(16, 16, 3), classes=7)
+    for weight in official.weights:
+        weight.assign(weight + 0.01)
+    keras_vit.save_weights(official, tmp_path / "official.npz")
+    rng = np.random.default_rng(0)
+    for label, colour in (("night", 20), ("day", 200)):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for i in range(20):
+            pixels = np.clip(rng.normal(colour, 20, (10 + i, 20, 3)), 0, 255).astype("uint8")
+            Image.fromarray(pixels).save(tmp_path / "photos" / label / f"{i}{('.png', '.jpg')[i % 2]}")
+    recipe = Recipe(
+        "photos",
+        Model(RECIPE.model.row, weights=str(tmp_path / "official.npz"), include_preprocessing=True),
+        Data("folder", batch_size=8),
+        Augment(crop="inception", crop_area=0.3, flip=True),
+        Optimizer("sgd", learning_rate=0.05),
+        epochs=8,
+    )
+    started = build_model(recipe, ("day", "night"))
+    assert np.array_equal(started.get_layer("embedding").kernel, official.get_layer("embedding").kernel)
+    assert not np.any(started.get_layer("head").kernel)
+    summary = train(recipe, tmp_path / "run", data_dir=str(tmp_path / "photos"))
+    assert summary["accuracy"] == 1.0 and summary["labels"] == ["day", "night"] and summary["test_examples"] == 8
+    model = keras.saving.load_model(tmp_path / "run" / "model.keras", compile=False)
+    assert evaluate_model(model, recipe.data, str(tmp_path / "photos"))["accuracy"] == 1.0
+    with pytest.raises(ValueError, match=r"data expected the model's 2 classes \(day, night\), found 10 \(0, 1, 2"):
+        evaluate_model(model, Data("digits"))
+
+    (tmp_path / "photos" / "day" / "0.png").write_bytes(b"no picture")
+    with pytest.raises(ValueError, match="data expected an image file .* received .*0.png"):
+        train(recipe, tmp_path / "broken", data_dir=str(tmp_path / "photos"))

@@ -1,0 +1,125 @@
+"""Recipes: what they may hold, and the way to JSON and back."""
+
+import dataclasses
+
+import pytest
+from support import ROOT, run_python
+
+from keras_vit.train.recipe import Augment, Average, Data, Loss, Model, Optimizer, Recipe, Schedule, Variant
+from keras_vit.train.recipe_file import differences, from_json, load_recipe, override, to_json
+
+OWN = Variant("own", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=(2, 4), image_size=8)
+RECIPE = Recipe(
+    "own",
+    Model(OWN, image_size=(8, 16), channels=1, pooling="gap"),
+    Data("digits", batch_size=16),
+    Augment(crop="inception", flip=True, mixup=0.2),
+    Optimizer("sgd", learning_rate=0.03, clip_norm=1.0),
+    Schedule("linear", warmup_steps=3),
+    Loss("sigmoid", label_smoothing=0.1),
+    Average(0.9),
+    epochs=2,
+    seed=7,
+)
+
+
+@pytest.mark.parametrize("recipe", [RECIPE, Recipe("B", Model("ViT-B/16"))], ids=["own row", "row's name"])
+def test_json_round_trip(recipe):
+    assert from_json(to_json(recipe)) == recipe
+
+
+def test_input_shape_is_the_rows_unless_said():
+    assert Model("ViT_B16").input_shape == (224, 224, 3)
+    assert Model("vit_base_patch16_384").input_shape == (384, 384, 3)
+    assert Model("ViT_B16", image_size=(32, 64), channels=1).input_shape == (32, 64, 1)
+
+
+def test_override_replaces_fields_by_path():
+    changed = override(
+        RECIPE,
+        ["optimizer.weight_decay=1", "optimizer.clip_norm=null", "model.variant.patch_size=[4, 4]", "epochs=5",
+         "augment.flip=false", "name=other"],
+    )  # fmt: skip
+    assert changed.optimizer == dataclasses.replace(RECIPE.optimizer, weight_decay=1.0, clip_norm=None)
+    assert isinstance(changed.optimizer.weight_decay, float)
+    assert changed.model.variant.patch_size == (4, 4)
+    assert (changed.epochs, changed.augment.flip, changed.name) == (5, False, "other")
+    assert override(RECIPE, ["model.variant=ViT_S16"]).model.row.width == 384
+    assert RECIPE.epochs == 2
+
+
+def test_differences_are_paths():
+    assert differences(RECIPE, override(RECIPE, ["optimizer.weight_decay=1", "epochs=3"])) == [
+        "epochs",
+        "optimizer.weight_decay",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("optimizer.weight_deacy=0.1", r"set expected .*'optimizer.weight_deacy'.*nearest are weight_decay"),
+        ("optimiser=1", "set expected .*'optimiser'.*optimizer"),
+        ("epochs.more=1", "set expected .*'epochs.more'"),
+        ("epochs", "set expected path.to.field=value, received 'epochs'"),
+        ("epochs=many", "epochs expected a positive int, received 'many'"),
+        ("epochs=0", "epochs expected a positive int, received 0"),
+        ("epochs=true", "epochs expected a positive int, received True"),
+        ("optimizer=adamw", r"optimizer expected Optimizer\(...\), received 'adamw'"),
+        ("optimizer.kind=adam", "kind expected 'adamw' or 'sgd', received 'adam'"),
+        ("optimizer.clip_norm=0", "clip_norm expected a positive number or null, received 0"),
+        ("model.variant=ViT_Q9", "name expected a model of list_models.*'ViT_Q9'"),
+        ("model.pooling=max", "pooling expected one of .*'max'"),
+        ("model.dropout_rate=1", "dropout_rate expected a rate in .*1"),
+        ("model.image_size=[8, 8, 8]", "image_size expected a positive int or .*8, 8, 8"),
+        ("model.channels=4", "channels expected 1 or 3, received 4"),
+        ("data.source=cifar10", "source expected one of digits, folder, tfds:NAME, received 'cifar10'"),
+        ("data.batch_size=1.5", "batch_size expected a positive int, received 1.5"),
+        ("augment.crop=center", "crop expected 'none' or 'inception', received 'center'"),
+        ("augment.crop_area=0", "crop_area expected a share in .*received 0"),
+        ("schedule.decay=step", "decay expected one of .*'step'"),
+        ("schedule.warmup_steps=-1", "warmup_steps expected an int of at least 0, received -1"),
+        ("loss.label_smoothing=1", "label_smoothing expected a share .*1"),
+        ("average.decay=1", "decay expected a number in .*1"),
+        ("precision=float16", "precision expected one of .*'float16'"),
+    ],
+)
+def test_bad_values_get_one_sentence(setting, message):
+    with pytest.raises(ValueError, match=message) as error:
+        override(RECIPE, [setting])
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_field_in_json():
+    with pytest.raises(ValueError, match="received nonsense as well"):
+        from_json(to_json(RECIPE).replace('"epochs"', '"nonsense"'))
+
+
+def test_load_recipe_reads_files(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("from keras_vit.train.recipe import *\nrecipe = Recipe('mine', Model('ViT_Ti16'))\n")
+    assert load_recipe(file) == Recipe("mine", Model("ViT_Ti16"))
+    (tmp_path / "recipe.json").write_text(to_json(RECIPE))
+    assert load_recipe(tmp_path / "recipe.json") == RECIPE
+    file.write_text("recipe = 3\n")
+    with pytest.raises(ValueError, match="to define `recipe = Recipe.*found 3"):
+        load_recipe(file)
+    with pytest.raises(FileNotFoundError, match="found none at"):
+        load_recipe(tmp_path / "absent.py")
+
+
+def test_every_recipe_of_the_project_loads_and_opens_with_its_lab_note():
+    for path in sorted((ROOT / "recipes").glob("*.py")):
+        recipe = load_recipe(path)
+        assert recipe.name == path.stem
+        note = path.read_text().split('"""')[1]
+        assert all(part in note for part in ("Command:", "Hardware:", "Time:", "Figure:", "Source:")), path.name
+
+
+def test_a_recipe_needs_no_tensorflow():
+    loaded = run_python(
+        "import sys; import keras_vit.train.recipe_file as f; f.load_recipe('recipes/digits.py');"
+        "print('tensorflow' in sys.modules)",
+        backend="jax",
+    )
+    assert loaded.strip() == "False"
