@@ -1,6 +1,6 @@
 """The rows as a table for people."""
 
-from keras_vit.models.variants import VARIANTS
+from keras_vit.models.variants import BIT_VARIANTS, VARIANTS
 
 
 def variants_table() -> str:
@@ -14,6 +14,17 @@ def variants_table() -> str:
         lines.append(
             f"| `{row.name}` | {row.paper_name} | {timm} | {row.width} | {row.depth} | {row.num_heads} | {row.mlp_dim} "
             f"| {_patch(row)} | {row.parameters.classes_1000:,} |"
+        )
+    lines += [
+        "",
+        "| builder | paper | timm | units of each stage | width | parameters, 1000 classes |",
+        "|---|---|---|---|---:|---:|",
+    ]
+    for row in BIT_VARIANTS:
+        timm = f"`{row.timm_name}`" if row.timm_name else "–"
+        units = ", ".join(map(str, row.units))
+        lines.append(
+            f"| `{row.name}` | {row.paper_name} | {timm} | {units} | {row.width_factor} | {row.parameters.classes_1000:,} |"
         )
     return "\n".join(lines)
 
