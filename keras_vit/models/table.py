@@ -22,10 +22,8 @@ def variants_table() -> str:
     ]
     for row in BIT_VARIANTS:
         timm = f"`{row.timm_name}`" if row.timm_name else "–"
-        units = ", ".join(map(str, row.units))
-        lines.append(
-            f"| `{row.name}` | {row.paper_name} | {timm} | {units} | {row.width_factor} | {row.parameters.classes_1000:,} |"
-        )
+        cells = (f"`{row.name}`", row.paper_name, timm, ", ".join(map(str, row.units)), str(row.width_factor))
+        lines.append(f"| {' | '.join(cells)} | {row.parameters.classes_1000:,} |")
     return "\n".join(lines)
 
 

@@ -103,7 +103,7 @@ def find_released(name: str) -> Released:
         return Released(name, f"BiT_R{vtab[1]}", f"bit_models/{name.removesuffix('.npz')}.npz", None, None)
     nearest = difflib.get_close_matches(name, [row.tag for row in RELEASED], n=3, cutoff=0)
     raise ValueError(
-        f"weights expected a tag of list_weights(), received {name!r}; the nearest are {', '.join(nearest)}."
+        f"weights expected a file or a tag of list_weights(), received {name!r}; the nearest are {', '.join(nearest)}."
     )
 
 

@@ -60,13 +60,13 @@ def look(file) -> Contents:
     Raises:
         ValueError: no layout knows the names.
     """
-    best = max(_candidates(file.shapes), key=lambda found: len(found[3]))
-    family, layout, renamed, places = best
-    if not places:
+    best = max(_candidates(file.shapes), key=lambda found: len(found[2]), default=None)
+    if not best or not best[2]:
         some = ", ".join(sorted(file.shapes)[:3]) or "nothing"
         raise ValueError(
             f"source expected weights of a layout among {tuple(LAYOUTS)}, received {file.source!r} with {some} ..."
         )
+    family, layout, places = best
     entries, used = _entries(file.shapes, places)
     spare = sorted(file.shapes.keys() - used)
     ignored = [name for name in spare if IGNORED.match(name)]
@@ -83,7 +83,7 @@ def _candidates(names):
         for family in TABLES:
             for layout in LAYOUTS:
                 places = {name: find_place(family, layout, new) for name, new in renamed.items()}
-                yield family, layout, renamed, {name: place for name, place in places.items() if place}
+                yield family, layout, {name: place for name, place in places.items() if place}
 
 
 def _entries(shapes, places):

@@ -6,6 +6,7 @@ Each class has `source` (what to call the file), `shapes` (name -> shape, from t
 
 import json
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -141,7 +142,9 @@ class TorchFile(WeightsFile):
         import pickle
 
         try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of pickle protocols; what matters is refused
+                state = torch.load(path, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError):
             raise self._refuse("a torch state dict of plain tensors", "something else") from None
         while isinstance(state, dict) and not any(torch.is_tensor(value) for value in state.values()):

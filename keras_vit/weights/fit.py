@@ -46,7 +46,7 @@ def fit(target: Target, entry: Entry, contents: Contents) -> Found:
     if target.path in ("embedding/kernel", "stem_root/kernel", "root/kernel"):
         return _fit_kernel(target, entry)
     if target.path in ("head/kernel", "head/bias"):
-        return _fit_head(target, entry, contents)
+        return _fit_head(target, contents)
     return None
 
 
@@ -136,15 +136,10 @@ def _fit_kernel(target, entry) -> Found:
     return change, "; ".join(sentences)
 
 
-def _fit_head(target, entry, contents) -> Found:
-    """A classifier of another size, or on other features, keeps its start."""
+def _fit_head(target, contents) -> Found:
+    """A classifier of another size keeps its start."""
     kernel = contents.entries.get("head/kernel")
-    classes = entry.shape[-1]
-    if kernel is None or (classes == target.shape[-1] and target.path == "head/bias"):
+    if kernel is None or kernel.shape[-1] == target.layer.units:
         return None
-    if kernel.shape[-1] == target.layer.units:
-        return None
-    return (
-        None,
-        f"the classifier of {kernel.shape[-1]} classes is left out; the model's {target.layer.units} start anew",
-    )
+    old, new = f"{kernel.shape[-1]} classes", f"{target.layer.units} classes"
+    return None, f"the classifier of {old} is left out; the model's {new} start anew"
