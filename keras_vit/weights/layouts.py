@@ -103,8 +103,9 @@ def fill(template: str, indices: dict[str, int]) -> str:
 
 def find_place(family: str, layout: str, name: str) -> Place | None:
     """Where a name of a layout stands in the table of `vit` or `bit`, None where it does not."""
-    for spelling in _spellings(name):
-        for pattern, row, cell, part in _patterns(family, layout).get(re.sub(r"\d+", "#", spelling), ()):
+    patterns = _patterns(family, layout)
+    for spelling, shape in _spellings(name):
+        for pattern, row, cell, part in patterns.get(shape, ()):
             match = pattern.fullmatch(spelling)
             if match:
                 return Place(row, cell, part, _indices(match.groupdict()))
@@ -120,9 +121,11 @@ def spell(layout: str, names: list[str]) -> dict[str, str]:
     return spelt
 
 
-def _spellings(name: str) -> set[str]:
-    """A file's name, and what else it may be called in the table."""
-    return {name, *(pattern.sub(spelling, name) for pattern, spelling in SYNONYMS)}
+@functools.lru_cache(maxsize=8192)
+def _spellings(name: str) -> tuple[tuple[str, str], ...]:
+    """A file's name and what else it may be called in the table, each with what it looks like with numbers as #."""
+    spellings = dict.fromkeys([name, *(pattern.sub(spelling, name) for pattern, spelling in SYNONYMS)])
+    return tuple((spelling, re.sub(r"\d+", "#", spelling)) for spelling in spellings)
 
 
 def _indices(groups: dict[str, str]) -> tuple[tuple[str, int], ...]:
