@@ -141,13 +141,14 @@ class NpzFile(WeightsFile):
         else:
             data = self._zip.read(info)
             array = np.ndarray(shape, dtype, data, start, order=order)
-        return _as_float(array)
+        return as_float(array)
 
     def close(self):
         self._stack.close()
 
 
-def _as_float(array: np.ndarray) -> np.ndarray:
+def as_float(array: np.ndarray) -> np.ndarray:
+    """The array, from bfloat16 where it is raw pairs of bytes."""
     if array.dtype.kind == "V":  # bfloat16, which NumPy has no name for: the upper half of a float32
         return (array.view("<u2").astype("<u4") << 16).view("<f4")
     return array
