@@ -1,7 +1,12 @@
+# TensorFlow greets every start with several lines.
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+export TF_ENABLE_ONEDNN_OPTS ?= 1
+
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PEERS := $(VENV)/.peers
 
 .PHONY: demo test test-all lint benchmark clean
 
@@ -16,21 +21,24 @@ test: $(INSTALLED) lint
 	$(RUN)/python -m pytest -m "not large"
 
 # The large rows too, and the comparisons with the peers' own libraries (extra `parity`).
-test-all: $(INSTALLED) lint
+test-all: $(INSTALLED) $(PEERS) lint
 	$(RUN)/python -m pytest
 
 lint: $(INSTALLED)
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 
-benchmark: $(INSTALLED)
-	$(RUN)/pip install -q -c constraints.txt -e '.[parity]'
+benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/python benchmarks/inference.py
 	$(RUN)/python benchmarks/import_time.py
 
 $(INSTALLED): setup.py constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+$(PEERS): $(INSTALLED)
+	$(RUN)/python -m pip install -q -c constraints.txt -e '.[parity]'
 	touch $@
 
 clean:

@@ -6,7 +6,10 @@ import re
 import sys
 from pathlib import Path
 
-MISTAKES = (ValueError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError, ImportError)
+MISTAKES = (
+    *(ValueError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError, ImportError),
+    FloatingPointError,  # a loss that is no number: the learning rate, most often
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,15 +1,28 @@
-"""draft"""
+"""A small Vision Transformer on scikit-learn's handwritten digits: real images, no download.
+
+Command:  keras-vit train recipes/digits.py --workdir runs/digits
+Hardware: 2 CPU cores (x86 with AVX-512), TensorFlow 2.21, float32.
+Time:     38 to 55 s of training, compiling and eight evaluations included, on a machine busy with other work;
+          54 to 62 s of processor time for the whole process, 2,250 to 3,200 images/s.
+Figure:   seeds 0, 1, 2: 99.2, 99.2, 98.1 % of the 359 held-out digits, the last weights' average. Nothing was chosen
+          by them: model and augmentation were chosen on train[75%:]. On the same split an SVM gives 98.6 %, the
+          nearest neighbour 98.3 %, logistic regression 95.3 %.
+Source:   1,797 digits of 8 x 8 pixels (sklearn.datasets.load_digits; UCI's optical recognition test set), 1,438 to
+          train on; the split is fixed in keras_vit/data/sources.py.
+"""
 
 from keras_vit.train.recipe import Augment, Average, Data, Evaluate, Model, Optimizer, Recipe, Schedule, Variant
 
+row = Variant("ViT_digits", width=64, depth=3, mlp_dim=128, num_heads=4, patch_size=4, image_size=16)
+
 recipe = Recipe(
     "digits",
-    Model(Variant("ViT_digits", width=96, depth=4, mlp_dim=192, num_heads=6, patch_size=2, image_size=8), channels=1),
-    Data("digits", batch_size=128),
-    Augment(shift=0.1, rotate=15, zoom=0.1),
-    Optimizer("adamw", learning_rate=2e-3, weight_decay=0.05, clip_norm=1.0),
+    Model(row, channels=1),  # the 8 x 8 digits enlarged: augmentation is smoother on a finer grid
+    Data("digits", batch_size=32),
+    Augment(shift=0.06, rotate=10, zoom=0.1),
+    Optimizer("adamw", learning_rate=3e-3, weight_decay=0.1, clip_norm=1.0),
     Schedule("cosine", warmup_steps=50),
     average=Average(0.99),
     evaluate=Evaluate(every=10),
-    epochs=100,
+    epochs=80,
 )

@@ -119,7 +119,7 @@ def test_analyze_takes_files(run, pictures, tmp_path):
         (["predict", "{run}", "{run}/pictures/examples/", "--top", "0"], "top expected a positive int"),
         (["predict", "ViT_B61", DIGITS], "the nearest are ViT_B16, "),
         (["predict", "ViT_B16", DIGITS], "model expected trained weights, received the name 'ViT_B16'"),
-        (["predict", "{tmp}", DIGITS], "model expected a folder that holds model.keras"),
+        (["predict", "{tmp}", DIGITS], "model expected a folder with model.keras, or an export"),
         (["export", "{run}", "--output", "{tmp}/e", "--formats", "onnxx"], "formats expected some of"),
         (["analyze", "ViT_Ti16", "--output", "{tmp}/a"], "images expected files to look at"),
     ],

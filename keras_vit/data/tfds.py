@@ -40,12 +40,26 @@ def open_tfds(name: str, split: str, directory: str | None) -> Examples:
     except (KeyError, ValueError):
         raise ValueError(f"split expected one of {', '.join(builder.info.splits)}, received {split!r}.") from None
 
+    rows = builder.as_dataset(split=split, shuffle_files=False, decoders={"image": tfds.decode.SkipDecoding()})
+
     def stream(seed=None):
-        dataset = builder.as_dataset(
-            split=split, shuffle_files=False, decoders={"image": tfds.decode.SkipDecoding()}
-        ).enumerate()
+        dataset = rows.enumerate()
         if seed is not None:
-            dataset = dataset.shuffle(min(count, SHUFFLE_BUFFER), seed=seed, reshuffle_each_iteration=False)
+            dataset = _shuffled(dataset, min(count, SHUFFLE_BUFFER), seed)
         return dataset.map(lambda index, row: (index, row["image"], tf.cast(row["label"], tf.int64)))
 
     return Examples(count, tuple(features["label"].names), stream, encoded=True)
+
+
+def _shuffled(dataset, buffer: int, seed) -> tf.data.Dataset:
+    """`dataset.shuffle` by a seed that may be a tensor, and by nothing else: the method mixes in the global seed."""
+    shuffled = tf.raw_ops.ShuffleDataset(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        buffer_size=buffer,
+        seed=seed,
+        seed2=1,
+        output_types=[spec.dtype for spec in tf.nest.flatten(dataset.element_spec)],
+        output_shapes=[spec.shape for spec in tf.nest.flatten(dataset.element_spec)],
+        reshuffle_each_iteration=False,
+    )
+    return tf.data.experimental.from_variant(shuffled, dataset.element_spec)

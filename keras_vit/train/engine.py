@@ -88,7 +88,7 @@ def train(recipe: Recipe, workdir: str | os.PathLike, data_dir: str | None = Non
     ):
         progress.say(
             f"{recipe.name}: {examples.count:,} examples of {len(examples.labels)} classes to train on, "
-            f"{test.count:,} to test on; {state.model.count_params():,} parameters, {total:,} steps, {step:,} of them done"
+            f"{test.count:,} to test on; {state.model.count_params():,} parameters; {step:,} of {total:,} steps done"
         )
         while step < total:
             count = min(speed.images_in(CALL_SECONDS) // batch or 1, epoch_steps - step % epoch_steps)

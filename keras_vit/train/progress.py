@@ -23,9 +23,10 @@ class Progress:
         self._said = 0.0
         self._bar = None
         if sys.stderr.isatty():
-            layout = "{desc} |{bar}| {n_fmt}/{total_fmt} steps, {postfix}, {remaining} left"
-            self._bar = tqdm(total=steps, initial=start, bar_format=layout, dynamic_ncols=True, desc="compiling")
-            self._bar.set_postfix_str("")
+            layout = "{desc} |{bar}| {n_fmt}/{total_fmt} steps{postfix}, {remaining} left"
+            self._bar = tqdm(
+                total=steps, initial=start, bar_format=layout, dynamic_ncols=True, smoothing=0, desc="compiling"
+            )
 
     def show(self, step: int, epoch: int, loss: float, rate: float) -> None:
         """Tell where the run is.
@@ -36,15 +37,18 @@ class Progress:
             loss: mean of the epoch so far.
             rate: images a second.
         """
-        if self._bar is not None:
-            self._bar.set_description_str(f"epoch {epoch}/{self.epochs}", refresh=False)
-            self._bar.set_postfix_str(f"{rate:,.0f} images/s, loss {loss:.4f}" if rate else "", refresh=False)
-            self._bar.update(step - self._bar.n)
-            return
         now = time.perf_counter()
-        if self._first is None:
+        compiled = self._first is None
+        if compiled:
             self._first = step, now
-        elif now - self._said >= LINE_SECONDS or step == self.steps:
+        if self._bar is not None:
+            if compiled:  # the time left is told by the steps after it
+                self._bar.initial, self._bar.start_t = step, time.time()
+            self._bar.set_description_str(f"epoch {epoch}/{self.epochs}", refresh=False)
+            if rate:
+                self._bar.set_postfix_str(f"{rate:,.0f} images/s, loss {loss:.4f}", refresh=False)
+            self._bar.update(step - self._bar.n)
+        elif not compiled and (now - self._said >= LINE_SECONDS or step == self.steps):
             self._said = now
             begun, since = self._first
             left = tqdm.format_interval((now - since) / (step - begun) * (self.steps - step))

@@ -13,7 +13,7 @@ from keras_vit.preprocess import load_image
 from keras_vit.train.recipe import Data
 
 pytestmark = needs_tensorflow
-sklearn = pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
+load_digits = pytest.importorskip("sklearn.datasets", reason="scikit-learn carries the digits").load_digits
 
 
 def everything(examples):
@@ -40,11 +40,7 @@ def test_digits_are_scikit_learns():
     parts = [everything(open_split("digits", split)) for split in ("train", "test")]
     images = np.array(parts[0][0] + parts[1][0])
     labels = np.concatenate([parts[0][1], parts[1][1]])
-    bunch = sklearn.datasets.load_digits() if hasattr(sklearn, "datasets") else None
-    if bunch is None:
-        from sklearn.datasets import load_digits
-
-        bunch = load_digits()
+    bunch = load_digits()
     assert images.shape == (1797, 8, 8, 1) and images.dtype == np.uint8
     key = lambda pictures, targets: sorted(  # noqa: E731
         (picture.tobytes(), int(target)) for picture, target in zip(pictures, targets, strict=True)
@@ -137,9 +133,3 @@ def test_a_folder_without_classes_or_images(tmp_path):
         (tmp_path / label).mkdir()
     with pytest.raises(ValueError, match=r"directory expected images \(.jpg.*cat'.*found none"):
         open_split("folder", "train", str(tmp_path))
-
-
-def test_an_absent_tfds_set_says_what_to_do(tmp_path):
-    pytest.importorskip("tensorflow_datasets", reason="tensorflow-datasets is not installed")
-    with pytest.raises(FileNotFoundError, match="'cifar10' prepared in .*run `tfds build cifar10`.*--data-dir"):
-        open_split("tfds:cifar10", "train", str(tmp_path))

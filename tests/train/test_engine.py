@@ -246,6 +246,7 @@ def test_fine_tuning_on_a_folder_from_an_official_file(tmp_path):
         Augment(crop="inception", crop_area=0.3, flip=True),
         Optimizer("sgd", learning_rate=0.05),
         epochs=8,
+        precision="mixed_bfloat16",
     )
     started = build_model(recipe, ("day", "night"))
     assert np.array_equal(started.get_layer("embedding").kernel, official.get_layer("embedding").kernel)
