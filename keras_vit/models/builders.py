@@ -83,6 +83,12 @@ BiT_R152x4 = _builder(variants.R152x4)
 BiT_R200x3 = _builder(variants.R200x3)
 
 
+def released_tag(variant: variants.Variant | variants.BiTVariant, tag: str) -> str:
+    """The tag of `list_weights()` that a row and what stands behind its name's dot mean."""
+    size = f"_{variant.image_size}" if isinstance(variant, variants.Variant) else ""
+    return f"{variant.timm_name}{size}.{tag}"
+
+
 def create_model(name: str, **options) -> keras.Model:
     """Build a model by any of its names.
 
@@ -95,8 +101,7 @@ def create_model(name: str, **options) -> keras.Model:
     """
     variant, tag = variants.find_variant(name)
     if tag is not None:
-        sized = isinstance(variant, variants.Variant)
-        full = f"{variant.timm_name}_{variant.image_size}.{tag}" if sized else f"{variant.timm_name}.{tag}"
+        full = released_tag(variant, tag)
         options.setdefault("weights", full)
         classes = find_released(full).classes
         if classes is not None:
