@@ -1,6 +1,22 @@
 """Vision Transformers for Keras, numerically equal to the official code."""
 
 from keras_vit import layers as layers
+from keras_vit.models.builders import BiT_R50x1 as BiT_R50x1
+from keras_vit.models.builders import BiT_R50x2 as BiT_R50x2
+from keras_vit.models.builders import BiT_R50x3 as BiT_R50x3
+from keras_vit.models.builders import BiT_R101x1 as BiT_R101x1
+from keras_vit.models.builders import BiT_R101x3 as BiT_R101x3
+from keras_vit.models.builders import BiT_R152x1 as BiT_R152x1
+from keras_vit.models.builders import BiT_R152x2 as BiT_R152x2
+from keras_vit.models.builders import BiT_R152x4 as BiT_R152x4
+from keras_vit.models.builders import BiT_R200x3 as BiT_R200x3
+from keras_vit.models.builders import R26_ViT_B32 as R26_ViT_B32
+from keras_vit.models.builders import R26_ViT_S32 as R26_ViT_S32
+from keras_vit.models.builders import R50_ViT_B16 as R50_ViT_B16
+from keras_vit.models.builders import R50_ViT_B32 as R50_ViT_B32
+from keras_vit.models.builders import R50_ViT_L16 as R50_ViT_L16
+from keras_vit.models.builders import R50_ViT_L32 as R50_ViT_L32
+from keras_vit.models.builders import R_ViT_Ti16 as R_ViT_Ti16
 from keras_vit.models.builders import ViT_B8 as ViT_B8
 from keras_vit.models.builders import ViT_B16 as ViT_B16
 from keras_vit.models.builders import ViT_B32 as ViT_B32
@@ -14,14 +30,18 @@ from keras_vit.models.builders import ViT_S8 as ViT_S8
 from keras_vit.models.builders import ViT_S16 as ViT_S16
 from keras_vit.models.builders import ViT_S32 as ViT_S32
 from keras_vit.models.builders import ViT_Ti16 as ViT_Ti16
+from keras_vit.models.builders import build as build
 from keras_vit.models.builders import create_model as create_model
 from keras_vit.models.features import feature_model as feature_model
 from keras_vit.models.load import load_model as load_model
+from keras_vit.models.pretrained import from_pretrained as from_pretrained
+from keras_vit.models.variants import BiTVariant as BiTVariant
+from keras_vit.models.variants import ResNetStem as ResNetStem
 from keras_vit.models.variants import Variant as Variant
 from keras_vit.models.variants import list_models as list_models
-from keras_vit.models.vit import build as build
 from keras_vit.preprocess import decode_predictions as decode_predictions
 from keras_vit.preprocess import preprocess_input as preprocess_input
+from keras_vit.weights import list_weights as list_weights
 from keras_vit.weights import load_weights as load_weights
 from keras_vit.weights import save_weights as save_weights
 

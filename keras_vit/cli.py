@@ -115,6 +115,7 @@ def _analyze_run(model, recipe, options):
 
 
 def _list(options):
+    from keras_vit.models.builders import describe_variant
     from keras_vit.models.table import variants_table
     from keras_vit.models.variants import find_variant, list_models
 
@@ -123,10 +124,8 @@ def _list(options):
         return
     for name in list_models(options.glob):
         row, _ = find_variant(name)
-        print(
-            f"{name:<12} {row.paper_name:<10} {row.parameters.classes_1000:>13,} parameters  "
-            f"{row.depth} blocks of width {row.width}, {row.num_heads} heads, MLP {row.mlp_dim}"
-        )
+        counts = f"{row.parameters.classes_1000:>13,} parameters"
+        print(f"{name:<12} {row.paper_name:<13} {counts}  {describe_variant(row)}")
 
 
 def _require_trained(model: str):
@@ -155,6 +154,8 @@ def _held_out(model, recipe, options):
 
 
 def _parser() -> argparse.ArgumentParser:
+    from keras_vit.models.weights_verbs import add_weights
+
     parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
@@ -214,6 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb("list", _list, "List the models.", "list 'ViT_B*'")
     sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")
     sub.add_argument("--markdown", action="store_true", help="all of them, as the README's table")
+    add_weights(verbs)
     return parser
 
 

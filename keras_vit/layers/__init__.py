@@ -13,6 +13,11 @@ from keras_vit.layers.pooling import AttentionPooling as AttentionPooling
 from keras_vit.layers.pooling import Head as Head
 from keras_vit.layers.pooling import MeanPooling as MeanPooling
 from keras_vit.layers.pooling import TokenPooling as TokenPooling
+from keras_vit.layers.resnet import GroupNorm as GroupNorm
+from keras_vit.layers.resnet import PreActivationUnit as PreActivationUnit
+from keras_vit.layers.resnet import ResidualUnit as ResidualUnit
+from keras_vit.layers.resnet import StdConv as StdConv
+from keras_vit.layers.resnet import StemPool as StemPool
 from keras_vit.layers.tokens import ClassToken as ClassToken
 from keras_vit.layers.tokens import GridToTokens as GridToTokens
 from keras_vit.layers.tokens import PositionEmbedding as PositionEmbedding

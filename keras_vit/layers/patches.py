@@ -83,6 +83,7 @@ class PatchEmbedding(PatchExtraction):
     Args:
         width: D, the size of an embedding.
         patch_size: pixels of a patch, one int or (height, width).
+        conversion: how a loaded kernel was changed to fit, kept in the config.
 
     Input shape: (B, H, W, C). Output shape: (B, H // P, W // P, D).
 
@@ -90,9 +91,10 @@ class PatchEmbedding(PatchExtraction):
         ValueError: the input is not an image batch, or is smaller than one patch.
     """
 
-    def __init__(self, width: int, patch_size: int | tuple[int, int], **kwargs):
+    def __init__(self, width: int, patch_size: int | tuple[int, int], conversion: str | None = None, **kwargs):
         super().__init__(patch_size, **kwargs)
         self.width = width
+        self.conversion = conversion
 
     def build(self, input_shape):
         super().build(input_shape)

@@ -24,10 +24,20 @@ class TokenPooling(Layer):
 
 
 class MeanPooling(TokenPooling):
-    """Takes the mean over all tokens (appendix D.3). (B, N, D) -> (B, D)."""
+    """Takes the mean over the tokens of the patches (appendix D.3).
+
+    Args:
+        prefix_tokens: tokens in front of the patches (a class token), left out.
+
+    Input shape: (B, N, D). Output shape: (B, D).
+    """
+
+    def __init__(self, prefix_tokens: int = 0, **kwargs):
+        super().__init__(**kwargs)
+        self.prefix_tokens = prefix_tokens
 
     def call(self, tokens):
-        return ops.mean(tokens, axis=1)
+        return ops.mean(tokens[:, self.prefix_tokens :], axis=1)
 
 
 class AttentionPooling(TokenPooling):
@@ -98,6 +108,7 @@ class Head(Configured, keras.layers.Dense):
         units: number of classes.
         bias_constant: start of the bias; big_vision pre-trains with -10 under a sigmoid loss on 21,843 classes.
         labels: the classes' names in order, kept in the model so that exports and predictions can show them.
+        conversion: why loaded weights left this layer at its start, kept in the config.
 
     Input shape: (B, D). Output shape: (B, units).
 
@@ -105,10 +116,11 @@ class Head(Configured, keras.layers.Dense):
         ValueError: `labels` are not `units` many.
     """
 
-    def __init__(self, units: int, bias_constant: float = 0.0, labels=None, **kwargs):
+    def __init__(self, units: int, bias_constant: float = 0.0, labels=None, conversion: str | None = None, **kwargs):
         bias = keras.initializers.Constant(bias_constant)
         super().__init__(units, kernel_initializer="zeros", bias_initializer=bias, **kwargs)
         self.bias_constant = bias_constant
+        self.conversion = conversion
         self.labels = None if labels is None else tuple(labels)
         if labels is not None and len(self.labels) != units:
             raise ValueError(f"labels expected {units} names, one for each class, received {len(self.labels)}.")

@@ -78,6 +78,7 @@ class PositionEmbedding(Layer):
     Args:
         grid: patches (down, across) that the embedding is stored for.
         prefix_tokens: tokens in front of the patches (the class token).
+        conversion: how a loaded embedding was changed to fit, kept in the config.
 
     Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded
     patches (B, h, w, any): the embedding is then resized to their grid inside the graph, corner-aligned
@@ -87,10 +88,11 @@ class PositionEmbedding(Layer):
         ValueError: the number of tokens is not the grid's.
     """
 
-    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, **kwargs):
+    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs):
         super().__init__(**kwargs)
         self.grid = as_pair(grid, "grid")
         self.prefix_tokens = prefix_tokens
+        self.conversion = conversion
 
     def build(self, tokens_shape, patches_shape=None):
         require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")

@@ -5,25 +5,51 @@ import inspect
 import keras
 
 from keras_vit.models import variants
-from keras_vit.models.vit import build
+from keras_vit.models.bit import build_bit
+from keras_vit.models.vit import build as build_vit
+from keras_vit.weights.catalogue import find_released
 
 
-def _builder(variant: variants.Variant):
+def build(variant: variants.Variant | variants.BiTVariant, *args, **options) -> keras.Model:
+    """Build any row of the table, or one of your own; the options are those of its kind's builders."""
+    return _build_of(variant)(variant, *args, **options)
+
+
+build.__doc__ = build_vit.__doc__
+build.__signature__ = inspect.signature(build_vit)
+
+
+def _build_of(variant):
+    return build_bit if isinstance(variant, variants.BiTVariant) else build_vit
+
+
+def _builder(variant: variants.Variant | variants.BiTVariant):
+    own = _build_of(variant)
+
     def builder(*args, **options) -> keras.Model:
-        return build(variant, *args, **options)
+        return own(variant, *args, **options)
 
-    head, body = build.__doc__.split("Args:", 1)
-    body = body.split("include_top:", 1)[1]
-    row = f"{variant.depth} blocks of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
+    body = own.__doc__.split("Args:", 1)[1].split("include_top:", 1)[1]
     builder.__doc__ = (
-        f"{variant.paper_name}: {row}, patches of {variant.patch_size} pixels; "
+        f"{variant.paper_name}: {describe_variant(variant)}; "
         f"{variant.parameters.classes_1000:,} parameters with 1000 classes.\n\n"
         f"    Args:\n        include_top:{body}"
     )
     builder.__name__ = builder.__qualname__ = variant.name
-    signature = inspect.signature(build)
+    signature = inspect.signature(own)
     builder.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
     return builder
+
+
+def describe_variant(variant: variants.Variant | variants.BiTVariant) -> str:
+    """The sizes of a row in words."""
+    if isinstance(variant, variants.BiTVariant):
+        return f"stages of {', '.join(map(str, variant.units))} units, {variant.width_factor} times as wide"
+    row = f"{variant.depth} blocks of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
+    if variant.stem is None:
+        return f"{row}, patches of {variant.patch_size} pixels"
+    units = ", ".join(map(str, variant.stem.units)) or "no"
+    return f"{row}, patches of {variant.patch_size} cells on a ResNet of stages with {units} units"
 
 
 ViT_Ti16 = _builder(variants.Ti16)
@@ -39,6 +65,28 @@ ViT_H16 = _builder(variants.H16)
 ViT_H14 = _builder(variants.H14)
 ViT_g14 = _builder(variants.g14)
 ViT_G14 = _builder(variants.G14)
+R_ViT_Ti16 = _builder(variants.R_Ti16)
+R26_ViT_S32 = _builder(variants.R26_S32)
+R26_ViT_B32 = _builder(variants.R26_B32)
+R50_ViT_B16 = _builder(variants.R50_B16)
+R50_ViT_B32 = _builder(variants.R50_B32)
+R50_ViT_L16 = _builder(variants.R50_L16)
+R50_ViT_L32 = _builder(variants.R50_L32)
+BiT_R50x1 = _builder(variants.R50x1)
+BiT_R50x2 = _builder(variants.R50x2)
+BiT_R50x3 = _builder(variants.R50x3)
+BiT_R101x1 = _builder(variants.R101x1)
+BiT_R101x3 = _builder(variants.R101x3)
+BiT_R152x1 = _builder(variants.R152x1)
+BiT_R152x2 = _builder(variants.R152x2)
+BiT_R152x4 = _builder(variants.R152x4)
+BiT_R200x3 = _builder(variants.R200x3)
+
+
+def released_tag(variant: variants.Variant | variants.BiTVariant, tag: str) -> str:
+    """The tag of `list_weights()` that a row and what stands behind its name's dot mean."""
+    size = f"_{variant.image_size}" if isinstance(variant, variants.Variant) else ""
+    return f"{variant.timm_name}{size}.{tag}"
 
 
 def create_model(name: str, **options) -> keras.Model:
@@ -49,9 +97,13 @@ def create_model(name: str, **options) -> keras.Model:
         **options: those of `build`.
 
     Raises:
-        ValueError: no model has this name.
+        ValueError: no model, or no published file, has this name.
     """
     variant, tag = variants.find_variant(name)
     if tag is not None:
-        options.setdefault("weights", tag)
+        full = released_tag(variant, tag)
+        options.setdefault("weights", full)
+        classes = find_released(full).classes
+        if classes is not None:
+            options.setdefault("classes", classes)
     return build(variant, **options)

@@ -16,7 +16,31 @@ class ParameterCounts:
     headless: int
     classes_1000: int
     classes_21843: int
-    classes_21843_representation: int  # with a representation layer as wide as the model
+    classes_21843_representation: int | None = None  # with a representation layer as wide as the model
+
+
+@dataclass(frozen=True)
+class ResNetStem:
+    """The ResNet in front of a hybrid's patches (section 4.1).
+
+    Args:
+        units: number of units of each stage; () is the first convolution and pooling alone.
+        width_factor: multiplies the channels, of which the first convolution has 64.
+        group_norm_epsilon: 1e-6 in the official code, 1e-5 in timm.
+        weight_epsilon: of the weight standardisation; 1e-5 in the official code, 1e-8 in timm.
+        weight_epsilon_on: what it is added to, `std` (official) or `variance` (timm).
+    """
+
+    units: tuple[int, ...]
+    width_factor: float = 1.0
+    group_norm_epsilon: float = 1e-6
+    weight_epsilon: float = 1e-5
+    weight_epsilon_on: str = "std"
+
+    @property
+    def stride(self) -> int:
+        """Pixels of the image under one cell of the stem's map."""
+        return 4 * 2 ** max(len(self.units) - 1, 0)
 
 
 @dataclass(frozen=True)
@@ -30,6 +54,7 @@ class Variant:
         mlp_dim: width between the MLP's two dense layers.
         num_heads: attention heads; must divide the width.
         patch_size: pixels of a patch (cells of the stem's map in a hybrid), one int or (height, width).
+        stem: the ResNet in front of the patches; None for a plain ViT.
         image_size: side in pixels that the model is built for where no `input_shape` is given.
         paper_name: as in the papers' tables, `ViT-B/16`.
         timm_name: the same architecture in timm, without its image size.
@@ -42,6 +67,30 @@ class Variant:
     mlp_dim: int
     num_heads: int
     patch_size: int | tuple[int, int]
+    stem: ResNetStem | None = None
+    image_size: int = 224
+    paper_name: str | None = None
+    timm_name: str | None = None
+    parameters: ParameterCounts | None = None
+
+
+@dataclass(frozen=True)
+class BiTVariant:
+    """One BiT ResNet-v2, the papers' convolutional baseline.
+
+    Args:
+        name: of the builder and the Keras model.
+        units: number of units of each stage.
+        width_factor: multiplies the channels, of which the first convolution has 64.
+        image_size: side in pixels that the model is built for where no `input_shape` is given.
+        paper_name: as in the papers' tables, `ResNet50x1`.
+        timm_name: the same architecture in timm.
+        parameters: published counts.
+    """
+
+    name: str
+    units: tuple[int, ...]
+    width_factor: float = 1
     image_size: int = 224
     paper_name: str | None = None
     timm_name: str | None = None
@@ -101,15 +150,78 @@ G14 = Variant(
     parameters=ParameterCounts(1_842_775_680, 1_844_440_680, 1_879_144_275, 1_881_914_835),
 )  # fmt: skip
 
-VARIANTS = (Ti16, S32, S16, S8, B32, B16, B8, L32, L16, H16, H14, g14, G14)
+R_Ti16 = replace(
+    Ti16, name="R_ViT_Ti16", patch_size=8, stem=ResNetStem(()), paper_name="R+ViT-Ti/16",
+    timm_name="vit_tiny_r_s16_p8", parameters=ParameterCounts(6_144_704, 6_337_704, 10_360_403, 10_397_459),
+)  # fmt: skip
+R26_S32 = replace(
+    S32, name="R26_ViT_S32", patch_size=1, stem=ResNetStem((2, 2, 2, 2)), paper_name="R26+ViT-S/32",
+    timm_name="vit_small_r26_s32", parameters=ParameterCounts(36_046_912, 36_431_912, 44_456_467, 44_604_307),
+)  # fmt: skip
+R26_B32 = replace(
+    B32, name="R26_ViT_B32", patch_size=1, stem=ResNetStem((2, 2, 2, 2)), paper_name="R26+ViT-B/32",
+    timm_name="vit_base_r26_s32", parameters=ParameterCounts(100_614_976, 101_383_976, 117_412_243, 118_002_835),
+)  # fmt: skip
+R50_B16 = replace(
+    B16, name="R50_ViT_B16", patch_size=1, stem=ResNetStem((3, 4, 9)), paper_name="R50+ViT-B/16",
+    timm_name="vit_base_r50_s16", parameters=ParameterCounts(97_890_112, 98_659_112, 114_687_379, 115_277_971),
+)  # fmt: skip
+R50_B32 = replace(
+    B32, name="R50_ViT_B32", patch_size=1, stem=ResNetStem((3, 4, 6, 3)), paper_name="R50+ViT-B/32",
+    timm_name=None, parameters=ParameterCounts(110_176_832, 110_945_832, 126_974_099, 127_564_691),
+)  # fmt: skip
+R50_L16 = replace(
+    L16, name="R50_ViT_L16", patch_size=1, stem=ResNetStem((3, 4, 9)), paper_name="R50+ViT-L/16",
+    timm_name=None, parameters=ParameterCounts(315_458_624, 316_483_624, 337_847_699, 338_897_299),
+)  # fmt: skip
+R50_L32 = replace(
+    L32, name="R50_ViT_L32", patch_size=1, stem=ResNetStem((3, 4, 6, 3)), paper_name="R50+ViT-L/32",
+    timm_name="vit_large_r50_s32", parameters=ParameterCounts(327_969_856, 328_994_856, 350_358_931, 351_408_531),
+)  # fmt: skip
+
+VARIANTS = (
+    Ti16, S32, S16, S8, B32, B16, B8, L32, L16, H16, H14, g14, G14,
+    R_Ti16, R26_S32, R26_B32, R50_B16, R50_B32, R50_L16, R50_L32,
+)  # fmt: skip
+
+
+def _bit(depth: int, width: int, units: tuple[int, ...], counts: tuple[int, ...], released: bool) -> BiTVariant:
+    size = f"{depth}x{width}"
+    timm_name = f"resnetv2_{size}_bit" if released else None
+    return BiTVariant(f"BiT_R{size}", units, width, 224, f"ResNet{size}", timm_name, ParameterCounts(*counts))
+
+
+R50x1 = _bit(50, 1, (3, 4, 6, 3), (23_500_352, 25_549_352, 68_256_659), True)
+R50x2 = _bit(50, 2, (3, 4, 6, 3), (93_891_712, 97_988_712, 183_382_483), False)
+R50x3 = _bit(50, 3, (3, 4, 6, 3), (211_174_080, 217_319_080, 345_399_315), True)
+R101x1 = _bit(101, 1, (3, 4, 23, 3), (42_492_480, 44_541_480, 87_248_787), True)
+R101x3 = _bit(101, 3, (3, 4, 23, 3), (381_789_888, 387_934_888, 516_015_123), True)
+R152x1 = _bit(152, 1, (3, 8, 36, 3), (58_136_128, 60_185_128, 102_892_435), False)
+R152x2 = _bit(152, 2, (3, 8, 36, 3), (232_238_208, 236_335_208, 321_728_979), True)
+R152x4 = _bit(152, 4, (3, 8, 36, 3), (928_340_224, 936_533_224, 1_107_299_923), True)
+R200x3 = _bit(200, 3, (3, 24, 36, 3), (562_488_000, 568_633_000, 696_713_235), False)
+
+BIT_VARIANTS = (R50x1, R50x2, R50x3, R101x1, R101x3, R152x1, R152x2, R152x4, R200x3)
+_ROWS = VARIANTS + BIT_VARIANTS
 
 
 def list_models(glob: str = "*") -> list[str]:
     """Names of the models that match a shell pattern, `list_models("ViT_B*")`."""
-    return [row.name for row in VARIANTS if fnmatch.fnmatchcase(row.name, glob)]
+    return [row.name for row in _ROWS if fnmatch.fnmatchcase(row.name, glob)]
 
 
-def find_variant(name: str) -> tuple[Variant, str | None]:
+def names_of(row: Variant | BiTVariant) -> list[str]:
+    """What a row is called: here, in the paper, in timm, and in the names of the official files."""
+    names = [row.name, row.paper_name, row.timm_name]
+    if row.paper_name:
+        official = row.paper_name.replace("/", "_")  # R50+ViT-B_16
+        names += [official, official.replace("+ViT-", "_").removeprefix("ViT-")]  # augreg's R50_B_16
+    if isinstance(row, BiTVariant):
+        names.append(row.name.replace("BiT_", "BiT-"))
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def find_variant(name: str) -> tuple[Variant | BiTVariant, str | None]:
     """The row a name means, and the weights tag in it.
 
     Args:
@@ -120,13 +232,13 @@ def find_variant(name: str) -> tuple[Variant, str | None]:
         ValueError: no row has this name; the message holds the three nearest ones.
     """
     model, _, tag = name.partition(".")
-    for row in VARIANTS:
-        if model in (row.name, row.paper_name, row.timm_name):
+    for row in _ROWS:
+        if model in names_of(row):
             return row, tag or None
         sized = row.timm_name and re.fullmatch(re.escape(row.timm_name) + r"_(\d+)", model)
         if sized:
             return replace(row, image_size=int(sized[1])), tag or None
-    known = [known for row in VARIANTS for known in (row.name, row.paper_name, row.timm_name) if known]
+    known = [known for row in _ROWS for known in names_of(row)]
     nearest = difflib.get_close_matches(model, known, n=3, cutoff=0)
     raise ValueError(
         f"name expected a model of list_models(), received {name!r}; the nearest are {', '.join(nearest)}."

@@ -1,15 +1,18 @@
 """A row of the table -> a flat functional Keras model.
 
 Every stage is a named node of the model's graph, so features, freezing and layer-wise rates need no hooks:
-images, rescaling, embedding, tokens, class_token, position_embedding, embedding_dropout, encoder_block_00 ...,
-encoder_norm, pooling, pre_logits, head, predictions.
+images, rescaling, (in a hybrid stem_root ... stem_stage1 ...,) embedding, tokens, class_token, position_embedding,
+embedding_dropout, encoder_block_00 ..., encoder_norm, pooling, (pooled_norm in encoder_norm's place,) pre_logits,
+head, predictions.
 """
+
+from dataclasses import replace
 
 import keras
 
 from keras_vit import layers
-from keras_vit.models.variants import Variant
-from keras_vit.weights import load_weights
+from keras_vit.models.variants import ResNetStem, Variant
+from keras_vit.weights import conventions_of, load_weights
 
 POOLINGS = ("token", "gap", "map", None)
 
@@ -34,6 +37,8 @@ def build(
     drop_path_rate: float = 0.0,
     include_preprocessing: bool = False,
     labels=None,
+    class_token: bool | None = None,
+    norm_after_pooling: bool = False,
     dtype=None,
 ) -> keras.Model:
     """Build the model of a row (sections 3.1 and 4.1 of arXiv 2010.11929).
@@ -41,7 +46,7 @@ def build(
     Args:
         variant: a row of the table, or your own `keras_vit.Variant`.
         include_top: whether to end in the classifier.
-        weights: None for a fresh start, or the path of an official `.npz` file.
+        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
         pooling: `token` (class token), `gap` (mean of the tokens), `map` (attention pooling), or, with
@@ -51,13 +56,17 @@ def build(
         name: of the Keras model.
         patch_size: pixels of a patch in place of the row's, one int or (height, width).
         representation_size: width of a tanh layer before the classifier (ImageNet-21k pre-training has one).
-        activation: `gelu_tanh` (the official code's, the default) or `gelu` (exact: timm's and transformers').
-        layer_norm_epsilon: 1e-6 where None.
+        activation: `gelu_tanh` (the official code's) or `gelu` (exact: timm's and transformers'); where None, that of
+            the weights' origin, and `gelu_tanh` without weights.
+        layer_norm_epsilon: where None, that of the weights' origin, and 1e-6 without weights.
         dropout_rate: after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: on the attention weights, in [0, 1).
         drop_path_rate: stochastic depth of the last block, rising linearly from 0 at the first, in [0, 1).
         include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
         labels: names of the classes, kept in the model.
+        class_token: whether there is one; None has it where `pooling` is `token` or None. `gap` leaves it out of the
+            mean.
+        norm_after_pooling: True normalises the pooled vector in place of the tokens (timm's `fc_norm`).
         dtype: dtype policy of all layers; the global one where None.
 
     Returns:
@@ -67,6 +76,12 @@ def build(
         ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
     """
     _check(variant, include_top, input_shape, pooling, classes, representation_size)
+    if weights is not None:
+        variant, activation, layer_norm_epsilon = _follow(weights, variant, activation, layer_norm_epsilon)
+    if class_token is False and pooling == "token":
+        raise ValueError("class_token expected True or None with pooling='token', received False.")
+    if norm_after_pooling and pooling is None:
+        raise ValueError("norm_after_pooling expected False with pooling=None, received True.")
     rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
     for rate_name, rate in {**rates, "drop_path_rate": drop_path_rate}.items():
         layers.require_rate(rate_name, rate)
@@ -75,17 +90,20 @@ def build(
     patch = layers.as_pair(variant.patch_size if patch_size is None else patch_size)
     policy = keras.dtype_policies.get(dtype)
 
-    images = _images(input_tensor, input_shape or (variant.image_size, variant.image_size, 3))
+    images = input_images(input_tensor, input_shape or (variant.image_size, variant.image_size, 3))
     x = images
     if include_preprocessing:
         x = keras.layers.Rescaling(1 / 127.5, offset=-1.0, name="rescaling", dtype=policy)(x)
+    if variant.stem is not None:
+        x = _resnet_stem(x, variant.stem, policy)  # (B, H / stride, W / stride, C)
     patches = layers.PatchEmbedding(variant.width, patch, name="embedding", dtype=policy)(x)  # (B, h, w, D)
     x = layers.GridToTokens(name="tokens", dtype=policy)(patches)
-    if pooling in ("token", None):
+    prefix_tokens = int(pooling in ("token", None) if class_token is None else class_token)
+    if prefix_tokens:
         x = layers.ClassToken(name="class_token", dtype=policy)(x)
-    prefix_tokens = 1 if pooling in ("token", None) else 0
     free = None in patches.shape[1:3]
-    grid = [side or variant.image_size // p for side, p in zip(patches.shape[1:3], patch, strict=True)]
+    cells = [p * (variant.stem.stride if variant.stem else 1) for p in patch]
+    grid = [side or variant.image_size // cell for side, cell in zip(patches.shape[1:3], cells, strict=True)]
     position = layers.PositionEmbedding(tuple(grid), prefix_tokens, name="position_embedding", dtype=policy)
     x = position(x, patches) if free else position(x)
     x = keras.layers.Dropout(dropout_rate, name="embedding_dropout", dtype=policy)(x)
@@ -95,23 +113,22 @@ def build(
             variant.num_heads, **mlp, **norm, **rates, name=f"encoder_block_{i:02d}", dtype=policy
         )
         x = block(x)  # (B, N, D)
-    x = layers.LayerNorm(norm["layer_norm_epsilon"], name="encoder_norm", dtype=policy)(x)
+    if not norm_after_pooling:
+        x = layers.LayerNorm(norm["layer_norm_epsilon"], name="encoder_norm", dtype=policy)(x)
     if pooling == "token":
         x = layers.TokenPooling(name="pooling", dtype=policy)(x)
     elif pooling == "gap":
-        x = layers.MeanPooling(name="pooling", dtype=policy)(x)
+        x = layers.MeanPooling(prefix_tokens, name="pooling", dtype=policy)(x)
     elif pooling == "map":
         x = layers.AttentionPooling(variant.num_heads, **mlp, **norm, name="pooling", dtype=policy)(x)
+    if norm_after_pooling:
+        x = layers.LayerNorm(norm["layer_norm_epsilon"], name="pooled_norm", dtype=policy)(x)
     if representation_size:
         x = keras.layers.Dense(
             representation_size, "tanh", kernel_initializer="lecun_normal", name="pre_logits", dtype=policy
         )(x)
     if include_top:
-        # Logits and probabilities leave mixed precision: half precision rounds them visibly.
-        exact = "float32" if policy.name.startswith("mixed") else policy
-        x = layers.Head(classes, labels=labels, name="head", dtype=exact)(x)
-        if classifier_activation not in (None, "linear"):
-            x = keras.layers.Activation(classifier_activation, name="predictions", dtype="float32")(x)
+        x = classifier(x, classes, classifier_activation, labels, policy)
     sources = keras.utils.get_source_inputs(images)
     model = keras.Model(sources[0] if len(sources) == 1 else sources, x, name=name or variant.name)
     if weights is not None:
@@ -119,12 +136,58 @@ def build(
     return model
 
 
-def _images(input_tensor, input_shape):
+def _follow(weights, variant, activation, layer_norm_epsilon):
+    """What the file's origin computes with, where the caller says nothing else."""
+    origin = conventions_of(weights)
+    if not origin:
+        return variant, activation, layer_norm_epsilon
+    if variant.stem is not None:
+        names = ("group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
+        said = {name for name in names if getattr(variant.stem, name) != getattr(ResNetStem(()), name)}
+        variant = replace(variant, stem=replace(variant.stem, **{n: origin[n] for n in names if n not in said}))
+    if layer_norm_epsilon is None:
+        layer_norm_epsilon = origin["layer_norm_epsilon"]
+    return variant, activation or origin["activation"], layer_norm_epsilon
+
+
+def input_images(input_tensor, input_shape):
     if input_tensor is None:
         return keras.Input(input_shape, name="images")
     if keras.backend.is_keras_tensor(input_tensor):
         return input_tensor
     return keras.Input(tensor=input_tensor, name="images")
+
+
+def classifier(x, classes, activation, labels, policy):
+    """The layers `head` and `predictions` on features (B, D) -> (B, classes)."""
+    # Logits and probabilities leave mixed precision: half precision rounds them visibly.
+    exact = "float32" if policy.name.startswith("mixed") else policy
+    x = layers.Head(classes, labels=labels, name="head", dtype=exact)(x)
+    if activation in (None, "linear"):
+        return x
+    return keras.layers.Activation(activation, name="predictions", dtype="float32")(x)
+
+
+def _resnet_stem(x, stem: ResNetStem, policy):
+    """(B, H, W, C) -> (B, H / stride, W / stride, features), each stage's output named `stem_stage1` and so on."""
+    standard = {"epsilon": stem.weight_epsilon, "epsilon_on": stem.weight_epsilon_on, "dtype": policy}
+    epsilons = {
+        "group_norm_epsilon": stem.group_norm_epsilon,
+        "weight_epsilon": stem.weight_epsilon,
+        "weight_epsilon_on": stem.weight_epsilon_on,
+    }
+    width = int(64 * stem.width_factor)
+    x = layers.StdConv(width, 7, 2, **standard, name="stem_root")(x)
+    x = layers.GroupNorm(stem.group_norm_epsilon, name="stem_root_norm", dtype=policy)(x)
+    x = keras.layers.ReLU(name="stem_root_relu", dtype=policy)(x)
+    x = layers.StemPool(name="stem_root_pool", dtype=policy)(x)
+    for stage, units in enumerate(stem.units):
+        for unit in range(units):
+            name = f"stem_stage{stage + 1}_unit{unit + 1}"
+            strides = 2 if stage and not unit else 1
+            x = layers.ResidualUnit(width * 2**stage, strides, **epsilons, name=name, dtype=policy)(x)
+        x = keras.layers.Activation("linear", name=f"stem_stage{stage + 1}", dtype=policy)(x)
+    return x
 
 
 def _check(variant, include_top, input_shape, pooling, classes, representation_size):

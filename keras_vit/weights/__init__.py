@@ -1,5 +1,7 @@
 """Published weights: their names, their files. NumPy only."""
 
+from keras_vit.weights.catalogue import list_weights as list_weights
 from keras_vit.weights.convert import Report as Report
+from keras_vit.weights.convert import conventions_of as conventions_of
 from keras_vit.weights.convert import load_weights as load_weights
-from keras_vit.weights.convert import save_weights as save_weights
+from keras_vit.weights.write import save_weights as save_weights

@@ -1,14 +1,19 @@
-"""Files of weights into a model, strictly, and out of it again."""
+"""Files of weights into a model: matched by name and shape first, strictly, then tensor by tensor."""
 
 import os
-import zipfile
+import sys
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
+import keras
 import numpy as np
 
-from keras_vit.weights.names import LAYOUTS, SAME, row_of, theirs
-from keras_vit.weights.resize import resize_position_embedding
+from keras_vit.weights.architecture import CONVENTIONS, of_model
+from keras_vit.weights.configs import read_config
+from keras_vit.weights.contents import Contents, Entry, look
+from keras_vit.weights.files import open_weights
+from keras_vit.weights.fit import Target, fit, other_grid
 
 _TOP = ("pre_logits/", "head/")
 
@@ -23,10 +28,12 @@ class Report:
     resized: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     left_over: list[str] = field(default_factory=list)
-    unused_top: list[str] = field(default_factory=list)  # a classifier in the file, none in the model
+    unused_top: list[str] = field(default_factory=list)  # a classifier in the file, none like it in the model
+    conversions: list[str] = field(default_factory=list)  # every change to the numbers, in a sentence each
+    notes: list[str] = field(default_factory=list)  # where the model computes otherwise than the file's origin
 
     def __str__(self):
-        groups = ("resized", "missing", "left_over", "unused_top")
+        groups = ("resized", "missing", "left_over", "unused_top", "conversions", "notes")
         parts = [
             f"{len(self.used)} arrays used",
             *(f"{g}: {', '.join(getattr(self, g))}" for g in groups if getattr(self, g)),
@@ -34,138 +41,183 @@ class Report:
         return f"{self.source} ({self.layout}): {'; '.join(parts)}"
 
 
-class _Npz:
-    """An `.npz` file whose arrays' shapes are known without reading the arrays."""
+@dataclass(frozen=True)
+class _Step:
+    """One variable and where its numbers come from."""
 
-    def __init__(self, path: Path):
-        try:
-            self._arrays = np.load(path, allow_pickle=False)
-            with zipfile.ZipFile(path) as archive:
-                self.shapes = {name.removesuffix(".npy"): _shape(archive, name) for name in archive.namelist()}
-        except FileNotFoundError:
-            raise FileNotFoundError(f"source expected an .npz file, found nothing at {str(path)!r}.") from None
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile):
-            raise ValueError(f"source expected an .npz file of plain arrays, received {str(path)!r}.") from None
-
-    def __getitem__(self, name):
-        return self._arrays[name]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._arrays.close()
+    variable: object
+    layer: object
+    entry: Entry
+    shapes: tuple  # the file's arrays are taken in these shapes
+    change: Callable[[np.ndarray], np.ndarray] | None = None
 
 
-def _shape(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
-    with archive.open(name) as member:
-        version = np.lib.format.read_magic(member)
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        return header(member)[0]
+def load_weights(
+    model,
+    source: str | os.PathLike,
+    strict: bool = True,
+    *,
+    position_resize: str = "official",
+    source_grid: tuple[int, int] | None = None,
+) -> Report:
+    """Fill a model with published weights, or with your own, whatever layout they are in.
 
-
-def load_weights(model, source: str | os.PathLike, strict: bool = True) -> Report:
-    """Fill a model with the weights of an official `.npz` file, released or linen layout.
-
-    Position embeddings of another square grid are resized (corner-aligned bilinear, section 3.2). A classifier in
-    the file is left out where the model has none. Nothing is changed unless everything fits.
+    Position embeddings of another grid, patch kernels of another size and first kernels of other channels are
+    converted. A classifier of another size stays at its start, with a printed note; one in the file is left out
+    where the model has none. Nothing is changed unless everything fits.
 
     Args:
         model: a model of this package.
-        source: path of the file.
+        source: a tag of `list_weights()`, or the path
+            of an `.npz`, `.safetensors`, `.pth`, `.bin`, `.keras` or `.weights.h5` file or of a folder
+            that holds one.
         strict: whether variables missing from the file, or arrays left over, are an error.
+        position_resize: `official` (corner-aligned bilinear, section 3.2), `timm` (antialiased bicubic), `timm_npz`
+            (bilinear) or `hf` (bicubic).
+        source_grid: (down, across) of the file's position embedding, where it is not square.
 
     Returns:
-        A report of what was used, resized, missing and left over.
+        A report of what was used, converted, missing and left over.
 
     Raises:
         FileNotFoundError: nothing lies at `source`.
-        ValueError: the file is no `.npz`, or does not fit; the message lists every name.
+        ValueError: the file is damaged, or does not fit; the message lists every name.
     """
-    with _Npz(Path(source)) as file:
-        variables = {variable.path: variable for variable in model.variables if "seed" not in variable.path}
-        layout = max(LAYOUTS, key=lambda layout: len(_names(variables, layout) & file.shapes.keys()))
-        plan, wrong = [], []
-        report = Report(str(source), layout)
-        for path, variable in variables.items():
-            row, block = row_of(path)
-            names = theirs(row, block, layout)
-            if not all(name in file.shapes for name in names):
-                report.missing.append(path)
-                continue
-            received = [file.shapes[name] for name in names]
-            expected = _their_shapes(row.transform, variable.shape, _heads(model, path))
-            if received != expected and not _resizable(path, received, expected):
-                wrong.append((names[0], expected[0], received[0]))
-                continue
-            if received != expected:
-                report.resized.extend(names)
-            report.used.extend(names)
-            plan.append((variable, row.transform, names))
-        spare = sorted(file.shapes.keys() - _names(variables, layout))
-        has_top = any(path.startswith("head/") for path in variables)
-        for name in spare:
-            (report.unused_top if not has_top and name.startswith(_TOP) else report.left_over).append(name)
-        _raise_unless_it_fits(report, wrong, strict)
-        for variable, transform, names in plan:
-            array = transform.read(*(file[name] for name in names))
-            if names[0] in report.resized:
-                layer = model.get_layer("position_embedding")
-                array = resize_position_embedding(array, layer.grid, layer.prefix_tokens)
-            variable.assign(array)
+    with open_weights(source, model) as file:
+        return apply(model, file, look(file), strict, position_resize, source_grid)
+
+
+def conventions_of(source: str | os.PathLike) -> dict:
+    """What the code behind a file computes with: `activation`, `layer_norm_epsilon` and a stem's epsilons.
+
+    Empty for our own files, which hold their architecture, and for BiT, which has no choice.
+    """
+    if os.fspath(source).endswith((".keras", ".weights.h5")):
+        return {}
+    with open_weights(source) as file:
+        if file.keeps_architecture:
+            return {}
+        contents = look(file)
+        said = read_config(file.config, contents.layout.name, contents.source)
+    if contents.family == "bit":
+        return {}
+    return {name: said.get(name, getattr(contents.layout, name)) for name in CONVENTIONS}
+
+
+def apply(model, file, contents: Contents, strict=True, position_resize="official", source_grid=None) -> Report:
+    """Fill a model from an open file; see `load_weights`."""
+    variables = {variable.path: variable for variable in model.variables if "seed" not in variable.path}
+    report = Report(contents.source, contents.layout.name)
+    source_grid = source_grid or getattr(file, "grid", None)
+    steps, wrong, changed = _plan(model, variables, contents, report, position_resize, source_grid)
+    has_head = any(step.variable.path.startswith("head/") for step in steps)
+    spare = [entry.names for path, entry in contents.entries.items() if path not in variables]
+    tops = [entry.names for path, entry in contents.entries.items() if path.startswith(_TOP)]
+    for names in spare:
+        top = names in tops and not has_head
+        (report.unused_top if top else report.left_over).extend(names)
+    report.left_over.extend(contents.left_over)
+    _raise_unless_it_fits(report, wrong, strict)
+    names = [name for step in steps for name in step.entry.names]
+    file.verify(names)
+    for step in steps:
+        if hasattr(step.layer, "conversion"):
+            step.layer.conversion = None
+    for layer, sentence in changed:
+        layer.conversion = sentence
+    for step in sorted(steps, key=lambda step: [name.partition("[")[0] for name in step.entry.names]):
+        _fill(step.variable, _array(file, step, report))
+    report.used.extend(names)
+    _note_origin(model, contents, read_config(file.config, contents.layout.name, contents.source), report)
+    for sentence in (*report.conversions, *report.notes):
+        print(f"{report.source}: {sentence}", file=sys.stderr)
     return report
 
 
-def save_weights(model, path: str | os.PathLike, layout: str = "npz") -> None:
-    """Write a model's weights in a published layout; the file appears whole or not at all.
-
-    Args:
-        model: a model of this package.
-        path: of the `.npz` file to write.
-        layout: `npz` (the released files') or `linen` (the current official code's).
-
-    Raises:
-        ValueError: the layout is unknown.
-    """
-    if layout not in LAYOUTS:
-        raise ValueError(f"layout expected one of {LAYOUTS}, received {layout!r}.")
-    arrays = {}
-    for variable in model.variables:
-        if "seed" in variable.path:
+def _plan(model, variables, contents, report, position_resize, source_grid):
+    """Steps for the variables that fit, (name, expected, received) of what does not, (layer, sentence) of changes."""
+    steps, wrong, changed = [], [], []
+    for path, variable in variables.items():
+        entry = contents.entries.get(path)
+        if entry is None:
+            report.missing.append(path)
             continue
-        row, block = row_of(variable.path)
-        value = np.asarray(variable, dtype="float32")
-        split = row.transform.write(value, _heads(model, variable.path))
-        arrays.update(zip(theirs(row, block, layout), split, strict=True))
-    path = Path(path)
-    beside = path.with_name(path.name + ".partial")
-    with beside.open("wb") as file:
-        np.savez(file, **arrays)
-    beside.replace(path)
+        layer = model.get_layer(path.split("/")[0])
+        heads = getattr(layer, "num_heads", 1)
+        expected = tuple(entry.transform.shapes(tuple(variable.shape), heads))
+        target = Target(path, tuple(variable.shape), layer, position_resize, source_grid)
+        if _same(entry.shapes, expected) and not other_grid(target, entry, contents):
+            steps.append(_Step(variable, layer, entry, expected))
+            continue
+        found = fit(target, entry, contents)
+        if found is None:
+            wrong += [
+                (name, theirs, received)
+                for name, theirs, received in zip(entry.names, expected, entry.shapes, strict=True)
+                if theirs != received
+            ]
+            continue
+        change, sentence = found
+        changed.append((layer, sentence))
+        if sentence not in report.conversions:
+            report.conversions.append(sentence)
+        if change is None:
+            report.unused_top.extend(entry.names)
+        else:
+            report.resized.extend(entry.names)
+            steps.append(_Step(variable, layer, entry, entry.shapes, change))
+    return steps, wrong, changed
 
 
-def _names(variables, layout) -> set[str]:
-    return {name for path in variables for name in theirs(*row_of(path), layout)}
+def _same(received, expected) -> bool:
+    """Whether shapes are the same but for axes of length one."""
+    squeezed = lambda shape: [side for side in shape if side != 1]  # noqa: E731
+    return all(squeezed(a) == squeezed(b) for a, b in zip(received, expected, strict=True))
 
 
-def _heads(model, path: str) -> int:
-    return getattr(model.get_layer(path.split("/")[0]), "num_heads", 1)
+def _fill(variable, array) -> None:
+    """Give a variable its value, as its first one where it was built without (`models/pretrained.py`)."""
+    if getattr(variable, "_value", array) is None:
+        variable._initializer = lambda shape, dtype: keras.ops.convert_to_tensor(array, dtype)
+        variable._deferred_initialize()
+    else:
+        variable.assign(array)
 
 
-def _their_shapes(transform, shape, heads) -> list[tuple[int, ...]]:
-    if transform is SAME:
-        return [tuple(shape)]
-    return [part.shape for part in transform.write(np.broadcast_to(np.float32(0), shape), heads)]
+def _array(file, step: _Step, report) -> np.ndarray:
+    parts = []
+    for name, shape in zip(step.entry.names, step.shapes, strict=True):
+        part = file[name]
+        part = part.astype("float32") if part.dtype != np.float32 else part
+        _warn_of_numbers(part, name, step.variable.path, report)
+        parts.append(part.reshape(shape))
+    array = step.entry.transform.read(*parts)
+    return step.change(array) if step.change else array
 
 
-def _resizable(path, received, expected) -> bool:
-    return path == "position_embedding/embedding" and received[0][::2] == expected[0][::2]
+def _warn_of_numbers(array, name, path, report):
+    flat = array.reshape(-1, order="A")
+    with np.errstate(all="ignore"):
+        suspicious = not np.isfinite(np.dot(flat, flat))
+    if suspicious and not np.isfinite(flat).all():
+        warnings.warn(f"{report.source}: {name!r} holds numbers that are not finite.", stacklevel=5)
+    if path == "head/kernel" and not flat.any():
+        warnings.warn(f"{report.source}: {name!r} is all zeros: this classifier was never trained.", stacklevel=5)
+
+
+def _note_origin(model, contents, said, report):
+    """Say where the model computes otherwise than the code that wrote the file."""
+    if contents.family == "bit" or contents.layout.name == "keras":
+        return
+    own = of_model(model)
+    names = CONVENTIONS if own.units is not None else CONVENTIONS[:2]
+    for name in names:
+        mine, theirs = getattr(own, name), said.get(name, getattr(contents.layout, name))
+        if mine != theirs:
+            report.notes.append(f"the model has {name}={mine!r}, files of this layout come from {theirs!r}")
 
 
 def _raise_unless_it_fits(report: Report, wrong: list[tuple], strict: bool) -> None:
-    for name, expected, received in wrong:
-        if name.startswith("head/") and expected[-1] != received[-1]:
-            raise ValueError(f"classes expected {received[-1]}, as in {report.source!r}, received {expected[-1]}.")
     shapes = [f"{name} (expected {expected}, received {received})" for name, expected, received in wrong]
     problems = {"of another shape": shapes}
     if strict:

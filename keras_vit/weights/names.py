@@ -1,150 +1,270 @@
-"""ONE table of names: ours <-> those of the published layouts, read in both directions.
+"""ONE table of names: ours <-> those of every published layout, read in both directions.
 
-`{i}` stands for the block. Where our variable holds several of theirs, a transform joins and splits them.
-D width, h heads, d = D / h.
+`{i}` stands for the encoder block, `{s}` and `{u}` for the stage and the unit of a ResNet counted from one, `{s0}`
+and `{u0}` from zero. `*` stands for query, key and value, whose arrays a transform joins and splits. `name[{i}]` is
+one entry of an array that stacks the blocks. A transform stands beside the names it belongs to.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import numpy as np
+from keras_vit.weights.transforms import (
+    CHANNELS,
+    IN_BIAS,
+    IN_KERNEL,
+    JOINED,
+    OUT_KERNEL,
+    POINTWISE,
+    QKV_BIAS,
+    QKV_KERNEL,
+    SAME,
+    TORCH_CONV,
+    TORCH_POINTWISE,
+    TORCH_QKV,
+    TRANSPOSED,
+    Transform,
+)
 
 
 @dataclass(frozen=True)
-class Transform:
-    """How arrays of a file become one of our variables, and back.
+class Cell:
+    """What one layout calls one of our variables."""
 
-    Args:
-        read: their arrays -> our array.
-        write: our array, number of heads -> their arrays.
-    """
-
-    read: Callable[..., np.ndarray]
-    write: Callable[[np.ndarray, int], tuple[np.ndarray, ...]]
-
-
-SAME = Transform(lambda x: x, lambda x, heads: (x,))
-QKV_KERNEL = Transform(  # three (D, h, d) <-> (D, 3 D)
-    lambda *qkv: np.concatenate([x.reshape(len(x), -1) for x in qkv], axis=1),
-    lambda x, heads: tuple(part.reshape(len(x), heads, -1) for part in np.split(x, 3, axis=1)),
-)
-QKV_BIAS = Transform(  # three (h, d) <-> (3 D,)
-    lambda *qkv: np.concatenate([x.reshape(-1) for x in qkv]),
-    lambda x, heads: tuple(part.reshape(heads, -1) for part in np.split(x, 3)),
-)
-IN_KERNEL = Transform(  # (D, h, d) <-> (D, D)
-    lambda x: x.reshape(len(x), -1), lambda x, heads: (x.reshape(len(x), heads, -1),)
-)
-IN_BIAS = Transform(lambda x: x.reshape(-1), lambda x, heads: (x.reshape(heads, -1),))  # (h, d) <-> (D,)
-OUT_KERNEL = Transform(  # (h, d, D) <-> (D, D)
-    lambda x: x.reshape(-1, x.shape[-1]), lambda x, heads: (x.reshape(heads, -1, x.shape[-1]),)
-)
+    names: tuple[str, ...]
+    transform: Transform = SAME
 
 
 @dataclass(frozen=True)
 class Row:
-    """One variable of ours, and what each layout calls it."""
+    """One variable of ours, and its cell in each layout that has it."""
 
     ours: str
-    npz: tuple[str, ...]  # the released files: sublayers of a block numbered 0 to 3
-    linen: tuple[str, ...]  # the current official code: numbered by kind
-    transform: Transform = SAME
+    cells: dict[str, Cell] = field(default_factory=dict)
 
 
-LAYOUTS = ("npz", "linen")
+def _row(ours: str, **cells) -> Row:
+    """A row whose cells are given as a name or as (name, transform); linen's is npz's where it is not given, and
+    big_vision's stacked one follows from linen's."""
+    cells.setdefault("linen", cells["npz"])
+    cells = {layout: cell if isinstance(cell, tuple) else (cell, SAME) for layout, cell in cells.items()}
+    name, transform = cells["linen"]
+    if "encoderblock_{i}/" in name:
+        name = name.replace("encoderblock_{i}/", "encoderblock/") + "[{i}]"
+    cells.setdefault("big_vision", (name, transform))
+    return _cells(ours, cells)
 
 
-def _row(ours: str, npz: str | tuple, linen: str | tuple | None = None, transform: Transform = SAME) -> Row:
-    as_tuple = lambda names: (names,) if isinstance(names, str) else tuple(names)  # noqa: E731
-    return Row(ours, as_tuple(npz), as_tuple(linen or npz), transform)
+def _cells(ours, cells) -> Row:
+    parts = {layout: (_parts(name), transform) for layout, (name, transform) in cells.items()}
+    parts["keras"] = ((ours,), SAME)
+    return Row(ours, {layout: Cell(*cell) for layout, cell in parts.items()})
 
 
-def _block(ours: str, npz: str, linen: str, transform: Transform = SAME, parts: tuple = ("",)) -> Row:
-    theirs = "Transformer/encoderblock_{i}/"
-    return _row(
-        "encoder_block_{i}/" + ours,
-        [theirs + npz.replace("*", part) for part in parts],
-        [theirs + linen.replace("*", part) for part in parts],
-        transform,
+def _parts(name: str) -> tuple[str, ...]:
+    return tuple(name.replace("*", part) for part in ("query", "key", "value")) if "*" in name else (name,)
+
+
+def _dense(ours: str, npz: str, linen: str | None = None, timm: str | None = None, hf: str | None = None):
+    """The two rows of a dense layer: (in, out) kernels, which torch keeps as (out, in)."""
+    torch = {"timm": timm, "hf": hf}
+    kernel = {layout: (f"{name}.weight", TRANSPOSED) for layout, name in torch.items() if name}
+    bias = {layout: f"{name}.bias" for layout, name in torch.items() if name}
+    return (
+        _row(f"{ours}/kernel", npz=f"{npz}/kernel", linen=f"{linen or npz}/kernel", **kernel),
+        _row(f"{ours}/bias", npz=f"{npz}/bias", linen=f"{linen or npz}/bias", **bias),
     )
 
 
-def _map_head(ours: str, theirs: str, transform: Transform = SAME) -> Row:
-    return _row("pooling/" + ours, "MAPHead_0/" + theirs, transform=transform)
+def _norm(ours: str, npz: str, linen: str | None = None, transform: Transform = SAME, **torch):
+    """The two rows of a norm: gamma and beta, scale and bias, weight and bias."""
+    return tuple(
+        _row(
+            f"{ours}/{mine}",
+            npz=(f"{npz}/{theirs}", transform),
+            linen=f"{linen or npz}/{theirs}",
+            **{layout: f"{name}.{word}" for layout, name in torch.items()},
+        )
+        for mine, theirs, word in (("gamma", "scale", "weight"), ("beta", "bias", "bias"))
+    )
 
 
-_QKV = ("query", "key", "value")
-TABLE = (
-    _row("embedding/kernel", "embedding/kernel"),
-    _row("embedding/bias", "embedding/bias"),
-    _row("class_token/token", "cls"),
-    _row("position_embedding/embedding", "Transformer/posembed_input/pos_embedding"),
-    _block("attention_norm/gamma", "LayerNorm_0/scale", "LayerNorm_0/scale"),
-    _block("attention_norm/beta", "LayerNorm_0/bias", "LayerNorm_0/bias"),
-    _block(
-        "attention/qkv/kernel",
-        "MultiHeadDotProductAttention_1/*/kernel",
-        "MultiHeadDotProductAttention_0/*/kernel",
-        QKV_KERNEL,
-        _QKV,
+def _only_timm(ours: str, name: str):
+    return tuple(
+        _cells(f"{ours}/{mine}", {"timm": (f"{name}.{word}", SAME)})
+        for mine, word in (("gamma", "weight"), ("beta", "bias"))
+    )
+
+
+def _projection(ours: str, linen: str, kernel: Transform, bias: Transform):
+    """The two rows of a dense layer of the MAP head's attention; only official files have one."""
+    return (_row(f"{ours}/kernel", npz=(f"{linen}/kernel", kernel)), _row(f"{ours}/bias", npz=(f"{linen}/bias", bias)))
+
+
+def _stem_conv(ours: str, npz: str, timm: str) -> Row:
+    return _row(f"{ours}/kernel", npz=f"{npz}/kernel", timm=(f"{timm}.weight", TORCH_CONV))
+
+
+_OURS, _NPZ, _HF = "encoder_block_{i:02d}/", "Transformer/encoderblock_{i}/", "vit.encoder.layer.{i}."
+_MHA_1, _MHA_0 = _NPZ + "MultiHeadDotProductAttention_1/", _NPZ + "MultiHeadDotProductAttention_0/"
+_MAP = "MAPHead_0/"
+_MAP_MHA = _MAP + "MultiHeadDotProductAttention_0/"
+_STEM, _STEM_NPZ = "stem_stage{s}_unit{u}/", "block{s}/unit{u}/"
+_STEM_TIMM = "patch_embed.backbone.stages.{s0}.blocks.{u0}."
+
+VIT = (
+    _stem_conv("stem_root", "conv_root", "patch_embed.backbone.stem.conv"),
+    *_norm("stem_root_norm", "gn_root", transform=CHANNELS, timm="patch_embed.backbone.stem.norm"),
+    *(_stem_conv(f"{_STEM}conv{n}", f"{_STEM_NPZ}conv{n}", f"{_STEM_TIMM}conv{n}") for n in (1, 2, 3)),
+    *(
+        row
+        for n in (1, 2, 3)
+        for row in _norm(f"{_STEM}norm{n}", f"{_STEM_NPZ}gn{n}", transform=CHANNELS, timm=f"{_STEM_TIMM}norm{n}")
     ),
-    _block(
-        "attention/qkv/bias",
-        "MultiHeadDotProductAttention_1/*/bias",
-        "MultiHeadDotProductAttention_0/*/bias",
-        QKV_BIAS,
-        _QKV,
+    _stem_conv(_STEM + "proj", _STEM_NPZ + "conv_proj", _STEM_TIMM + "downsample.conv"),
+    *_norm(_STEM + "proj_norm", _STEM_NPZ + "gn_proj", transform=CHANNELS, timm=_STEM_TIMM + "downsample.norm"),
+    _row(
+        "embedding/kernel",
+        npz="embedding/kernel",
+        timm=("patch_embed.proj.weight", TORCH_CONV),
+        hf=("vit.embeddings.patch_embeddings.projection.weight", TORCH_CONV),
     ),
-    _block(
-        "attention/out/kernel",
-        "MultiHeadDotProductAttention_1/out/kernel",
-        "MultiHeadDotProductAttention_0/out/kernel",
-        OUT_KERNEL,
+    _row(
+        "embedding/bias",
+        npz="embedding/bias",
+        timm="patch_embed.proj.bias",
+        hf="vit.embeddings.patch_embeddings.projection.bias",
     ),
-    _block("attention/out/bias", "MultiHeadDotProductAttention_1/out/bias", "MultiHeadDotProductAttention_0/out/bias"),
-    _block("mlp_norm/gamma", "LayerNorm_2/scale", "LayerNorm_1/scale"),
-    _block("mlp_norm/beta", "LayerNorm_2/bias", "LayerNorm_1/bias"),
-    _block("mlp/fc1/kernel", "MlpBlock_3/Dense_0/kernel", "MlpBlock_0/Dense_0/kernel"),
-    _block("mlp/fc1/bias", "MlpBlock_3/Dense_0/bias", "MlpBlock_0/Dense_0/bias"),
-    _block("mlp/fc2/kernel", "MlpBlock_3/Dense_1/kernel", "MlpBlock_0/Dense_1/kernel"),
-    _block("mlp/fc2/bias", "MlpBlock_3/Dense_1/bias", "MlpBlock_0/Dense_1/bias"),
-    _row("encoder_norm/gamma", "Transformer/encoder_norm/scale"),
-    _row("encoder_norm/beta", "Transformer/encoder_norm/bias"),
-    _map_head("probe", "probe"),
-    _map_head("query/kernel", "MultiHeadDotProductAttention_0/query/kernel", IN_KERNEL),
-    _map_head("query/bias", "MultiHeadDotProductAttention_0/query/bias", IN_BIAS),
-    _map_head("key/kernel", "MultiHeadDotProductAttention_0/key/kernel", IN_KERNEL),
-    _map_head("key/bias", "MultiHeadDotProductAttention_0/key/bias", IN_BIAS),
-    _map_head("value/kernel", "MultiHeadDotProductAttention_0/value/kernel", IN_KERNEL),
-    _map_head("value/bias", "MultiHeadDotProductAttention_0/value/bias", IN_BIAS),
-    _map_head("out/kernel", "MultiHeadDotProductAttention_0/out/kernel", OUT_KERNEL),
-    _map_head("out/bias", "MultiHeadDotProductAttention_0/out/bias"),
-    _map_head("norm/gamma", "LayerNorm_0/scale"),
-    _map_head("norm/beta", "LayerNorm_0/bias"),
-    _map_head("mlp/fc1/kernel", "MlpBlock_0/Dense_0/kernel"),
-    _map_head("mlp/fc1/bias", "MlpBlock_0/Dense_0/bias"),
-    _map_head("mlp/fc2/kernel", "MlpBlock_0/Dense_1/kernel"),
-    _map_head("mlp/fc2/bias", "MlpBlock_0/Dense_1/bias"),
-    _row("pre_logits/kernel", "pre_logits/kernel"),
-    _row("pre_logits/bias", "pre_logits/bias"),
-    _row("head/kernel", "head/kernel"),
-    _row("head/bias", "head/bias"),
+    _row("class_token/token", npz="cls", timm="cls_token", hf="vit.embeddings.cls_token"),
+    _row(
+        "position_embedding/embedding",
+        npz="Transformer/posembed_input/pos_embedding",
+        big_vision="pos_embedding",
+        timm="pos_embed",
+        hf="vit.embeddings.position_embeddings",
+    ),
+    *_norm(
+        _OURS + "attention_norm",
+        _NPZ + "LayerNorm_0",
+        timm="blocks.{i}.norm1",
+        hf=_HF + "layernorm_before",
+    ),
+    _row(
+        _OURS + "attention/qkv/kernel",
+        npz=(_MHA_1 + "*/kernel", QKV_KERNEL),
+        linen=(_MHA_0 + "*/kernel", QKV_KERNEL),
+        timm=("blocks.{i}.attn.qkv.weight", TRANSPOSED),
+        hf=(_HF + "attention.attention.*.weight", TORCH_QKV),
+    ),
+    _row(
+        _OURS + "attention/qkv/bias",
+        npz=(_MHA_1 + "*/bias", QKV_BIAS),
+        linen=(_MHA_0 + "*/bias", QKV_BIAS),
+        timm="blocks.{i}.attn.qkv.bias",
+        hf=(_HF + "attention.attention.*.bias", JOINED),
+    ),
+    _row(
+        _OURS + "attention/out/kernel",
+        npz=(_MHA_1 + "out/kernel", OUT_KERNEL),
+        linen=(_MHA_0 + "out/kernel", OUT_KERNEL),
+        timm=("blocks.{i}.attn.proj.weight", TRANSPOSED),
+        hf=(_HF + "attention.output.dense.weight", TRANSPOSED),
+    ),
+    _row(
+        _OURS + "attention/out/bias",
+        npz=_MHA_1 + "out/bias",
+        linen=_MHA_0 + "out/bias",
+        timm="blocks.{i}.attn.proj.bias",
+        hf=_HF + "attention.output.dense.bias",
+    ),
+    *_norm(
+        _OURS + "mlp_norm",
+        _NPZ + "LayerNorm_2",
+        _NPZ + "LayerNorm_1",
+        timm="blocks.{i}.norm2",
+        hf=_HF + "layernorm_after",
+    ),
+    *_dense(
+        _OURS + "mlp/fc1",
+        _NPZ + "MlpBlock_3/Dense_0",
+        _NPZ + "MlpBlock_0/Dense_0",
+        "blocks.{i}.mlp.fc1",
+        _HF + "intermediate.dense",
+    ),
+    *_dense(
+        _OURS + "mlp/fc2",
+        _NPZ + "MlpBlock_3/Dense_1",
+        _NPZ + "MlpBlock_0/Dense_1",
+        "blocks.{i}.mlp.fc2",
+        _HF + "output.dense",
+    ),
+    *_norm("encoder_norm", "Transformer/encoder_norm", timm="norm", hf="vit.layernorm"),
+    *_only_timm("pooled_norm", "fc_norm"),
+    _row("pooling/probe", npz=_MAP + "probe"),
+    *_projection("pooling/query", _MAP_MHA + "query", IN_KERNEL, IN_BIAS),
+    *_projection("pooling/key", _MAP_MHA + "key", IN_KERNEL, IN_BIAS),
+    *_projection("pooling/value", _MAP_MHA + "value", IN_KERNEL, IN_BIAS),
+    *_projection("pooling/out", _MAP_MHA + "out", OUT_KERNEL, SAME),
+    *_norm("pooling/norm", _MAP + "LayerNorm_0"),
+    *_dense("pooling/mlp/fc1", _MAP + "MlpBlock_0/Dense_0"),
+    *_dense("pooling/mlp/fc2", _MAP + "MlpBlock_0/Dense_1"),
+    *_dense("pre_logits", "pre_logits", timm="pre_logits.fc", hf="vit.pooler.dense"),
+    *_dense("head", "head", timm="head", hf="classifier"),
 )
-_BY_OURS = {row.ours: row for row in TABLE}
 
 
-def row_of(path: str) -> tuple[Row, str]:
-    """The table's row for a variable's path, and its block number as text.
-
-    Raises:
-        KeyError: the table has no such variable.
-    """
-    first, _, rest = path.partition("/")
-    if first.startswith("encoder_block_"):
-        return _BY_OURS["encoder_block_{i}/" + rest], str(int(first.removeprefix("encoder_block_")))
-    return _BY_OURS[path], ""
+def _bit_conv(ours: str, npz: str, big_vision: str, timm: str) -> Row:
+    npz = f"resnet/{npz}standardized_conv2d/kernel"
+    return _cells(
+        f"{ours}/kernel",
+        {"npz": (npz, SAME), "big_vision": (f"{big_vision}/kernel", SAME), "timm": (f"{timm}.weight", TORCH_CONV)},
+    )
 
 
-def theirs(row: Row, block: str, layout: str) -> list[str]:
-    """The names in a layout of what `row` holds for a block."""
-    return [name.replace("{i}", block) for name in getattr(row, layout)]
+def _bit_norm(ours: str, npz: str, big_vision: str, timm: str):
+    return tuple(
+        _cells(
+            f"{ours}/{mine}",
+            {
+                "npz": (f"resnet/{npz}group_norm/{mine}", SAME),
+                "big_vision": (f"{big_vision}/{theirs}", CHANNELS),
+                "timm": (f"{timm}.{word}", SAME),
+            },
+        )
+        for mine, theirs, word in (("gamma", "scale", "weight"), ("beta", "bias", "bias"))
+    )
+
+
+_UNIT, _BIT_NPZ, _BIT_BV = "stage{s}_unit{u:02d}/", "block{s}/unit{u:02d}/", "block{s}/unit{u:02d}/"
+_BIT_TIMM = "stages.{s0}.blocks.{u0}."
+_LETTERS = ((1, "a"), (2, "b"), (3, "c"))
+BIT = (
+    _bit_conv("root", "root_block/", "root_block/conv_root", "stem.conv"),
+    *(
+        _bit_conv(f"{_UNIT}conv{n}", f"{_BIT_NPZ}{letter}/", f"{_BIT_BV}conv{n}", f"{_BIT_TIMM}conv{n}")
+        for n, letter in _LETTERS
+    ),
+    *(
+        row
+        for n, letter in _LETTERS
+        for row in _bit_norm(f"{_UNIT}norm{n}", f"{_BIT_NPZ}{letter}/", f"{_BIT_BV}gn{n}", f"{_BIT_TIMM}norm{n}")
+    ),
+    _bit_conv(_UNIT + "proj", _BIT_NPZ + "a/proj/", _BIT_BV + "conv_proj", _BIT_TIMM + "downsample.conv"),
+    *_bit_norm("norm", "", "norm-pre-head", "norm"),
+    _cells(
+        "head/kernel",
+        {
+            "npz": ("resnet/head/conv2d/kernel", POINTWISE),
+            "big_vision": ("head/kernel", SAME),
+            "timm": ("head.fc.weight", TORCH_POINTWISE),
+        },
+    ),
+    _cells(
+        "head/bias",
+        {
+            "npz": ("resnet/head/conv2d/bias", SAME),
+            "big_vision": ("head/bias", SAME),
+            "timm": ("head.fc.bias", SAME),
+        },
+    ),
+)
+
+TABLES = {"vit": VIT, "bit": BIT}

@@ -1,35 +1,104 @@
-"""Position embeddings onto another grid.
+"""Position embeddings onto another grid, patch kernels to another size, first kernels to other channels.
 
-h w grid, D width.
+h w grid, P patch height or width, C channels, D width.
 """
 
 import numpy as np
 
-
-def resize_grid(grid: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Resize (h, w, D) to (*size, D), corner-aligned bilinear as the official `zoom(order=1)` (section 3.2)."""
-    for axis, new in enumerate(size):
-        old = grid.shape[axis]
-        source = np.linspace(0, old - 1, new) if new > 1 else np.zeros(1)
-        low = np.minimum(source.astype(int), max(old - 2, 0))
-        share = (source - low).reshape([-1 if a == axis else 1 for a in range(3)])
-        high = np.minimum(low + 1, old - 1)
-        grid = np.take(grid, low, axis) * (1 - share) + np.take(grid, high, axis) * share
-    return grid.astype("float32")
+POSITION_METHODS = ("official", "timm", "timm_npz", "hf")
 
 
-def resize_position_embedding(embedding: np.ndarray, grid: tuple[int, int], prefix_tokens: int) -> np.ndarray:
-    """Resize (1, prefix_tokens + h * w, D) of a square grid to `grid`; the prefix tokens keep theirs.
+def resize_grid(grid: np.ndarray, size: tuple[int, int], method: str = "official") -> np.ndarray:
+    """Resize (h, w, D) to (*size, D).
+
+    Args:
+        grid: one vector for each position.
+        size: (down, across) of the new grid.
+        method: `official` is the official code's corner-aligned bilinear `zoom(order=1)` (section 3.2), `timm` its
+            antialiased bicubic, `timm_npz` what timm does to official files (bilinear, not antialiased), `hf`
+            transformers' bicubic.
 
     Raises:
-        ValueError: the tokens behind the prefix are no square grid.
+        ValueError: the method is unknown.
     """
-    prefix, body = embedding[0, :prefix_tokens], embedding[0, prefix_tokens:]
-    side = round(len(body) ** 0.5)
-    if side * side != len(body):
-        raise ValueError(
-            f"position embedding expected {prefix_tokens} prefix tokens and a square grid, "
-            f"received {len(embedding[0])} tokens."
-        )
-    body = resize_grid(body.reshape(side, side, -1), grid)
-    return np.concatenate([prefix, body.reshape(grid[0] * grid[1], -1)])[None]
+    if method not in POSITION_METHODS:
+        raise ValueError(f"position_resize expected one of {POSITION_METHODS}, received {method!r}.")
+    down, across = (_MATRICES[method](new, old) for new, old in zip(size, grid.shape[:2], strict=True))
+    return np.einsum("ih,jw,hwd->ijd", down, across, grid, optimize=True).astype("float32")
+
+
+def resize_kernel(kernel: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Resample a patch kernel (P, P, C, D) to (*size, C, D) by the pseudo-inverse of resizing (arXiv 2212.08013).
+
+    The new kernel gives on a bilinearly resized patch what the old one gave on the patch, exactly where patches
+    grow and as nearly as possible where they shrink.
+    """
+    inverses = (np.linalg.pinv(_bilinear(new, old).T) for new, old in zip(size, kernel.shape[:2], strict=True))
+    return np.einsum("ih,jw,hwcd->ijcd", *inverses, kernel, optimize=True).astype("float32")
+
+
+def resize_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
+    """Fit a first kernel (h, w, C, D) to another number of channels.
+
+    One channel gets the sum over the old ones, so that a grey image gives what its RGB copy gave. More get the old
+    ones in turn, times old / new, so that the response keeps its size.
+    """
+    old = kernel.shape[2]
+    if channels == 1:
+        return kernel.sum(axis=2, keepdims=True, dtype="float32")
+    turns = np.arange(channels) % old
+    return (kernel[:, :, turns] * (old / channels)).astype("float32")
+
+
+def _centers(new: int, old: int) -> np.ndarray:
+    """Where the new cells' centers lie on the old grid, the outer edges of both on top of each other."""
+    return (np.arange(new) + 0.5) * old / new - 0.5
+
+
+def _taps(source: np.ndarray, old: int, weight, radius: int) -> np.ndarray:
+    """Matrix (new, old) of `weight(distance)`; taps outside the grid go to its border."""
+    matrix = np.zeros((len(source), old))
+    first = np.floor(source).astype(int)
+    for offset in range(1 - radius, radius + 1):
+        tap = first + offset
+        np.add.at(matrix, (np.arange(len(source)), np.clip(tap, 0, old - 1)), weight(np.abs(source - tap)))
+    return matrix
+
+
+def _triangle(x):
+    return np.maximum(1 - x, 0)
+
+
+def _cubic(a: float):
+    """Keys' cubic convolution kernel: torch takes a = -0.75, and -0.5 where it antialiases."""
+    near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1  # noqa: E731
+    far = lambda x: ((x - 5) * x + 8) * x * a - 4 * a  # noqa: E731
+    return lambda x: np.where(x < 1, near(x), np.where(x < 2, far(x), 0.0))
+
+
+def _corner_aligned(new: int, old: int) -> np.ndarray:
+    source = np.linspace(0, old - 1, new) if new > 1 else np.zeros(1)
+    return _taps(source, old, _triangle, 1)
+
+
+def _bilinear(new: int, old: int) -> np.ndarray:
+    return _taps(_centers(new, old), old, _triangle, 1)
+
+
+def _bicubic(new: int, old: int) -> np.ndarray:
+    return _taps(_centers(new, old), old, _cubic(-0.75), 2)
+
+
+def _bicubic_antialiased(new: int, old: int) -> np.ndarray:
+    stretch = max(old / new, 1.0)
+    distance = np.abs(_centers(new, old)[:, None] - np.arange(old)[None, :])
+    matrix = _cubic(-0.5)(distance / stretch)
+    return matrix / matrix.sum(axis=1, keepdims=True)
+
+
+_MATRICES = {
+    "official": _corner_aligned,
+    "timm": _bicubic_antialiased,
+    "timm_npz": _bilinear,
+    "hf": _bicubic,
+}

@@ -3,7 +3,7 @@
 A layer or kind that is missing here fails `test_every_layer_is_covered`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import keras
 
@@ -34,6 +34,9 @@ class Case:
 
 
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
+HYBRID = replace(TINY, patch_size=1, stem=keras_vit.ResNetStem((1, 1), 0.5))
+STEM_ONLY = replace(TINY, patch_size=2, stem=keras_vit.ResNetStem((), 0.5))
+BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
 TOKENS = ((6, 16),)
 BLOCK = {"num_heads": 2, "mlp_dim": 24}
 DROPS = {"dropout_rate": 0.1, "attention_dropout_rate": 0.1, "drop_path_rate": 0.2}
@@ -61,6 +64,19 @@ LAYERS = (
     Case("TokenPooling", layers.TokenPooling, shapes=TOKENS),
     Case("MeanPooling", layers.MeanPooling, shapes=TOKENS),
     Case("AttentionPooling", layers.AttentionPooling, BLOCK, TOKENS),
+    Case("GroupNorm", layers.GroupNorm, {"epsilon": 1e-5, "gamma_initializer": "zeros"}, ((3, 5, 64),)),
+    Case("StdConv", layers.StdConv, {"filters": 8, "kernel_size": 3, "strides": 2}, ((6, 7, 4),)),
+    Case(
+        "StdConv_symmetric",
+        layers.StdConv,
+        {"filters": 8, "kernel_size": (7, 7), "strides": 2, "padding": "symmetric", "epsilon_on": "variance"},
+        ((6, 7, 4),),
+    ),
+    Case("StemPool", layers.StemPool, shapes=((6, 7, 4),)),
+    Case("StemPool_zeros", layers.StemPool, {"padding": "zeros"}, ((6, 7, 4),)),
+    Case("ResidualUnit", layers.ResidualUnit, {"filters": 32, "strides": 2}, ((5, 6, 64),)),
+    Case("ResidualUnit_identity", layers.ResidualUnit, {"filters": 32}, ((4, 4, 128),)),
+    Case("PreActivationUnit", layers.PreActivationUnit, {"filters": 32, "strides": 2}, ((5, 6, 64),)),
     Case("Head", layers.Head, {"units": 3, "labels": ("a", "b", "c"), "bias_constant": -2.0}, ((16,),)),
 )
 
@@ -80,6 +96,12 @@ MODELS = (
     Case("dropped", arguments=DROPS),
     Case("labelled", arguments={"labels": ("a", "b", "c", "d", "e")}),
     Case("free_size", shapes=((None, None, 3),), static_size=False),
+    Case("gap_beside_a_class_token", arguments={"pooling": "gap", "class_token": True, "norm_after_pooling": True}),
+    Case("hybrid", arguments={"variant": HYBRID}, shapes=((32, 32, 3),)),
+    Case("stem_only", arguments={"variant": STEM_ONLY}, shapes=((20, 16, 3),)),
+    Case("bit", arguments={"variant": BIT}, shapes=((32, 40, 1),)),
+    Case("bit_map", arguments={"variant": BIT, "include_top": False, "pooling": None}, shapes=((32, 32, 3),)),
+    Case("bit_free_size", arguments={"variant": BIT}, shapes=((None, 96, 3),), static_size=False),
 )
 
 CASES = LAYERS + MODELS

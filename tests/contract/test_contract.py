@@ -109,9 +109,12 @@ def test_static_and_free_batch_agree(case):
     fixed.set_weights(free.get_weights())
     x = inputs_for(case)
     assert free.output_shape[0] is None and fixed.output_shape[0] == 3
-    assert max_difference(free(x), fixed(x)) < 1e-6
+    outputs = as_list(fixed(x))
+    # XLA's convolutions add up in another order for another batch.
+    bound = 2e-6 * max(1.0, *(float(np.abs(keras.ops.convert_to_numpy(y)).max()) for y in outputs))
+    assert max_difference(free(x), fixed(x)) < bound
     one = keras.tree.map_structure(lambda array: array[:1], x)
-    assert max_difference(free(one), fixed(x)[:1]) < 1e-6
+    assert max_difference(free(one), fixed(x)[:1]) < bound
 
 
 @static_case
@@ -177,5 +180,8 @@ def test_converts_to_tflite_with_builtin_operations_only(case):
 @pytest.mark.parametrize("case", MODELS, ids=lambda case: case.name)
 def test_every_stage_is_a_named_node(case):
     names = [layer.name for layer in case.make().layers]
-    wanted = ["embedding", "tokens", "position_embedding", "encoder_block_00", "encoder_block_01", "encoder_norm"]
+    norm = "pooled_norm" if case.arguments.get("norm_after_pooling") else "encoder_norm"
+    wanted = ["embedding", "tokens", "position_embedding", "encoder_block_00", "encoder_block_01", norm]
+    if case.name.startswith("bit"):
+        wanted = ["root", "root_pool", "stage1_unit01", "stage1", "stage2_unit01", "stage2", "norm"]
     assert [name for name in names if name in wanted] == wanted

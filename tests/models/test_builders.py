@@ -9,7 +9,7 @@ from support import max_difference, randomise
 
 import keras_vit
 from keras_vit.layers import Head
-from keras_vit.models.variants import VARIANTS, find_variant
+from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, find_variant
 
 LARGE = {"ViT_H14", "ViT_H16", "ViT_g14", "ViT_G14"}
 ROWS = [pytest.param(row, marks=[pytest.mark.large] * (row.name in LARGE), id=row.name) for row in VARIANTS]
@@ -101,7 +101,7 @@ def test_create_model_builds_what_the_name_says():
 
 def test_list_models_takes_a_pattern():
     assert keras_vit.list_models("ViT_B*") == ["ViT_B32", "ViT_B16", "ViT_B8"]
-    assert len(keras_vit.list_models()) == len(VARIANTS)
+    assert len(keras_vit.list_models()) == len(VARIANTS) + len(BIT_VARIANTS)
 
 
 def test_a_users_own_row_and_tensor():
@@ -127,7 +127,10 @@ def test_a_users_own_row_and_tensor():
         ({"drop_path_rate": 2}, r"drop_path_rate expected a rate in \[0, 1\), received 2\."),
         ({"patch_size": 0}, r"patch_size expected a positive int or \(height, width\), received 0\."),
         ({"labels": ["a"]}, r"labels expected 5 names, one for each class, received 1\."),
-        ({"weights": "augreg"}, "source expected an .npz file, found nothing at 'augreg'"),
+        (
+            {"weights": "augreg"},
+            r"weights expected a file or a tag of list_weights\(\), received 'augreg'; the nearest",
+        ),
         ({"activation": "geluu"}, "activation expected gelu_tanh, gelu or a Keras activation, received 'geluu'"),
     ],
 )

@@ -60,10 +60,8 @@ def test_written_files_are_the_read_ones(name, weights, tmp_path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"classes": 12}, "classes expected 11, as in .*, received 12"),
         ({"representation_size": 7}, "missing from the file: pre_logits/kernel, pre_logits/bias"),
         ({"pooling": "gap"}, "left over in the file: cls"),
-        ({"patch_size": 4}, r"embedding/kernel \(expected \(4, 4, 3, 48\), received \(8, 8, 3, 48\)\)"),
     ],
 )
 def test_a_file_that_does_not_fit_changes_nothing(options, sentence):
@@ -91,10 +89,10 @@ def test_a_headless_model_leaves_the_classifier_out():
 
 def test_files_that_are_no_weights_are_refused(tmp_path):
     model = golden_model("g1", weights=None)
-    with pytest.raises(FileNotFoundError, match="source expected an .npz file, found nothing"):
+    with pytest.raises(FileNotFoundError, match="source expected a file of weights, found nothing"):
         keras_vit.load_weights(model, tmp_path / "absent.npz")
     (tmp_path / "text.npz").write_text("no weights")
-    with pytest.raises(ValueError, match="source expected an .npz file of plain arrays"):
+    with pytest.raises(ValueError, match="source expected a whole .npz archive"):
         keras_vit.load_weights(model, tmp_path / "text.npz")
 
 

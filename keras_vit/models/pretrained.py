@@ -1,0 +1,138 @@
+"""A file of weights -> the model it is of."""
+
+import contextlib
+import os
+from dataclasses import replace
+
+import keras
+
+from keras_vit.models.bit import build_bit
+from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
+from keras_vit.models.vit import build as build_vit
+from keras_vit.weights.architecture import Architecture, of_contents, of_model, with_config
+from keras_vit.weights.configs import read_config
+from keras_vit.weights.contents import look
+from keras_vit.weights.convert import apply
+from keras_vit.weights.files import KerasFile, open_weights
+
+
+def from_pretrained(
+    source: str | os.PathLike,
+    *,
+    num_heads: int | None = None,
+    source_grid: tuple[int, int] | None = None,
+    position_resize: str = "official",
+    strict: bool = True,
+    **options,
+) -> keras.Model:
+    """Build the model that a file holds, and fill it.
+
+    Sizes, patch, heads, stem, representation layer, classes and image grid are read from the shapes and from a
+    `config.json` beside the file; activation and epsilons are those of the code that wrote such files. The model
+    ends in logits unless `classifier_activation` is given.
+
+    Args:
+        source: a file, a folder that holds one, or a tag of `list_weights()`.
+        num_heads: attention heads, where neither the shapes, a config nor a row of the table says them.
+        source_grid: (down, across) of the position embedding, where it is not square.
+        position_resize: `official`, `timm`, `timm_npz` or `hf`, where `input_shape` asks for another grid.
+        strict: whether arrays left over in the file are an error.
+        **options: those of `build`, in place of what the file says: `input_shape`, `patch_size`, `classes`, ...
+
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> logits (B, classes), or features where the file has no classifier.
+
+    Raises:
+        FileNotFoundError: nothing lies at `source`.
+        ValueError: the file does not say what the model is; the message names the option that settles it.
+    """
+    with open_weights(source) as file:
+        if isinstance(file, KerasFile) and not options:
+            return file.model
+        contents = look(file)
+        said = read_config(file.config, contents.layout.name, contents.source)
+        if isinstance(file, KerasFile):
+            architecture = of_model(file.model)
+        else:
+            architecture = with_config(of_contents(contents), said, contents.source)
+        options.setdefault("name", None)
+        options.setdefault("classifier_activation", None)
+        options.setdefault("include_top", architecture.classes is not None)
+        options.setdefault("classes", architecture.classes or 1000)
+        options.setdefault("labels", architecture.labels if options["classes"] == architecture.classes else None)
+        with _without_values():
+            if architecture.family == "bit":
+                options.setdefault("input_shape", (None, None, architecture.channels))  # the file fits every size
+                model = build_bit(_bit_row(architecture), **options)
+            else:
+                model = _build_vit(architecture, contents.source, num_heads, source_grid, options)
+        apply(model, file, contents, strict, position_resize, source_grid)
+    for variable in model.variables:
+        if getattr(variable, "_value", variable) is None:  # not in the file: a new head, the seeds of dropout
+            variable._deferred_initialize()
+    return model
+
+
+def _without_values():
+    """Variables built in here wait for their first value: drawing random ones takes longer than reading the file."""
+    if hasattr(keras.Variable, "_deferred_initialize"):
+        return keras.StatelessScope(initialize_variables=False)
+    return contextlib.nullcontext()
+
+
+def _bit_row(architecture: Architecture) -> BiTVariant:
+    for row in BIT_VARIANTS:
+        if (row.units, row.width_factor) == (architecture.units, architecture.width_factor):
+            return row
+    return BiTVariant("BiT", architecture.units, architecture.width_factor)
+
+
+def _build_vit(found: Architecture, source, num_heads, source_grid, options):
+    row = _row(found, source, num_heads)
+    patch = options.pop("patch_size", None) or found.patch_size
+    if options.get("input_shape") is None:
+        options["input_shape"] = _input_shape(found, source, source_grid)
+    options.setdefault("pooling", found.pooling)
+    options.setdefault("class_token", found.class_token)
+    options.setdefault("norm_after_pooling", found.norm_after_pooling)
+    options.setdefault("representation_size", found.representation_size)
+    options.setdefault("activation", found.activation)
+    options.setdefault("layer_norm_epsilon", found.layer_norm_epsilon)
+    return build_vit(row, patch_size=patch, **options)
+
+
+def _row(found: Architecture, source, num_heads) -> Variant:
+    """The table's row of these sizes, else one made of them."""
+    stem = None
+    if found.units is not None:
+        stem = ResNetStem(
+            found.units, found.width_factor, found.group_norm_epsilon, found.weight_epsilon, found.weight_epsilon_on
+        )
+    sizes = (found.width, found.depth, found.mlp_dim)
+    alike = [row for row in VARIANTS if (row.width, row.depth, row.mlp_dim) == sizes]
+    heads = num_heads or found.num_heads or (alike[0].num_heads if alike else None)
+    if heads is None:
+        raise ValueError(
+            f"num_heads expected the number of attention heads, which {source!r} does not say "
+            f"(width {found.width}, {found.depth} blocks), received None."
+        )
+    for row in alike:
+        same_stem = (row.stem and row.stem.units) == found.units and found.width_factor == 1
+        patch = (row.patch_size, row.patch_size)
+        if same_stem and patch == found.patch_size and row.num_heads == heads:
+            return replace(row, stem=stem)
+    return Variant("ViT" if stem is None else "R_ViT", *sizes, heads, found.patch_size, stem=stem)
+
+
+def _input_shape(found: Architecture, source, source_grid):
+    if found.image_size:
+        return (*found.image_size, found.channels)
+    grid = source_grid or found.grid
+    if grid is None:
+        tokens = found.tokens - found.class_token
+        raise ValueError(
+            f"input_shape expected (height, width, channels) or source_grid (down, across): {source!r} holds "
+            f"{tokens} positions, which are no square grid."
+        )
+    sides = (cells * patch * found.stride for cells, patch in zip(grid, found.patch_size, strict=True))
+    return (*sides, found.channels)

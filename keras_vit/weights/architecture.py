@@ -1,0 +1,219 @@
+"""What kind of model a file holds, read from its shapes and the config beside it; and what kind a model is.
+
+D width, h heads, P patch, N tokens.
+"""
+
+from dataclasses import dataclass, replace
+
+from keras_vit.weights.contents import Contents
+from keras_vit.weights.fit import positions_of
+from keras_vit.weights.layouts import find_place
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Everything a builder must be told; None where a file does not say.
+
+    Args:
+        family: `vit` or `bit`.
+        width: D.
+        depth: number of encoder blocks.
+        mlp_dim: width between an MLP's dense layers.
+        num_heads: attention heads.
+        patch_size: pixels of a patch, or cells of the stem's map.
+        units: units of each stage of the ResNet; None without one.
+        width_factor: of the ResNet.
+        channels: of the image.
+        tokens: positions the embedding is stored for, the class token's included.
+        grid: patches down and across, where they are known.
+        image_size: (height, width), where the config says it.
+        representation_size: width of the tanh layer before the classifier.
+        classes: of the classifier.
+        class_token: whether there is one.
+        pooling: `token`, `gap` or `map`.
+        norm_after_pooling: whether the pooled vector is normalised in place of the tokens.
+        activation: of the MLPs.
+        layer_norm_epsilon: of all layer norms.
+        group_norm_epsilon: of a hybrid's stem.
+        weight_epsilon: of the stem's weight standardisation.
+        weight_epsilon_on: what that is added to.
+        labels: the classes' names.
+    """
+
+    family: str
+    channels: int
+    width: int | None = None
+    depth: int = 0
+    mlp_dim: int | None = None
+    num_heads: int | None = None
+    patch_size: tuple[int, int] | None = None
+    units: tuple[int, ...] | None = None
+    width_factor: float = 1.0
+    tokens: int | None = None
+    grid: tuple[int, int] | None = None
+    image_size: tuple[int, int] | None = None
+    representation_size: int | None = None
+    classes: int | None = None
+    class_token: bool = False
+    pooling: str | None = "gap"
+    norm_after_pooling: bool = False
+    activation: str = "gelu_tanh"
+    layer_norm_epsilon: float = 1e-6
+    group_norm_epsilon: float = 1e-6
+    weight_epsilon: float = 1e-5
+    weight_epsilon_on: str = "std"
+    labels: tuple[str, ...] | None = None
+
+    @property
+    def stride(self) -> int:
+        """Pixels of the image under one cell that the patches are cut from."""
+        return 1 if self.units is None else 4 * 2 ** max(len(self.units) - 1, 0)
+
+
+CONVENTIONS = ("activation", "layer_norm_epsilon", "group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
+
+
+def of_contents(contents: Contents) -> Architecture:
+    """The architecture that a file's shapes say.
+
+    Raises:
+        ValueError: a part without which there is no model is missing.
+    """
+    shapes = {path: entry.shape for path, entry in contents.entries.items()}
+    first = "root/kernel" if contents.family == "bit" else "embedding/kernel"
+    if first not in shapes or len(shapes[first]) != 4:
+        raise ValueError(f"source expected a whole model, received {contents.source!r} without {first!r}.")
+    root = shapes.get("stem_root/kernel") or shapes[first]
+    units = _units(contents)
+    classes = shapes["head/kernel"][-1] if "head/kernel" in shapes else None
+    if contents.family == "bit":
+        return Architecture("bit", root[2], units=units, width_factor=root[3] / 64, classes=classes)
+    conventions = {name: getattr(contents.layout, name) for name in CONVENTIONS}
+    class_token = "class_token/token" in shapes
+    positions = shapes.get("position_embedding/embedding", (1, 0, 0))
+    found = positions_of(positions, class_token)
+    return Architecture(
+        "vit",
+        channels=root[2],
+        width=shapes[first][3],
+        depth=len({path.split("/")[0] for path in shapes if path.startswith("encoder_block_")}),
+        mlp_dim=shapes.get("encoder_block_00/mlp/fc1/kernel", (0, 0))[-1],
+        num_heads=_heads(contents),
+        patch_size=shapes[first][:2],
+        units=units if "stem_root/kernel" in shapes else None,
+        width_factor=root[3] / 64 if "stem_root/kernel" in shapes else 1.0,
+        tokens=positions[-2],
+        grid=found and found[1],
+        representation_size=shapes.get("pre_logits/kernel", (0, None))[1],
+        classes=classes,
+        class_token=class_token,
+        pooling=_pooling(shapes, class_token),
+        norm_after_pooling="pooled_norm/gamma" in shapes,
+        **conventions,
+    )
+
+
+def _heads(contents):
+    counts = {entry.heads for path, entry in contents.entries.items() if path.endswith("qkv/kernel") and entry.heads}
+    if len(counts) > 1:
+        raise ValueError(f"source expected one number of heads, received {sorted(counts)} in {contents.source!r}.")
+    return counts.pop() if counts else None
+
+
+def _pooling(shapes, class_token):
+    if "pooling/probe" in shapes:
+        return "map"
+    return "token" if class_token and "pooled_norm/gamma" not in shapes else "gap"
+
+
+def _units(contents) -> tuple[int, ...]:
+    """Units of each stage, from the paths of their first convolutions."""
+    counts = {}
+    for path in contents.entries:
+        if path.endswith("conv1/kernel"):
+            indices = dict(find_place(contents.family, "keras", path).indices)
+            counts[indices["s"]] = max(counts.get(indices["s"], 0), indices["u"])
+    return tuple(counts.get(stage, 0) for stage in range(1, max(counts, default=0) + 1))
+
+
+def of_model(model) -> Architecture:
+    """The architecture of a model of this package, from its layers.
+
+    Raises:
+        ValueError: it is no such model.
+    """
+    layers = {layer.name: layer for layer in model.layers}
+    head = getattr(layers.get("head"), "units", None)
+    labels = getattr(layers.get("head"), "labels", None)
+    height, width, channels = model.input_shape[1:]
+    image_size = (height, width) if height and width else None
+    common = {"classes": head, "labels": labels, "channels": channels, "image_size": image_size}
+    units = [layer for name, layer in layers.items() if "_unit" in name]
+    counts = {}
+    for layer in units:
+        stage = layer.name.split("_unit")[0]
+        counts[stage] = counts.get(stage, 0) + 1
+    root = layers.get("root") or layers.get("stem_root")
+    stem = {}
+    if root is not None:
+        stem = {"units": tuple(counts.values()), "width_factor": root.filters / 64}
+    if "root" in layers:
+        return Architecture("bit", **common, **stem)
+    if "embedding" not in layers or "position_embedding" not in layers:
+        raise ValueError(f"model expected a model of keras_vit, received {model.name!r}.")
+    if root is not None:
+        stem |= {"weight_epsilon": root.epsilon, "weight_epsilon_on": root.epsilon_on}
+        stem["group_norm_epsilon"] = layers["stem_root_norm"].epsilon
+    blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]
+    block = {"num_heads": 1, "mlp_dim": 1}
+    if blocks:
+        names = ("num_heads", "mlp_dim", "activation", "layer_norm_epsilon")
+        block = {name: getattr(blocks[0], name) for name in names}
+    positions = layers["position_embedding"]
+    return Architecture(
+        "vit",
+        width=layers["embedding"].width,
+        depth=len(blocks),
+        patch_size=layers["embedding"].patch_size,
+        tokens=positions.embedding.shape[1],
+        grid=positions.grid,
+        representation_size=getattr(layers.get("pre_logits"), "units", None),
+        class_token="class_token" in layers,
+        pooling=_POOLING.get(type(layers.get("pooling")).__name__),
+        norm_after_pooling="pooled_norm" in layers,
+        **common,
+        **stem,
+        **block,
+    )
+
+
+_POOLING = {"TokenPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map"}
+
+
+def with_config(architecture: Architecture, said: dict, source: str) -> Architecture:
+    """What the shapes say, completed by what the config beside the file says.
+
+    Args:
+        architecture: from the shapes.
+        said: fields of `Architecture` by name.
+        source: what the file is called.
+
+    Raises:
+        ValueError: the two contradict each other.
+    """
+    for name in ("width", "depth", "mlp_dim", "patch_size", "channels"):
+        if name in said and said[name] != getattr(architecture, name):
+            raise ValueError(
+                f"config.json expected {name}={getattr(architecture, name)!r}, as in {source!r}, "
+                f"received {said[name]!r}."
+            )
+    kept = ("num_heads", "image_size", "labels", *CONVENTIONS)
+    changes = {name: said[name] for name in kept if said.get(name) is not None}
+    if architecture.num_heads is not None:
+        changes.pop("num_heads", None)
+    labels = changes.get("labels")
+    if labels is not None and len(labels) != architecture.classes:
+        del changes["labels"]
+    if said.get("pooling") in ("token", "gap") and architecture.pooling != "map" and architecture.class_token:
+        changes["pooling"] = said["pooling"]
+    return replace(architecture, **changes)

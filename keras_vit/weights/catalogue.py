@@ -1,0 +1,212 @@
+"""Finding a published checkpoint: by tag, by official name, by augreg's grammar, in augreg's index."""
+
+import csv
+import difflib
+import fnmatch
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from keras_vit.weights.released import AUGREG_MODELS, OFFICIAL_MODELS, RELEASED, Released
+
+INDEX_PATH = "vit_models/augreg/index.csv"
+_NUMBER = r"\d+(?:\.\d+)?"
+_PRETRAINED = re.compile(
+    rf"(?P<name>[A-Za-z0-9_]+)-(?P<ds>i1k|i21k)-(?P<epochs>\d+)ep-lr_(?P<lr>{_NUMBER})-aug_(?P<aug>[a-z]+\d?)"
+    rf"-wd_(?P<wd>{_NUMBER})-do_(?P<do>{_NUMBER})-sd_(?P<sd>{_NUMBER})"
+)
+_ADAPTED = re.compile(rf"(?P<ds>[a-z0-9_]+)-steps_(?P<steps>\d+)k-lr_(?P<lr>{_NUMBER})-res_(?P<resolution>\d+)")
+_CLASSES = {"imagenet2012": 1000, "cifar100": 100, "oxford_iiit_pet": 37, "resisc45": 45, "kitti": 4}
+
+
+@dataclass(frozen=True)
+class AugReg:
+    """What the name of one of augreg's 50,000 files says (arXiv 2106.10270).
+
+    Args:
+        name: the model, `B_16`.
+        dataset: of the pre-training, `i1k` or `i21k`.
+        epochs: of the pre-training.
+        learning_rate: of the pre-training.
+        augmentation: `none`, `light0` ... `strong2`.
+        weight_decay: of the pre-training.
+        dropout: of the pre-training.
+        stochastic_depth: of the pre-training.
+        adapted_to: the data set of the fine-tuning, None without.
+        steps: of the fine-tuning; the names' `0k` stands for 500.
+        adapted_learning_rate: of the fine-tuning.
+        resolution: pixels a side; 224 without fine-tuning.
+    """
+
+    name: str
+    dataset: str
+    epochs: int
+    learning_rate: float
+    augmentation: str
+    weight_decay: float
+    dropout: float
+    stochastic_depth: float
+    adapted_to: str | None = None
+    steps: int | None = None
+    adapted_learning_rate: float | None = None
+    resolution: int = 224
+
+
+def parse_augreg(name: str) -> AugReg | None:
+    """Read a name of augreg's grammar, with or without `.npz`; None where it is none."""
+    upstream, _, adapted = name.removeprefix("augreg/").removesuffix(".npz").partition("--")
+    first, second = _PRETRAINED.fullmatch(upstream), _ADAPTED.fullmatch(adapted)
+    if not first or first["name"] not in AUGREG_MODELS or (adapted and not second):
+        return None
+    numbers = (float(first[key]) for key in ("wd", "do", "sd"))
+    own = (first["name"], first["ds"], int(first["epochs"]), float(first["lr"]), first["aug"], *numbers)
+    if not second:
+        return AugReg(*own)
+    steps = 1000 * int(second["steps"]) or 500
+    return AugReg(*own, second["ds"], steps, float(second["lr"]), int(second["resolution"]))
+
+
+def list_weights(glob: str = "*") -> list[str]:
+    """Tags of the published checkpoints, `list_weights("ViT_B16")` or `list_weights("*.augreg_in21k*")`.
+
+    Args:
+        glob: a builder's name, or a shell pattern of tags or builders' names.
+    """
+    return [row.tag for row in RELEASED if any(fnmatch.fnmatchcase(name, glob) for name in (row.model, row.tag))]
+
+
+def find_released(name: str) -> Released:
+    """The published file that a tag, an official name or a name of augreg's grammar means.
+
+    Raises:
+        ValueError: no published file has this name; the message holds the three nearest tags.
+    """
+    if name == "augreg/index":
+        return Released(name, "", INDEX_PATH, None, None)
+    for row in RELEASED:
+        if name.removesuffix(".npz") in (row.tag, *row.aliases):
+            return row
+    if augreg := parse_augreg(name):
+        file = name.removeprefix("augreg/").removesuffix(".npz")
+        model, _ = AUGREG_MODELS[augreg.name]
+        classes = _CLASSES.get(augreg.adapted_to) or (1000 if augreg.dataset == "i1k" else 21843)
+        if augreg.adapted_to and augreg.adapted_to not in _CLASSES:
+            classes = None
+        return Released(file, model, f"vit_models/augreg/{file}.npz", classes, augreg.resolution)
+    folder, _, official = name.removesuffix(".npz").partition("/")
+    if folder == "gsam" and official in OFFICIAL_MODELS:  # the bucket has no published listing
+        model, timm = OFFICIAL_MODELS[official]
+        return Released(f"{timm}_224.gsam_in1k", model, f"vit_models/gsam/{official}.npz", 1000, 224)
+    vtab = re.fullmatch(r"vtab/BiT-M-R(\d+x\d)-run[0-2]-[a-z0-9_.-]+", name.removesuffix(".npz"))
+    if vtab:
+        return Released(name, f"BiT_R{vtab[1]}", f"bit_models/{name.removesuffix('.npz')}.npz", None, None)
+    nearest = difflib.get_close_matches(name, [row.tag for row in RELEASED], n=3, cutoff=0)
+    raise ValueError(
+        f"weights expected a file or a tag of list_weights(), received {name!r}; the nearest are {', '.join(nearest)}."
+    )
+
+
+@dataclass(frozen=True)
+class Found:
+    """One line of `weights find`."""
+
+    tag: str
+    model: str
+    parameters: int | None
+    resolution: int | None
+    dataset: str | None
+    accuracy: float | None
+    source: str | None
+
+
+_SORTS = ("accuracy", "parameters", "resolution", "tag")
+
+
+def find(
+    model: str | None = None,
+    resolution: int | None = None,
+    under: int | None = None,
+    dataset: str | None = "imagenet2012",
+    sort: str = "accuracy",
+    index: str | os.PathLike | None = None,
+    parameters_of=None,
+) -> list[Found]:
+    """Published checkpoints that are of some kind, best first.
+
+    Args:
+        model: any of a model's names that are in the tags: `B_16`, `ViT_B16`, `vit_base_patch16`.
+        resolution: pixels a side.
+        under: most parameters.
+        dataset: that the classifier is for; None for all.
+        sort: `accuracy`, `parameters`, `resolution` or `tag`.
+        index: augreg's index.csv; the published rows alone where None.
+        parameters_of: a builder's name -> its number of parameters.
+
+    Raises:
+        FileNotFoundError: nothing lies at `index`.
+        ValueError: `sort` is unknown, or the index is no such table.
+    """
+    if sort not in _SORTS:
+        raise ValueError(f"sort expected one of {_SORTS}, received {sort!r}.")
+    rows = [_of_released(row, parameters_of) for row in RELEASED] if index is None else list(_of_index(Path(index)))
+    wanted = [
+        row
+        for row in rows
+        if (model is None or model in _names(row))
+        and (resolution is None or row.resolution == resolution)
+        and (under is None or (row.parameters or 0) < under)
+        and (dataset is None or row.dataset == dataset)
+    ]
+    largest_first = sort in ("accuracy", "resolution")
+    missing = float("-inf") if largest_first else float("inf")
+
+    def key(row):
+        value = getattr(row, sort)
+        return value if isinstance(value, str) else missing if value is None else value
+
+    return sorted(sorted(wanted, key=lambda row: row.tag), key=key, reverse=largest_first)
+
+
+def _names(row: Found) -> set[str]:
+    short = {name for name, (model, _) in AUGREG_MODELS.items() if model == row.model}
+    official = {name for name, (model, _) in OFFICIAL_MODELS.items() if model == row.model}
+    arch = row.tag.partition(".")[0]
+    return {row.model, row.tag, arch, re.sub(r"_\d+$", "", arch), *short, *official}
+
+
+def _of_released(row: Released, parameters_of) -> Found:
+    dataset = {1000: "imagenet2012", 21843: "imagenet21k"}.get(row.classes)
+    parameters = parameters_of(row.model) if parameters_of else None
+    return Found(row.tag, row.model, parameters, row.image_size, dataset, row.accuracy, row.source)
+
+
+def _of_index(path: Path):
+    if not path.is_file():
+        raise FileNotFoundError(f"index expected augreg's index.csv, found nothing at {str(path)!r}.")
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file, strict=True))
+        if not rows or not {"name", "filename"} <= rows[0].keys():
+            raise ValueError
+        for row in rows:
+            yield _of_line(row)
+    except (ValueError, KeyError, TypeError, csv.Error):
+        expected = "a table with the columns name, filename, adapt_filename, ..."
+        raise ValueError(f"index expected {expected}, received another one in {str(path)!r}.") from None
+
+
+def _of_line(row: dict) -> Found:
+    number = lambda key: float(row[key]) if row.get(key) not in (None, "", "nan") else None  # noqa: E731
+    tag = row.get("adapt_filename") or row["filename"]
+    resolution = number("adapt_resolution")
+    accuracy = number("adapt_final_test") if row.get("adapt_filename") else number("final_test")
+    return Found(
+        tag,
+        AUGREG_MODELS[row["name"]][0],
+        int(number("params")) if number("params") else None,
+        int(resolution) if resolution else 224,
+        row.get("adapt_ds") or {"i1k": "imagenet2012"}.get(row.get("ds"), "imagenet21k"),
+        accuracy,
+        "index of augreg" if accuracy is not None else None,
+    )

@@ -1,0 +1,231 @@
+"""The `config.json` of timm and transformers: ONE table of their keys, read in both directions."""
+
+from dataclasses import dataclass
+
+from keras_vit.weights.architecture import Architecture
+
+
+@dataclass(frozen=True)
+class Key:
+    """A field of `Architecture` and where each library's config has it, `a.b` for b inside a."""
+
+    ours: str
+    hf: str | None = None
+    timm: str | None = None
+
+
+KEYS = (
+    Key("width", "hidden_size", "model_args.embed_dim"),
+    Key("depth", "num_hidden_layers", "model_args.depth"),
+    Key("mlp_dim", "intermediate_size"),
+    Key("num_heads", "num_attention_heads", "model_args.num_heads"),
+    Key("patch_size", "patch_size", "model_args.patch_size"),
+    Key("channels", "num_channels", "model_args.in_chans"),
+    Key("image_size", "image_size", "model_args.img_size"),
+    Key("activation", "hidden_act", "model_args.act_layer"),
+    Key("layer_norm_epsilon", "layer_norm_eps", "keras_vit.layer_norm_epsilon"),  # timm has no key of its own
+    Key("group_norm_epsilon", None, "keras_vit.group_norm_epsilon"),
+    Key("weight_epsilon", None, "keras_vit.weight_epsilon"),
+    Key("weight_epsilon_on", None, "keras_vit.weight_epsilon_on"),
+    Key("pooling", None, "model_args.global_pool"),
+    Key("pooling", None, "global_pool"),
+    Key("labels", "id2label"),
+    Key("labels", None, "label_names"),
+)
+_ACTIVATIONS = {
+    "hf": {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "relu": "relu", "silu": "silu"},
+    "timm": {"gelu": "gelu", "gelu_tanh": "gelu_tanh", "relu": "relu", "silu": "silu"},
+}
+_POOLINGS = {"token": "token", "avg": "gap", "map": "map"}
+
+
+def read_config(config: dict, layout: str, source: str) -> dict:
+    """What a config says, as fields of `Architecture`.
+
+    Raises:
+        ValueError: a value is not what its key is for.
+    """
+    said = {}
+    for key in KEYS:
+        place = getattr(key, layout, None)
+        value = place and _get(config, place)
+        if value is None:
+            continue
+        try:
+            said[key.ours] = _READ.get(key.ours, _number)(value, layout)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise ValueError(f"config.json beside {source!r} expected a known {place!r}, received {value!r}.") from None
+    return said
+
+
+def _get(config, place):
+    for part in place.split("."):
+        config = config.get(part) if isinstance(config, dict) else None
+    return config
+
+
+def _number(value, layout):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    return value
+
+
+def _pair(value, layout):
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2 or not all(isinstance(side, int) and side > 0 for side in pair):
+        raise ValueError
+    return pair
+
+
+def _labels(value, layout):
+    names = [value[key] for key in sorted(value, key=int)] if isinstance(value, dict) else list(value)
+    unnamed = all(name == f"LABEL_{i}" for i, name in enumerate(names))
+    return None if unnamed else tuple(str(name) for name in names)
+
+
+_READ = {
+    "patch_size": _pair,
+    "image_size": _pair,
+    "labels": _labels,
+    "activation": lambda value, layout: _ACTIVATIONS[layout][value],
+    "pooling": lambda value, layout: _POOLINGS[value],
+    "weight_epsilon_on": lambda value, layout: {"std": "std", "variance": "variance"}[value],
+}
+
+
+def write_config(model: Architecture, layout: str) -> dict:
+    """The config that lets the library of a layout build the model.
+
+    Raises:
+        ValueError: the library has no such model.
+    """
+    return {"hf": _hf, "timm": _timm}[layout](model)
+
+
+def _values(model: Architecture, layout: str) -> dict:
+    """The table's keys that this layout has, with the model's values; `a.b` stays one key."""
+    names = {}
+    for theirs, ours in _ACTIVATIONS[layout].items():
+        names.setdefault(ours, theirs)
+    if model.activation not in names:
+        raise ValueError(
+            f"layout {layout!r} expected an activation among {sorted(names)}, received {model.activation!r}."
+        )
+    side = lambda pair: pair[0] if pair and pair[0] == pair[1] else pair and list(pair)  # noqa: E731
+    image_size = model.image_size or tuple(
+        g * p * model.stride for g, p in zip(model.grid, model.patch_size, strict=True)
+    )
+    written = {
+        "activation": names[model.activation],
+        "patch_size": side(model.patch_size),
+        "image_size": side(image_size),
+        "pooling": {ours: theirs for theirs, ours in _POOLINGS.items()}.get(model.pooling),
+        "labels": None,
+    }
+    keys = [key for key in KEYS if getattr(key, layout)]
+    return {getattr(key, layout): written.get(key.ours, getattr(model, key.ours)) for key in keys}
+
+
+def _hf(model):
+    if model.family != "vit" or model.units is not None or model.pooling == "map" or not model.class_token:
+        raise ValueError("layout 'hf' expected a ViT with a class token and no stem, which is what transformers has.")
+    if model.classes and (model.representation_size or model.pooling != "token"):
+        raise ValueError("layout 'hf' expected a classifier on the class token alone, which is what transformers has.")
+    if model.representation_size not in (None, model.width):
+        raise ValueError(
+            f"layout 'hf' expected a representation layer of the model's width {model.width}, "
+            f"received {model.representation_size}."
+        )
+    config = {key: value for key, value in _values(model, "hf").items() if value is not None}
+    config |= {
+        "architectures": ["ViTForImageClassification" if model.classes else "ViTModel"],
+        "model_type": "vit",
+        "qkv_bias": True,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "pooler_output_size": model.width,
+        "pooler_act": "tanh",
+        "dtype": "float32",
+    }
+    if model.classes:
+        labels = model.labels or [f"LABEL_{i}" for i in range(model.classes)]
+        config["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        config["label2id"] = {label: i for i, label in enumerate(labels)}
+    return config
+
+
+def processor_config(model: Architecture) -> dict:
+    """transformers' `preprocessor_config.json` for images in [-1, 1]."""
+    height, width = model.image_size or (224, 224)
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "resample": 2,  # bilinear
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": [0.5] * model.channels,
+        "image_std": [0.5] * model.channels,
+    }
+
+
+def _timm(model):
+    if model.family == "bit":
+        return _timm_bit(model)
+    values = _values(model, "timm")
+    arguments = {key.removeprefix("model_args."): value for key, value in values.items() if "model_args." in key}
+    ours = {key.removeprefix("keras_vit."): value for key, value in values.items() if "keras_vit." in key}
+    arguments |= {"mlp_ratio": model.mlp_dim / model.width, "class_token": model.class_token}
+    arguments["global_pool"] = arguments["global_pool"] or ""
+    arguments["fc_norm"] = model.norm_after_pooling
+    architecture = "vit_base_patch16_224" if model.units is None else _timm_hybrid(model)
+    config = {
+        "architecture": architecture,
+        "num_classes": model.classes or 0,
+        "num_features": model.width,
+        "global_pool": arguments["global_pool"],
+        "model_args": arguments,
+        "pretrained_cfg": {
+            "input_size": [model.channels, *(model.image_size or (224, 224))],
+            "num_classes": model.classes or 0,
+            "mean": [0.5] * 3,
+            "std": [0.5] * 3,
+        },
+        "keras_vit": ours,
+    }
+    if model.labels:
+        config["label_names"] = list(model.labels)
+    return config
+
+
+# timm's hybrids have the stages of their ResNet in the name, not among the arguments.
+_TIMM_HYBRIDS = {
+    (): "vit_tiny_r_s16_p8_224",
+    (2, 2, 2, 2): "vit_small_r26_s32_224",
+    (3, 4, 9): "vit_base_r50_s16_224",
+    (3, 4, 6, 3): "vit_large_r50_s32_224",
+}
+
+
+def _timm_hybrid(model):
+    if model.width_factor != 1 or model.units not in _TIMM_HYBRIDS:
+        known = ", ".join(map(str, _TIMM_HYBRIDS))
+        raise ValueError(f"layout 'timm' expected a stem of width 1 with units among {known}, received {model.units}.")
+    return _TIMM_HYBRIDS[model.units]
+
+
+def _timm_bit(model):
+    depth = {(3, 4, 6, 3): 50, (3, 4, 23, 3): 101, (3, 8, 36, 3): 152}.get(model.units)
+    if (depth, model.width_factor) not in {(50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4)}:
+        raise ValueError(
+            "layout 'timm' expected a BiT among R50x1, R50x3, R101x1, R101x3, R152x2, R152x4, "
+            f"received units {model.units}, {model.width_factor:g} times as wide."
+        )
+    size = model.image_size or (224, 224)
+    return {
+        "architecture": f"resnetv2_{depth}x{model.width_factor:g}_bit",
+        "num_classes": model.classes or 0,
+        "model_args": {"in_chans": model.channels},
+        "pretrained_cfg": {"input_size": [model.channels, *size], "mean": [0.5] * 3, "std": [0.5] * 3},
+    }

@@ -1,0 +1,111 @@
+"""A file seen through the table of names: which variables of ours it holds, in which layout. Reads no data."""
+
+from dataclasses import dataclass
+
+from keras_vit.weights.layouts import IGNORED, LAYOUTS, PREFIXES, Layout, fill, find_place
+from keras_vit.weights.names import TABLES
+from keras_vit.weights.transforms import Transform
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One variable of ours in a file.
+
+    Args:
+        names: the arrays it is made of; `name[3]` is one entry of a stacked array.
+        shapes: theirs.
+        transform: makes ours of them.
+        shape: ours.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    transform: Transform
+    shape: tuple[int, ...]
+
+    @property
+    def heads(self) -> int | None:
+        """The attention heads these arrays are split in, None where they do not say."""
+        axis = self.transform.heads_axis
+        return None if axis is None else self.shapes[0][axis]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file holds.
+
+    Args:
+        source: what the file is called.
+        family: `vit` or `bit`.
+        layout: whose names it uses.
+        entries: our path -> where it is in the file.
+        left_over: arrays that the table has no place for.
+        ignored: arrays beside the weights, such as an optimiser's.
+    """
+
+    source: str
+    family: str
+    layout: Layout
+    entries: dict[str, Entry]
+    left_over: list[str]
+    ignored: list[str]
+
+
+def look(file) -> Contents:
+    """Recognise a file's layout by its names.
+
+    Args:
+        file: one of `keras_vit.weights.files`.
+
+    Raises:
+        ValueError: no layout knows the names.
+    """
+    best = max(_candidates(file.shapes), key=lambda found: len(found[2]), default=None)
+    if not best or not best[2]:
+        some = ", ".join(sorted(file.shapes)[:3]) or "nothing"
+        raise ValueError(
+            f"source expected weights of a layout among {tuple(LAYOUTS)}, received {file.source!r} with {some} ..."
+        )
+    family, layout, places = best
+    entries, used = _entries(file.shapes, places)
+    spare = sorted(file.shapes.keys() - used)
+    ignored = [name for name in spare if IGNORED.match(name)]
+    left_over = [name for name in spare if not IGNORED.match(name)]
+    return Contents(file.source, family, LAYOUTS[layout], entries, left_over, ignored)
+
+
+def _candidates(names):
+    """Every family, layout and prefix with the places it finds for a file's names."""
+    for theirs, canonical in PREFIXES:
+        if not any(name.startswith(theirs) for name in names):
+            continue
+        renamed = {name: canonical + name.removeprefix(theirs) if name.startswith(theirs) else name for name in names}
+        for family in TABLES:
+            for layout in LAYOUTS:
+                places = {name: find_place(family, layout, new) for name, new in renamed.items()}
+                yield family, layout, {name: place for name, place in places.items() if place}
+
+
+def _entries(shapes, places):
+    """Entries of the variables that are there with all their parts, and the names they use."""
+    parts = {}
+    for name, place in places.items():
+        stacked = place.cell.names[place.part].endswith("[{i}]")
+        for i in range(shapes[name][0] if stacked and shapes[name] else 1):
+            indices = dict(place.indices, **({"i": i} if stacked else {}))
+            found = parts.setdefault(fill(place.row.ours, indices), (place.cell, {}))
+            suffix, shape = (f"[{i}]", shapes[name][1:]) if stacked else ("", shapes[name])
+            found[1].setdefault(place.part, (name, name + suffix, shape))
+    entries, used = {}, set()
+    for ours, (cell, found) in sorted(parts.items()):
+        if len(found) < len(cell.names):
+            continue
+        in_order = [found[part] for part in range(len(cell.names))]
+        theirs = tuple(shape for _, _, shape in in_order)
+        try:
+            shape = cell.transform.shape(*theirs)
+        except (ValueError, IndexError):  # too few axes, or parts that do not go together: left over
+            continue
+        entries[ours] = Entry(tuple(name for _, name, _ in in_order), theirs, cell.transform, shape)
+        used.update(name for name, _, _ in in_order)
+    return entries, used

@@ -1,0 +1,145 @@
+"""The arrays that may be of another shape than the model's variables, and how each is made to fit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+
+from keras_vit.weights.contents import Contents, Entry
+from keras_vit.weights.resize import resize_channels, resize_grid, resize_kernel
+
+
+@dataclass(frozen=True)
+class Target:
+    """A variable to be filled.
+
+    Args:
+        path: ours.
+        shape: of the variable.
+        layer: the layer it belongs to.
+        position_resize: the method for position embeddings.
+        source_grid: (down, across) of the file's position embedding, None where it is square.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    layer: object
+    position_resize: str = "official"
+    source_grid: tuple[int, int] | None = None
+
+
+Found = tuple[Callable[[np.ndarray], np.ndarray] | None, str] | None
+
+
+def fit(target: Target, entry: Entry, contents: Contents) -> Found:
+    """How an array of another shape becomes the variable, and a sentence that says so.
+
+    Returns:
+        (change, sentence); the change is None where the variable keeps its start; None where nothing fits.
+
+    Raises:
+        ValueError: the grid of a position embedding is not known.
+    """
+    if target.path == "position_embedding/embedding":
+        return _fit_positions(target, entry, contents)
+    if target.path in ("embedding/kernel", "stem_root/kernel", "root/kernel"):
+        return _fit_kernel(target, entry)
+    if target.path in ("head/kernel", "head/bias"):
+        return _fit_head(target, contents)
+    return None
+
+
+def positions_of(shape: tuple[int, ...], has_class_token: bool, grid=None) -> tuple[int, tuple[int, int]] | None:
+    """The prefix tokens and the grid of a position embedding (1, T, D), None where T is no square grid.
+
+    Official big_vision files keep no slot for the class token; all others do.
+    """
+    tokens = shape[-2]
+    for prefix in (1, 0) if has_class_token else (0,):
+        body = tokens - prefix
+        if grid and grid[0] * grid[1] == body:
+            return prefix, tuple(grid)
+        if not grid and body > 0 and isqrt(body) ** 2 == body:
+            return prefix, (isqrt(body), isqrt(body))
+    return None
+
+
+def other_grid(target: Target, entry: Entry, contents: Contents) -> bool:
+    """Whether as many positions as the model's lie on another grid.
+
+    Raises:
+        ValueError: the model's grid is not square, and the file's could be either.
+    """
+    if target.path != "position_embedding/embedding":
+        return False
+    grid = tuple(target.layer.grid)
+    if target.source_grid:
+        return tuple(target.source_grid) != grid
+    found = positions_of(entry.shape, "class_token/token" in contents.entries)
+    if found is None or found[1] == grid or found[0] != target.layer.prefix_tokens:
+        return False
+    raise ValueError(
+        f"source_grid expected {found[1]} or {grid}, which {contents.source!r} could both mean, received None."
+    )
+
+
+def _fit_positions(target, entry, contents) -> Found:
+    if entry.shape[-1] != target.shape[-1]:
+        return None
+    prefix, grid = target.layer.prefix_tokens, tuple(target.layer.grid)
+    found = positions_of(entry.shape, "class_token/token" in contents.entries, target.source_grid)
+    if found is None and not target.source_grid:
+        found = positions_of(entry.shape, "class_token/token" in contents.entries, grid)
+    if found is None:
+        received = f"{entry.shape[-2]} tokens in {contents.source!r}"
+        raise ValueError(f"source_grid expected the (down, across) of a grid that is not square, received {received}.")
+    old_prefix, old_grid = found
+    if old_prefix > prefix:
+        return None
+    sentences = []
+    if old_prefix < prefix:
+        sentences.append("the class token's position is zeros")
+    if old_grid != grid:
+        sentences.append(f"positions resized from {old_grid} to {grid} by {target.position_resize!r}")
+
+    def change(array):
+        array = array.reshape(-1, array.shape[-1])
+        body = array[old_prefix:]
+        if old_grid != grid:
+            body = resize_grid(body.reshape(*old_grid, -1), grid, target.position_resize).reshape(-1, array.shape[-1])
+        slots = np.zeros((prefix - old_prefix, array.shape[-1]), "float32")
+        return np.concatenate([slots, array[:old_prefix], body])[None]
+
+    return change, "; ".join(sentences)
+
+
+def _fit_kernel(target, entry) -> Found:
+    if len(entry.shape) != 4 or entry.shape[3] != target.shape[3]:
+        return None
+    size, channels = target.shape[:2], target.shape[2]
+    resizes, folds = entry.shape[:2] != size, entry.shape[2] != channels
+    in_hybrid = target.path == "embedding/kernel" and entry.shape[2] > 4 and folds
+    if (resizes and target.path != "embedding/kernel") or in_hybrid:
+        return None
+    sentences = []
+    if resizes:
+        sentences.append(f"patch kernel resampled from {entry.shape[:2]} to {size}")
+    if folds:
+        how = "summed" if channels == 1 else "repeated and rescaled"
+        sentences.append(f"input channels {how} from {entry.shape[2]} to {channels}")
+
+    def change(array):
+        array = resize_kernel(array, size) if resizes else array
+        return resize_channels(array, channels) if folds else array
+
+    return change, "; ".join(sentences)
+
+
+def _fit_head(target, contents) -> Found:
+    """A classifier of another size keeps its start."""
+    kernel = contents.entries.get("head/kernel")
+    if kernel is None or kernel.shape[-1] == target.layer.units:
+        return None
+    old, new = f"{kernel.shape[-1]} classes", f"{target.layer.units} classes"
+    return None, f"the classifier of {old} is left out; the model's {new} start anew"

@@ -1,0 +1,149 @@
+"""The layouts: what each takes for granted, how its names are spelt in files, and which one a file has."""
+
+import functools
+import re
+import string
+from collections import defaultdict
+from dataclasses import dataclass
+
+from keras_vit.weights.names import TABLES, Cell, Row
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A column of the table, and what the code that wrote such files does without saying so in them.
+
+    Args:
+        name: of the column.
+        activation: of the MLPs.
+        layer_norm_epsilon: of all layer norms.
+        group_norm_epsilon: of a hybrid's stem.
+        weight_epsilon: of the stem's weight standardisation.
+        weight_epsilon_on: what that is added to, `std` or `variance`.
+        writable: whether `save_weights` offers it.
+        never_written: start of our variables that the layout's code of today has no place for.
+    """
+
+    name: str
+    activation: str = "gelu_tanh"
+    layer_norm_epsilon: float = 1e-6
+    group_norm_epsilon: float = 1e-6
+    weight_epsilon: float = 1e-5
+    weight_epsilon_on: str = "std"
+    writable: bool = True
+    never_written: tuple[str, ...] = ()
+
+
+_TIMM_STEM = {"group_norm_epsilon": 1e-5, "weight_epsilon": 1e-8, "weight_epsilon_on": "variance"}
+LAYOUTS = {
+    layout.name: layout
+    for layout in (
+        Layout("npz"),
+        Layout("linen"),
+        Layout("big_vision", writable=False),
+        Layout("timm", "gelu", **_TIMM_STEM, never_written=("pre_logits/",)),
+        Layout("hf", "gelu", 1e-12),
+        Layout("keras", writable=False),
+    )
+}
+WRITABLE = tuple(layout.name for layout in LAYOUTS.values() if layout.writable)
+
+# Other spellings of names above, in files.
+SYNONYMS = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
+        (r"^pos_embedding$", "Transformer/posembed_input/pos_embedding"),  # big_vision without stacked blocks
+        (r"^Transformer/posembed_input/pos_embedding$", "pos_embedding"),  # the released files' with stacked blocks
+        # big_vision's ViT-G had its MAP head at the root.
+        (r"^(probe|MlpBlock_0|MultiHeadDotProductAttention_0|LayerNorm_0)(?=/|$)", r"MAPHead_0/\1"),
+        (r"/standardized_conv2d_\d+/", "/standardized_conv2d/"),  # TensorFlow counted BiT's layers
+        (r"^patch_embed\.backbone\.(conv|norm)\.", r"patch_embed.backbone.stem.\1."),  # timm's stem without stages
+    )
+)
+# How names are written in another spelling than the table's, by layout, where no name of the file has `unless` in it.
+WRITTEN = (
+    ("timm", "backbone.stages.", "patch_embed.backbone.stem.", "patch_embed.backbone."),
+    ("hf", "classifier.", "vit.", ""),
+)
+# What stands in front of a file's names, and what the table has there.
+PREFIXES = (
+    ("", ""),
+    ("opt/target/", ""),
+    ("params/", ""),
+    ("params/img/", ""),
+    ("img/", ""),
+    ("", "vit."),  # transformers' ViTModel
+    ("module.", ""),
+    ("model.", ""),
+)
+# Arrays beside the weights: the optimiser's, counters, the text tower of an image-text model.
+IGNORED = re.compile(r"^(opt|extra|states?|chrono|step|epoch|params/txt|params/t|params/b|txt|t|b)(/|$)")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the table puts one array of a file: the row, which of its cell's names, and the indices in it."""
+
+    row: Row
+    cell: Cell
+    part: int
+    indices: tuple[tuple[str, int], ...]
+
+    @property
+    def ours(self) -> str:
+        """The path of our variable."""
+        return fill(self.row.ours, dict(self.indices))
+
+
+def fill(template: str, indices: dict[str, int]) -> str:
+    """A template with its block, or its stage and unit counted from one, filled in."""
+    from_zero = {f"{key}0": value - 1 for key, value in indices.items() if key in "su"}
+    return template.format(**indices, **from_zero)
+
+
+def find_place(family: str, layout: str, name: str) -> Place | None:
+    """Where a name of a layout stands in the table of `vit` or `bit`, None where it does not."""
+    patterns = _patterns(family, layout)
+    for spelling, shape in _spellings(name):
+        for pattern, row, cell, part in patterns.get(shape, ()):
+            match = pattern.fullmatch(spelling)
+            if match:
+                return Place(row, cell, part, _indices(match.groupdict()))
+    return None
+
+
+def spell(layout: str, names: list[str]) -> dict[str, str]:
+    """The table's names of a whole file -> the names that the layout's library writes."""
+    spelt = {name: name for name in names}
+    for written_by, unless, start, instead in WRITTEN:
+        if written_by == layout and not any(unless in name for name in names):
+            spelt = {name: instead + name.removeprefix(start) if name.startswith(start) else name for name in names}
+    return spelt
+
+
+@functools.lru_cache(maxsize=8192)
+def _spellings(name: str) -> tuple[tuple[str, str], ...]:
+    """A file's name and what else it may be called in the table, each with what it looks like with numbers as #."""
+    spellings = dict.fromkeys([name, *(pattern.sub(spelling, name) for pattern, spelling in SYNONYMS)])
+    return tuple((spelling, re.sub(r"\d+", "#", spelling)) for spelling in spellings)
+
+
+def _indices(groups: dict[str, str]) -> tuple[tuple[str, int], ...]:
+    found = {key[0]: int(value) + (key[1:] == "0") for key, value in groups.items()}
+    return tuple(sorted(found.items()))
+
+
+@functools.cache
+def _patterns(family: str, layout: str) -> dict[str, list[tuple]]:
+    """Patterns of a column, sorted by what they look like with every number as #."""
+    known = defaultdict(list)
+    for row in TABLES[family]:
+        cell = row.cells.get(layout)
+        for part, name in enumerate(cell.names if cell else ()):
+            name = name.removesuffix("[{i}]")
+            pattern, shape = "", ""
+            for text, key, _, _ in string.Formatter().parse(name):
+                pattern += re.escape(text) + (f"(?P<{key}>[0-9]+)" if key else "")
+                shape += re.sub(r"\d+", "#", text) + ("#" if key else "")
+            known[shape].append((re.compile(pattern), row, cell, part))
+    return dict(known)

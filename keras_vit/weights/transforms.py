@@ -1,0 +1,69 @@
+"""How arrays of a file become one of our variables, and back.
+
+D width, h heads, d = D / h, I O channels in and out, C channels, K classes. Ours are (in, out) and (H, W, in, out).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Transform:
+    """How arrays of a file become one of our variables, and back.
+
+    Args:
+        read: their arrays -> our array.
+        write: our array, number of heads -> their arrays.
+        heads_axis: the axis of their first array that counts heads, None where the arrays do not say.
+    """
+
+    read: Callable[..., np.ndarray]
+    write: Callable[[np.ndarray, int], tuple[np.ndarray, ...]]
+    heads_axis: int | None = None
+
+    def shape(self, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of our array where theirs have `shapes`; reads no data."""
+        return self.read(*(np.broadcast_to(np.int8(0), shape) for shape in shapes)).shape
+
+    def shapes(self, shape: tuple[int, ...], heads: int) -> list[tuple[int, ...]]:
+        """The shapes of their arrays where ours has `shape`; reads no data."""
+        return [part.shape for part in self.write(np.broadcast_to(np.int8(0), shape), heads)]
+
+
+SAME = Transform(lambda x: x, lambda x, heads: (x,))
+CHANNELS = Transform(lambda x: x.reshape(-1), lambda x, heads: (x.reshape(1, 1, 1, -1),))  # (1, 1, 1, C) <-> (C,)
+POINTWISE = Transform(lambda x: x.reshape(x.shape[-2:]), lambda x, heads: (x[None, None],))  # (1, 1, C, K) <-> (C, K)
+
+QKV_KERNEL = Transform(  # three (D, h, d) <-> (D, 3 D)
+    lambda *qkv: np.concatenate([x.reshape(len(x), -1) for x in qkv], axis=1),
+    lambda x, heads: tuple(part.reshape(len(x), heads, -1) for part in np.split(x, 3, axis=1)),
+    heads_axis=1,
+)
+QKV_BIAS = Transform(  # three (h, d) <-> (3 D,)
+    lambda *qkv: np.concatenate([x.reshape(-1) for x in qkv]),
+    lambda x, heads: tuple(part.reshape(heads, -1) for part in np.split(x, 3)),
+    heads_axis=0,
+)
+IN_KERNEL = Transform(  # (D, h, d) <-> (D, D)
+    lambda x: x.reshape(len(x), -1), lambda x, heads: (x.reshape(len(x), heads, -1),), heads_axis=1
+)
+IN_BIAS = Transform(  # (h, d) <-> (D,)
+    lambda x: x.reshape(-1), lambda x, heads: (x.reshape(heads, -1),), heads_axis=0
+)
+OUT_KERNEL = Transform(  # (h, d, D) <-> (D, D)
+    lambda x: x.reshape(-1, x.shape[-1]), lambda x, heads: (x.reshape(heads, -1, x.shape[-1]),), heads_axis=0
+)
+
+TRANSPOSED = Transform(lambda x: x.T, lambda x, heads: (x.T,))  # (O, I) <-> (I, O)
+TORCH_CONV = Transform(  # (O, I, H, W) <-> (H, W, I, O)
+    lambda x: x.transpose(2, 3, 1, 0), lambda x, heads: (x.transpose(3, 2, 0, 1),)
+)
+TORCH_POINTWISE = Transform(  # (K, C, 1, 1) <-> (C, K)
+    lambda x: x.reshape(x.shape[:2]).T, lambda x, heads: (x.T[:, :, None, None],)
+)
+TORCH_QKV = Transform(  # three (D, D), each (O, I) <-> (D, 3 D)
+    lambda *qkv: np.concatenate(qkv).T, lambda x, heads: tuple(np.split(x.T, 3))
+)
+JOINED = Transform(lambda *qkv: np.concatenate(qkv), lambda x, heads: tuple(np.split(x, 3)))  # three (D,) <-> (3 D,)

@@ -1,0 +1,122 @@
+"""A model's weights out again, in the layout that others read."""
+
+import contextlib
+import json
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from keras_vit.weights.architecture import CONVENTIONS, of_model
+from keras_vit.weights.configs import processor_config, write_config
+from keras_vit.weights.layouts import LAYOUTS, WRITABLE, fill, find_place, spell
+
+_ENDINGS = {"npz": ".npz", "linen": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
+_OWN = (".keras", ".weights.h5")
+
+
+def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> None:
+    """Write a model's weights in a published layout; each file appears whole or not at all.
+
+    Args:
+        model: a model of this package.
+        path: of the file to write: `.npz` for npz and linen; `.safetensors`, or a folder for `model.safetensors`, for
+            timm and hf, with the library's `config.json` beside it; `.keras` or `.weights.h5` for our own.
+        layout: `npz` (the released files'), `linen` (the current official code's), `timm` or `hf` (transformers'
+            hub files); where None, `npz` for an `.npz` and our own for `.keras` and `.weights.h5`.
+
+    Raises:
+        ValueError: the layout is unknown, has no place for a part of the model, or does not go with the path.
+    """
+    path = Path(path)
+    if layout is None and path.name.endswith(_OWN):
+        _beside(path, model.save if path.suffix == ".keras" else model.save_weights)
+        return
+    layout = layout or ("npz" if path.suffix == ".npz" else None)
+    if layout not in WRITABLE:
+        raise ValueError(f"layout expected one of {WRITABLE}, received {layout!r}.")
+    as_folder = _ENDINGS[layout] == ".safetensors" and (path.is_dir() or not path.suffix)
+    file = path / "model.safetensors" if as_folder else path
+    if file.suffix != _ENDINGS[layout]:
+        raise ValueError(f"path expected to end in {_ENDINGS[layout]!r} for layout {layout!r}, received {str(path)!r}.")
+    architecture = of_model(model)
+    config = None if _ENDINGS[layout] == ".npz" else write_config(architecture, layout)
+    arrays = _arrays(model, layout)
+    _note_origin(architecture, layout)
+    if config is None:
+        _beside(file, lambda partial: _write_npz(partial, arrays))
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    _beside(file, lambda partial: _write_safetensors(partial, arrays))
+    _beside(file.with_name("config.json"), lambda partial: _write_json(partial, config))
+    if layout == "hf" and as_folder:
+        processor = processor_config(architecture)
+        _beside(file.with_name("preprocessor_config.json"), lambda partial: _write_json(partial, processor))
+
+
+def _arrays(model, layout):
+    """Name in the layout -> (variable, transform, part, heads), in the model's order; reads no data."""
+    family = of_model(model).family
+    arrays, homeless = {}, []
+    for variable in model.variables:
+        if "seed" in variable.path:
+            continue
+        place = find_place(family, "keras", variable.path)
+        cell = place and place.row.cells.get(layout)
+        if cell is None or variable.path.startswith(LAYOUTS[layout].never_written):
+            homeless.append(variable.path)
+            continue
+        heads = getattr(model.get_layer(variable.path.split("/")[0]), "num_heads", 1)
+        for part, name in enumerate(cell.names):
+            arrays[fill(name, dict(place.indices))] = (variable, cell.transform, part, heads)
+    if homeless:
+        raise ValueError(f"layout {layout!r} has no place for {', '.join(homeless)}.")
+    return {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
+
+
+def _array(variable, transform, part, heads) -> np.ndarray:
+    value = np.asarray(variable, dtype="float32")
+    return np.ascontiguousarray(transform.write(value, heads)[part])
+
+
+def _write_npz(path, arrays):
+    """As `np.savez`, but one array in memory at a time."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, parts in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, _array(*parts), allow_pickle=False)
+
+
+def _write_safetensors(path, arrays):
+    from safetensors.numpy import save_file
+
+    save_file({name: _array(*parts) for name, parts in arrays.items()}, path, metadata={"format": "pt"})
+
+
+def _write_json(path, config):
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _beside(path: Path, write) -> None:
+    """Have `write` fill a file beside `path`, then give it its name."""
+    partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
+    try:
+        write(partial)
+        partial.replace(path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            partial.unlink()
+
+
+_IN_CONFIG = {"timm": ("activation",), "hf": ("activation", "layer_norm_epsilon")}
+
+
+def _note_origin(model, layout):
+    """Say where those who read the file will compute otherwise than the model, because the file cannot tell them."""
+    conventions = CONVENTIONS if model.units is not None else CONVENTIONS[:2]
+    for name in conventions if model.family == "vit" else ():
+        mine, theirs = getattr(model, name), getattr(LAYOUTS[layout], name)
+        if mine != theirs and name not in _IN_CONFIG.get(layout, ()):
+            print(f"layout {layout!r}: its readers take {name}={theirs!r}, the model has {mine!r}.", file=sys.stderr)

@@ -1,0 +1,154 @@
+"""The published files: tags, names, grammar, index."""
+
+import pytest
+
+import keras_vit
+from keras_vit.cli import main
+from keras_vit.models.variants import find_variant
+from keras_vit.weights.catalogue import AugReg, find, find_released, list_weights, parse_augreg
+from keras_vit.weights.released import RELEASED
+
+
+def test_every_tag_and_alias_means_one_file():
+    names = [name for row in RELEASED for name in (row.tag, *row.aliases)]
+    assert len(set(names)) == len(names)
+    assert len({row.path for row in RELEASED}) == len(RELEASED)
+    for row in RELEASED:
+        assert all(find_released(name) is row for name in (row.tag, *row.aliases))
+
+
+def test_every_file_is_of_a_model_whose_timm_name_its_tag_has():
+    for row in RELEASED:
+        variant, tag = find_variant(row.tag)
+        assert variant.name == row.model and row.tag.endswith("." + tag)
+        assert row.image_size is None or variant.image_size == row.image_size
+        assert (row.accuracy is None) == (row.source is None)
+
+
+def test_tags_are_timms_and_so_are_their_files():
+    import parity
+
+    timm = parity.timm()
+    known, compared = set(timm.list_pretrained()), 0
+    for row in RELEASED:
+        cfg = timm.models.get_pretrained_cfg(row.tag) if row.tag in known else None
+        if cfg is None or "googleapis" not in (cfg.url or ""):
+            continue
+        compared += 1
+        assert row.url == cfg.url and row.classes == cfg.num_classes and row.image_size == cfg.input_size[-1]
+    assert compared > 30
+
+
+def test_official_folders_are_complete():
+    folders = {"imagenet21k": 9, "imagenet21k+imagenet2012": 8, "sam": 5}
+    for folder, count in folders.items():
+        assert sum(row.path.startswith(f"vit_models/{folder}/") for row in RELEASED) == count
+    assert sum(row.path.startswith("bit_models/BiT-") for row in RELEASED) == 24
+    zeros = {row.path.rpartition("/")[2] for row in RELEASED if "zeros" in row.note}
+    assert zeros == {"ViT-L_32.npz", "ViT-H_14.npz"}
+
+
+def test_lists_by_builder_and_by_pattern():
+    assert "vit_base_patch16_224.augreg_in21k" in list_weights("ViT_B16")
+    assert list_weights("*.sam_in1k") == [row.tag for row in RELEASED if "sam/" in row.path]
+    assert len(keras_vit.list_weights()) == len(RELEASED)
+    assert list_weights("ViT_B17") == []
+
+
+NAME = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.1"
+
+
+def test_augregs_grammar():
+    upstream = ("B_16", "i21k", 300, 0.001, "medium1", 0.1, 0.0, 0.1)
+    assert parse_augreg(NAME) == AugReg(*upstream)
+    adapted = parse_augreg(f"augreg/{NAME}--oxford_iiit_pet-steps_0k-lr_0.003-res_384.npz")
+    assert adapted == AugReg(*upstream, "oxford_iiit_pet", 500, 0.003, 384)
+    hybrid = parse_augreg("R_Ti_16-i21k-30ep-lr_0.001-aug_light0-wd_0.03-do_0.1-sd_0.1")
+    assert (hybrid.name, hybrid.epochs, hybrid.augmentation) == ("R_Ti_16", 30, "light0")
+    for broken in (NAME[:-4], NAME + "--cifar100", "X_16" + NAME[4:], NAME + "/../../x", "../" + NAME):
+        assert parse_augreg(broken) is None
+
+
+def test_any_name_of_the_grammar_is_a_file():
+    row = find_released(f"{NAME}--cifar100-steps_10k-lr_0.01-res_224")
+    assert (row.model, row.classes, row.image_size) == ("ViT_B16", 100, 224)
+    assert row.url.endswith(f"/vit_models/augreg/{NAME}--cifar100-steps_10k-lr_0.01-res_224.npz")
+    assert find_released("gsam/ViT-B_16").path == "vit_models/gsam/ViT-B_16.npz"
+    assert find_released("vtab/BiT-M-R50x1-run0-caltech101").model == "BiT_R50x1"
+    with pytest.raises(
+        ValueError, match="received 'vit_base_patch16_224.augreg_in22k'; the nearest are vit_base_patch"
+    ):
+        find_released("vit_base_patch16_224.augreg_in22k")
+
+
+INDEX = f"""name,ds,params,filename,final_test,adapt_ds,adapt_resolution,adapt_final_test,adapt_filename
+B_16,i21k,86859496,{NAME},,imagenet2012,384,0.85,{NAME}--imagenet2012-steps_20k-lr_0.01-res_384
+B_16,i21k,86567656,{NAME},,imagenet2012,224,0.84,{NAME}--imagenet2012-steps_20k-lr_0.01-res_224
+S_16,i21k,22196584,S_16-x,,imagenet2012,384,0.83,S_16-x--imagenet2012-steps_20k-lr_0.01-res_384
+L_16,i21k,304715752,L_16-x,,imagenet2012,384,0.86,L_16-x--imagenet2012-steps_20k-lr_0.01-res_384
+B_16,i21k,86567656,{NAME},,cifar100,224,0.93,{NAME}--cifar100-steps_10k-lr_0.01-res_224
+"""
+
+
+def test_finding_in_augregs_index(tmp_path, capsys, monkeypatch):
+    (tmp_path / "index.csv").write_text(INDEX)
+    rows = find(resolution=384, under=100_000_000, index=tmp_path / "index.csv")
+    assert [(row.model, row.accuracy) for row in rows] == [("ViT_B16", 0.85), ("ViT_S16", 0.83)]
+    rows = find("B_16", dataset=None, sort="resolution", index=tmp_path / "index.csv")
+    assert [row.resolution for row in rows] == [384, 224, 224]
+    assert {row.dataset for row in rows} == {"imagenet2012", "cifar100"}
+    line = ["weights", "find", "--model", "B_16", "--res", "384", "--under", "100M", "--sort", "accuracy"]
+    assert main([*line, "--index", str(tmp_path / "index.csv")]) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines() == [
+        f"{NAME}--imagenet2012-steps_20k-lr_0.01-res_384    86.9M  384 px  imagenet2012  85.00% (index of augreg)"
+    ]
+    monkeypatch.setenv("KERAS_VIT_HOME", str(tmp_path))  # the cached index is found by itself
+    (tmp_path / "vit_models/augreg").mkdir(parents=True)
+    (tmp_path / "index.csv").rename(tmp_path / "vit_models/augreg/index.csv")
+    assert main(line) == 0 and capsys.readouterr().out == printed
+
+
+def test_finding_without_an_index(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_VIT_HOME", str(tmp_path))
+    assert main(["weights", "find", "--model", "vit_large_patch16", "--res", "384", "--limit", "1"]) == 0
+    first, more = capsys.readouterr().out.splitlines()
+    assert first.startswith(
+        "vit_large_patch16_384.augreg_recommended_in21k_ft_in1k   304.3M  384 px  imagenet2012  85.59%"
+    )
+    assert more == "... and 2 more; --limit prints them"
+    assert main(["weights", "find", "--under", "1k"]) == 2
+    assert "expected options that some published checkpoint meets" in capsys.readouterr().err
+
+
+def test_mistakes_get_a_sentence(tmp_path):
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(ValueError, match="sort expected one of .* received 'beauty'"):
+        find(sort="beauty")
+    with pytest.raises(FileNotFoundError, match="index expected augreg's index.csv, found nothing at"):
+        find(index=tmp_path / "none.csv")
+    for name in ("other.csv", "binary.csv"):
+        with pytest.raises(ValueError, match="index expected a table with the columns name, filename"):
+            find(index=tmp_path / name)
+
+
+def test_show_says_what_is_in_a_file(capsys):
+    from support import GOLDENS
+
+    assert main(["weights", "show", str(GOLDENS / "g5.weights.npz")]) == 0
+    printed = capsys.readouterr().out
+    assert "layout 'npz', 43 arrays, 61,302 numbers" in printed
+    assert "stem_root/kernel" in printed and "conv_root/kernel" in printed
+
+
+def test_convert_writes_what_another_library_reads(tmp_path, capsys):
+    from support import GOLDENS, golden, max_difference
+
+    assert main(["weights", "convert", str(GOLDENS / "g1.weights.npz"), str(tmp_path / "hub"), "--layout", "hf"]) == 0
+    assert "72,299 parameters" in capsys.readouterr().out
+    model = keras_vit.from_pretrained(tmp_path / "hub")
+    assert max_difference(model(golden("g1")["images"]), golden("g1")["logits"]) < 2e-5
+    line = ["weights", "convert", str(GOLDENS / "t1.weights.safetensors"), str(tmp_path / "t1.keras")]
+    assert main(line) == 2 and "num_heads expected" in capsys.readouterr().err
+    assert main([*line, "--num-heads", "3"]) == 0 and (tmp_path / "t1.keras").is_file()
