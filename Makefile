@@ -18,7 +18,7 @@ demo: $(INSTALLED)
 	$(RUN)/keras-vit predict saved_models/digits runs/digits/pictures/examples/*.png --top 3
 
 test: $(INSTALLED) lint
-	$(RUN)/python -m pytest -m "not large"
+	$(RUN)/python -m pytest -n 2 --dist loadfile -m "not large"
 
 # The large rows too, and the comparisons with the peers' own libraries (extra `parity`).
 test-all: $(INSTALLED) $(PEERS) lint
