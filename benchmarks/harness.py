@@ -7,10 +7,12 @@ processes take turns round by round, one at a time, so that a machine whose spee
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -81,19 +83,19 @@ def machine() -> str:
     return f"{cpu}, {os.cpu_count()} cores, {bf16}; Python {platform.python_version()}; {', '.join(found)}"
 
 
-def import_timm():
-    """timm, also where torchvision's compiled operators do not load: the missing ones are declared first."""
-    import re
-    from importlib.util import find_spec
+_DECLARED = []
 
+
+def declare_vision_operators() -> None:
+    """Name torchvision's compiled operators where they do not load, so that timm and transformers can be imported."""
     import torch
 
-    source = Path(find_spec("torchvision").submodule_search_locations[0], "_meta_registrations.py").read_text()
+    spec = find_spec("torchvision")
+    if _DECLARED or spec is None or hasattr(torch.ops.torchvision, "nms"):
+        return
+    source = Path(spec.submodule_search_locations[0], "_meta_registrations.py").read_text()
     named = re.findall(r'register_meta\("(\w+)"\)', source) + re.findall(r"torchvision::(\w+)", source)
-    library = torch.library.Library("torchvision", "FRAGMENT")
+    library = torch.library.Library("torchvision", "DEF")
     for name in sorted(set(named)):
-        if not hasattr(torch.ops.torchvision, name):
-            library.define(f"{name}(Tensor x) -> Tensor")
-    import timm
-
-    return timm, library  # the declarations last as long as the library object
+        library.define(f"{name}(Tensor x) -> Tensor")
+    _DECLARED.append(library)  # the names last as long as it does
