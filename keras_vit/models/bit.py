@@ -9,7 +9,7 @@ import keras
 from keras_vit import layers
 from keras_vit.models.variants import BiTVariant
 from keras_vit.models.vit import classifier, input_images
-from keras_vit.weights import load_weights
+from keras_vit.weights import load_weights, require_classes
 
 _GROUP_NORM_EPSILON = 1e-5
 _WEIGHT_EPSILON = 1e-10
@@ -35,7 +35,7 @@ def build_bit(
     Args:
         variant: a row of the table, or your own `keras_vit.BiTVariant`.
         include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file.
+        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
         pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.
@@ -60,6 +60,8 @@ def build_bit(
         raise ValueError("pooling expected 'gap' under a classifier, received None.")
     if include_top and (not isinstance(classes, int) or classes < 1):
         raise ValueError(f"classes expected a positive int, received {classes!r}.")
+    if weights is not None and include_top:
+        require_classes(weights, classes)
     policy = keras.dtype_policies.get(dtype)
     width = int(64 * variant.width_factor)
     epsilons = {"group_norm_epsilon": _GROUP_NORM_EPSILON, "weight_epsilon": _WEIGHT_EPSILON}

@@ -12,7 +12,7 @@ import keras
 
 from keras_vit import layers
 from keras_vit.models.variants import ResNetStem, Variant
-from keras_vit.weights import conventions_of, load_weights
+from keras_vit.weights import conventions_of, load_weights, require_classes
 
 POOLINGS = ("token", "gap", "map", None)
 
@@ -46,7 +46,7 @@ def build(
     Args:
         variant: a row of the table, or your own `keras_vit.Variant`.
         include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file.
+        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
         pooling: `token` (class token), `gap` (mean of the tokens), `map` (attention pooling), or, with
@@ -76,6 +76,8 @@ def build(
         ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
     """
     _check(variant, include_top, input_shape, pooling, classes, representation_size)
+    if weights is not None and include_top:
+        require_classes(weights, classes)
     if weights is not None:
         variant, activation, layer_norm_epsilon = _follow(weights, variant, activation, layer_norm_epsilon)
     if class_token is False and pooling == "token":

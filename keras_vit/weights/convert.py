@@ -104,6 +104,16 @@ def conventions_of(source: str | os.PathLike) -> dict:
     return {name: said.get(name, getattr(contents.layout, name)) for name in CONVENTIONS}
 
 
+def require_classes(source: str | os.PathLike, classes: int) -> None:
+    """Raise a ValueError unless a file's classifier, if it has one, is of so many classes."""
+    if os.fspath(source).endswith((".keras", ".weights.h5")):
+        return
+    with open_weights(source) as file:
+        head = look(file).entries.get("head/kernel")
+    if head is not None and head.shape[-1] != classes:
+        raise ValueError(f"classes expected {head.shape[-1]}, as in {os.fspath(source)!r}, received {classes}.")
+
+
 def apply(model, file, contents: Contents, strict=True, position_resize="official", source_grid=None) -> Report:
     """Fill a model from an open file; see `load_weights`."""
     variables = {variable.path: variable for variable in model.variables if "seed" not in variable.path}

@@ -166,3 +166,11 @@ def test_a_model_that_computes_otherwise_than_the_files_origin_is_noted():
     model = build(keras_vit.Variant("t1", 48, 3, 120, 3, 8, image_size=32))
     report = keras_vit.load_weights(model, GOLDENS / "t1.weights.safetensors")
     assert report.notes == ["the model has activation='gelu_tanh', files of this layout come from 'gelu'"]
+
+
+def test_a_builder_given_weights_of_other_classes_refuses_them():
+    with pytest.raises(ValueError, match=r"classes expected 11, as in '.*g1\.weights\.npz', received 12\."):
+        build(classes=12, weights=str(GOLDENS / "g1.weights.npz"))
+    with pytest.raises(ValueError, match=r"classes expected 7, as in '.*g6\.weights\.npz', received 1000\."):
+        keras_vit.BiT_R50x1(weights=str(GOLDENS / "g6.weights.npz"))
+    assert build(include_top=False, weights=str(GOLDENS / "g1.weights.npz")).output_shape == (None, 48)
