@@ -1,6 +1,5 @@
 """A file of weights -> the model it is of."""
 
-import contextlib
 import os
 from dataclasses import replace
 
@@ -60,24 +59,13 @@ def from_pretrained(
         options.setdefault("include_top", architecture.classes is not None)
         options.setdefault("classes", architecture.classes or 1000)
         options.setdefault("labels", architecture.labels if options["classes"] == architecture.classes else None)
-        with _without_values():
-            if architecture.family == "bit":
-                options.setdefault("input_shape", (None, None, architecture.channels))  # the file fits every size
-                model = build_bit(_bit_row(architecture), **options)
-            else:
-                model = _build_vit(architecture, contents.source, num_heads, source_grid, options)
+        if architecture.family == "bit":
+            options.setdefault("input_shape", (None, None, architecture.channels))  # the file fits every size
+            model = build_bit(_bit_row(architecture), **options)
+        else:
+            model = _build_vit(architecture, contents.source, num_heads, source_grid, options)
         apply(model, file, contents, strict, position_resize, source_grid)
-    for variable in model.variables:
-        if getattr(variable, "_value", variable) is None:  # not in the file: a new head, the seeds of dropout
-            variable._deferred_initialize()
     return model
-
-
-def _without_values():
-    """Variables built in here wait for their first value: drawing random ones takes longer than reading the file."""
-    if hasattr(keras.Variable, "_deferred_initialize"):
-        return keras.StatelessScope(initialize_variables=False)
-    return contextlib.nullcontext()
 
 
 def _bit_row(architecture: Architecture) -> BiTVariant:

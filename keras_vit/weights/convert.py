@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import keras
 import numpy as np
 
 from keras_vit.weights.architecture import CONVENTIONS, of_model
@@ -136,7 +135,7 @@ def apply(model, file, contents: Contents, strict=True, position_resize="officia
     for layer, sentence in changed:
         layer.conversion = sentence
     for step in sorted(steps, key=lambda step: [name.partition("[")[0] for name in step.entry.names]):
-        _fill(step.variable, _array(file, step, report))
+        step.variable.assign(_array(file, step, report))
     report.used.extend(names)
     _note_origin(model, contents, read_config(file.config, contents.layout.name, contents.source), report)
     for sentence in (*report.conversions, *report.notes):
@@ -183,15 +182,6 @@ def _same(received, expected) -> bool:
     """Whether shapes are the same but for axes of length one."""
     squeezed = lambda shape: [side for side in shape if side != 1]  # noqa: E731
     return all(squeezed(a) == squeezed(b) for a, b in zip(received, expected, strict=True))
-
-
-def _fill(variable, array) -> None:
-    """Give a variable its value, as its first one where it was built without (`models/pretrained.py`)."""
-    if getattr(variable, "_value", array) is None:
-        variable._initializer = lambda shape, dtype: keras.ops.convert_to_tensor(array, dtype)
-        variable._deferred_initialize()
-    else:
-        variable.assign(array)
 
 
 def _array(file, step: _Step, report) -> np.ndarray:

@@ -5,7 +5,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
-from support import GOLDENS, golden, max_difference
+from support import GOLDENS, golden, max_difference, needs_tensorflow
 
 import keras_vit
 from keras_vit.weights.resize import resize_channels, resize_grid, resize_kernel
@@ -174,3 +174,14 @@ def test_a_builder_given_weights_of_other_classes_refuses_them():
     with pytest.raises(ValueError, match=r"classes expected 7, as in '.*g6\.weights\.npz', received 1000\."):
         keras_vit.BiT_R50x1(weights=str(GOLDENS / "g6.weights.npz"))
     assert build(include_top=False, weights=str(GOLDENS / "g1.weights.npz")).output_shape == (None, 48)
+
+
+@needs_tensorflow
+def test_after_from_pretrained_others_still_train():
+    from_file = keras_vit.from_pretrained(G1)
+    other = keras.Sequential([keras.Input((2,)), keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+    with keras.StatelessScope():  # what training loops open, and what Keras starts waiting variables at the end of
+        pass
+    other.compile("sgd", "mse")
+    other.fit(np.ones((4, 2)), np.ones(4), verbose=0)
+    assert np.isfinite(from_file(golden("g1")["images"])).all()
