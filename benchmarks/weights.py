@@ -56,15 +56,11 @@ measured(call)
 OURS_ANSWER = 'numpy.asarray(model(numpy.zeros((1, 224, 224, 3), "float32")))'
 TRANSFORMERS = """
 import torch, numpy
-library = torch.library.Library("torchvision", "DEF")
-import importlib.util, re, warnings
+import warnings
 warnings.simplefilter("ignore")
-spec = importlib.util.find_spec("torchvision")
-if spec and not hasattr(torch.ops.torchvision, "nms"):  # compiled operators that do not load beside this torch
-    text = (Path(spec.submodule_search_locations[0]) / "_meta_registrations.py").read_text()
-    names = re.findall(r'register_meta\\("([a-z_0-9]+)"\\)', text) + re.findall("torchvision::([a-z_0-9]+)", text)
-    for name in set(names):
-        library.define(name + "(Tensor x) -> Tensor")
+sys.path.insert(0, {benchmarks!r})
+import harness
+harness.declare_vision_operators()
 import transformers
 small = transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
 transformers.ViTForImageClassification(small)(torch.zeros(1, 3, 224, 224))
@@ -107,7 +103,10 @@ def main():
             ("from_pretrained of a hub folder", "model", "model"),
             ("from_pretrained of a hub folder and one answer", OURS_ANSWER, TRANSFORMERS_ANSWER),
         ):
-            codes = {"keras_vit": OURS.format(answer=ours), "transformers": TRANSFORMERS.format(answer=theirs)}
+            codes = {
+                "keras_vit": OURS.format(answer=ours),
+                "transformers": TRANSFORMERS.format(answer=theirs, benchmarks=str(Path(__file__).parent)),
+            }
             show(f"{question}, {title}", race(hub, codes), "keras_vit")
 
 
