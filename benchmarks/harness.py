@@ -2,6 +2,8 @@
 
 Each contestant is a function that prepares its work and returns a function to time. It runs in a fresh process; the
 processes take turns round by round, one at a time, so that a machine whose speed drifts drifts for all of them.
+A turn is one call, or several back to back where the question is a steady latency: after the others' turns the first
+call finds cold caches and sleeping threads.
 """
 
 import json
@@ -16,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 
-def compare(script: str, contestants: list[str], rounds: int) -> dict[str, list[float]]:
-    """Seconds of every round of each contestant of a benchmark script; a contestant that cannot start is left out."""
+def compare(script: str, contestants: list[str], rounds: int, calls: int = 1) -> dict[str, list[float]]:
+    """Seconds of every call of each contestant of a benchmark script; a contestant that cannot start is left out."""
     workers, seconds = {}, {}
     for name in contestants:
         command = [sys.executable, script, "--worker", name]
@@ -30,9 +32,9 @@ def compare(script: str, contestants: list[str], rounds: int) -> dict[str, list[
         workers[name], seconds[name] = worker, []
     for _ in range(rounds):
         for name, worker in workers.items():
-            worker.stdin.write("go\n")
+            worker.stdin.write(f"{calls}\n")
             worker.stdin.flush()
-            seconds[name].append(json.loads(worker.stdout.readline()))
+            seconds[name] += json.loads(worker.stdout.readline())
     for worker in workers.values():
         worker.stdin.close()
         worker.wait()
@@ -40,16 +42,19 @@ def compare(script: str, contestants: list[str], rounds: int) -> dict[str, list[
 
 
 def work(prepare) -> None:
-    """The other side of `compare`: prepare, warm up, then time one call for every line that comes in."""
+    """The other side of `compare`: prepare, warm up, then time as many calls as each line that comes in says."""
     out, sys.stdout = sys.stdout, sys.stderr  # what libraries print must not mix with the answers
     call = prepare()
     for _ in range(3):
         call()
     print("ready", file=out, flush=True)
-    for _ in sys.stdin:
-        begun = time.perf_counter()
-        call()
-        print(json.dumps(time.perf_counter() - begun), file=out, flush=True)
+    for line in sys.stdin:
+        seconds = []
+        for _ in range(int(line)):
+            begun = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - begun)
+        print(json.dumps(seconds), file=out, flush=True)
 
 
 def table(title: str, seconds: dict[str, list[float]], ours: str, figure, unit: str) -> str:
