@@ -29,3 +29,8 @@ def is_size(value) -> bool:
     if value is None or is_count(value):
         return True
     return isinstance(value, tuple) and len(value) == 2 and all(is_count(side) for side in value)
+
+
+def is_pair(value) -> bool:
+    """Whether `value` is RandAugment's (operations, magnitude): a positive int, and a number of 0 to 30."""
+    return isinstance(value, tuple) and len(value) == 2 and is_count(value[0]) and is_number(value[1], 0, 30.001)

@@ -120,8 +120,9 @@ def _typed(hint, value, name):
         if unknown:
             raise ValueError(f"{name} expected the fields {', '.join(hints)}, received {', '.join(unknown)} as well.")
         return classes[0](**{key: _typed(hints[key], inner, key) for key, inner in value.items()})
-    if isinstance(value, list) and any(typing.get_origin(kind) is tuple for kind in kinds):
-        return tuple(value)
+    items = [typing.get_args(kind)[0] for kind in kinds if typing.get_origin(kind) is tuple]
+    if items and isinstance(value, list):
+        return tuple(_typed(items[0], inner, name) for inner in value)
     if isinstance(value, int) and not isinstance(value, bool) and float in kinds and int not in kinds:
         return float(value)
     return value

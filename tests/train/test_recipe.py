@@ -5,7 +5,19 @@ import dataclasses
 import pytest
 from support import ROOT, run_python
 
-from keras_vit.train.recipe import Augment, Average, Data, Loss, Model, Optimizer, Recipe, Schedule, Variant
+from keras_vit.train.recipe import (
+    Augment,
+    Average,
+    Curriculum,
+    Data,
+    Loss,
+    Model,
+    Optimizer,
+    Recipe,
+    Schedule,
+    Stage,
+    Variant,
+)
 from keras_vit.train.recipe_file import differences, from_json, load_recipe, override, to_json
 
 OWN = Variant("own", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=(2, 4), image_size=8)
@@ -18,6 +30,7 @@ RECIPE = Recipe(
     Schedule("linear", warmup_steps=3),
     Loss("sigmoid", label_smoothing=0.1),
     Average(0.9),
+    curriculum=Curriculum((Stage(0.5, image_size=8), Stage(0.75, patch_size=(4, 4)))),
     epochs=2,
     seed=7,
 )
@@ -66,16 +79,16 @@ def test_differences_are_paths():
         ("epochs=0", "epochs expected a positive int, received 0"),
         ("epochs=true", "epochs expected a positive int, received True"),
         ("optimizer=adamw", r"optimizer expected Optimizer\(...\), received 'adamw'"),
-        ("optimizer.kind=adam", "kind expected 'adamw' or 'sgd', received 'adam'"),
+        ("optimizer.kind=adam", "kind expected one of 'adamw', 'sgd', 'lamb', 'adafactor', received 'adam'"),
         ("optimizer.clip_norm=0", "clip_norm expected a positive number or null, received 0"),
         ("model.variant=ViT_Q9", "name expected a model of list_models.*'ViT_Q9'"),
         ("model.pooling=max", "pooling expected one of .*'max'"),
         ("model.dropout_rate=1", "dropout_rate expected a rate in .*1"),
         ("model.image_size=[8, 8, 8]", "image_size expected a positive int or .*8, 8, 8"),
         ("model.channels=4", "channels expected 1 or 3, received 4"),
-        ("data.source=cifar10", "source expected one of digits, folder, tfds:NAME, received 'cifar10'"),
+        ("data.source=cifar10", "source expected one of digits, folder, tfds:NAME, vtab:TASK, received 'cifar10'"),
         ("data.batch_size=1.5", "batch_size expected a positive int, received 1.5"),
-        ("augment.crop=center", "crop expected 'none' or 'inception', received 'center'"),
+        ("augment.crop=center", "crop expected one of 'none', 'inception', 'resize', 'pad', received 'center'"),
         ("augment.crop_area=0", "crop_area expected a share in .*received 0"),
         ("schedule.decay=step", "decay expected one of .*'step'"),
         ("schedule.warmup_steps=-1", "warmup_steps expected an int of at least 0, received -1"),
