@@ -74,7 +74,12 @@ QUESTIONS = (
         ["keras_vit:bfloat16", "keras_vit:mixed_bfloat16", "keras-hub:bfloat16", "keras-hub:mixed_bfloat16",
          "timm:autocast"],
     ),
-    ("ViT-Ti/16, batch 1, float32: latency of calls back to back", "Ti16", 1, ["keras_vit:float32", "keras-hub:float32", "timm:float32"]),
+    (
+        "ViT-Ti/16, batch 1, float32: latency of calls back to back",
+        "Ti16",
+        1,
+        ["keras_vit:float32", "keras-hub:float32", "timm:float32"],
+    ),
 )  # fmt: skip
 
 

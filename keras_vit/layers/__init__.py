@@ -21,4 +21,5 @@ from keras_vit.layers.resnet import StemPool as StemPool
 from keras_vit.layers.tokens import ClassToken as ClassToken
 from keras_vit.layers.tokens import GridToTokens as GridToTokens
 from keras_vit.layers.tokens import PositionEmbedding as PositionEmbedding
+from keras_vit.layers.tokens import SinCosPositions as SinCosPositions
 from keras_vit.layers.tokens import TokensToGrid as TokensToGrid

@@ -96,11 +96,7 @@ class PositionEmbedding(Layer):
 
     def build(self, tokens_shape, patches_shape=None):
         require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
-        stored = self.prefix_tokens + self.grid[0] * self.grid[1]
-        if patches_shape is None and tokens_shape[1] != stored:
-            raise ValueError(
-                f"{self.name} expected {stored} tokens for its grid {self.grid}, received {tokens_shape[1]}."
-            )
+        stored = _require_grid(self, tokens_shape, patches_shape)
         self.embedding = self.add_weight(
             name="embedding",
             shape=(1, stored, tokens_shape[-1]),
@@ -134,3 +130,60 @@ def _interpolation(new, old: int, dtype):
     source = ops.minimum(ops.cast(ops.arange(new), "float32") * step, old - 1)
     distance = ops.abs(source[:, None] - ops.arange(old, dtype="float32")[None, :])
     return ops.cast(ops.maximum(1 - distance, 0), dtype)
+
+
+class SinCosPositions(Layer):
+    """Adds a fixed code of its place to every patch token: sines and cosines of the column, then of the row.
+
+    The two-dimensional code of MoCo v3 (arXiv 2104.02057) that big_vision's "Better plain ViT baselines" (arXiv
+    2205.01580) train with: D / 4 wavelengths, from 2 pi to 10,000 times that. Nothing is learned; a class token gets 0.
+
+    Args:
+        grid: patches (down, across), where the image size is known.
+        prefix_tokens: tokens in front of the patches (the class token).
+
+    Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded patches
+    (B, h, w, any). Output shape: that of the tokens.
+
+    Raises:
+        ValueError: D is not a multiple of 4, or less than 8, or the number of tokens is not the grid's.
+    """
+
+    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, **kwargs):
+        super().__init__(**kwargs)
+        self.grid = as_pair(grid, "grid")
+        self.prefix_tokens = prefix_tokens
+
+    def build(self, tokens_shape, patches_shape=None):
+        require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
+        if tokens_shape[-1] % 4 or tokens_shape[-1] < 8:
+            raise ValueError(f"{self.name} expected a width of 8, 12, 16 and so on, received {tokens_shape[-1]}.")
+        _require_grid(self, tokens_shape, patches_shape)
+
+    def compute_output_shape(self, tokens_shape, patches_shape=None):
+        return tokens_shape
+
+    def call(self, tokens, patches=None):
+        h, w = self.grid if patches is None else ops.shape(patches)[1:3]
+        quarter = tokens.shape[-1] // 4
+        frequency = ops.power(10_000.0, -ops.arange(quarter, dtype="float32") / (quarter - 1))
+        down, across = (
+            ops.cast(ops.arange(side), "float32")[:, None] * frequency  # (side, D / 4)
+            for side in (h, w)
+        )
+        down = ops.broadcast_to(down[:, None], (h, w, quarter))
+        across = ops.broadcast_to(across[None], (h, w, quarter))
+        code = ops.concatenate([ops.sin(across), ops.cos(across), ops.sin(down), ops.cos(down)], axis=-1)
+        code = ops.reshape(code, (1, h * w, 4 * quarter))
+        code = ops.pad(code, [[0, 0], [self.prefix_tokens, 0], [0, 0]])
+        return tokens + ops.cast(code, tokens.dtype)
+
+
+def _require_grid(layer, tokens_shape, patches_shape):
+    """Raise unless a sequence of known length has the tokens of the layer's grid."""
+    stored = layer.prefix_tokens + layer.grid[0] * layer.grid[1]
+    if patches_shape is None and tokens_shape[1] != stored:
+        raise ValueError(
+            f"{layer.name} expected {stored} tokens for its grid {layer.grid}, received {tokens_shape[1]}."
+        )
+    return stored

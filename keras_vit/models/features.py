@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.layers import PositionEmbedding, TokensToGrid
+from keras_vit.layers import PositionEmbedding, SinCosPositions, TokensToGrid
 
 
 def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) -> keras.Model:
@@ -33,7 +33,7 @@ def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) 
 
 
 def _on_grid(model, name, output):
-    positions = [layer for layer in model.layers if isinstance(layer, PositionEmbedding)]
+    positions = [layer for layer in model.layers if isinstance(layer, (PositionEmbedding, SinCosPositions))]
     if len(output.shape) != 3 or not positions:
         raise ValueError(f"as_grid expected layers that put out tokens, received {name!r} of shape {output.shape}.")
     # The layer "tokens" is named before the class token joins; every later one carries it.

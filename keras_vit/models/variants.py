@@ -55,6 +55,7 @@ class Variant:
         num_heads: attention heads; must divide the width.
         patch_size: pixels of a patch (cells of the stem's map in a hybrid), one int or (height, width).
         stem: the ResNet in front of the patches; None for a plain ViT.
+        positions: `learned` (the paper's), or `sincos2d`: fixed sines and cosines (arXiv 2205.01580).
         image_size: side in pixels that the model is built for where no `input_shape` is given.
         paper_name: as in the papers' tables, `ViT-B/16`.
         timm_name: the same architecture in timm, without its image size.
@@ -68,6 +69,7 @@ class Variant:
     num_heads: int
     patch_size: int | tuple[int, int]
     stem: ResNetStem | None = None
+    positions: str = "learned"
     image_size: int = 224
     paper_name: str | None = None
     timm_name: str | None = None

@@ -14,6 +14,7 @@ from keras_vit import layers
 from keras_vit.models.variants import ResNetStem, Variant
 from keras_vit.weights import conventions_of, load_weights, require_classes
 
+POSITIONS = {"learned": layers.PositionEmbedding, "sincos2d": layers.SinCosPositions}
 POOLINGS = ("token", "gap", "map", None)
 
 
@@ -106,7 +107,9 @@ def build(
     free = None in patches.shape[1:3]
     cells = [p * (variant.stem.stride if variant.stem else 1) for p in patch]
     grid = [side or variant.image_size // cell for side, cell in zip(patches.shape[1:3], cells, strict=True)]
-    position = layers.PositionEmbedding(tuple(grid), prefix_tokens, name="position_embedding", dtype=policy)
+    if variant.positions not in POSITIONS:
+        raise ValueError(f"positions expected one of {tuple(POSITIONS)}, received {variant.positions!r}.")
+    position = POSITIONS[variant.positions](tuple(grid), prefix_tokens, name="position_embedding", dtype=policy)
     x = position(x, patches) if free else position(x)
     x = keras.layers.Dropout(dropout_rate, name="embedding_dropout", dtype=policy)(x)
     for i in range(variant.depth):

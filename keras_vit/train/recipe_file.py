@@ -13,25 +13,48 @@ from keras_vit.train.recipe import Recipe
 
 
 def load_recipe(path: str | os.PathLike) -> Recipe:
-    """Read the `recipe` that a Python file (`recipes/NAME.py`) or a `recipe.json` defines.
+    """Read a recipe from `recipes/NAME.py`, which defines `recipe`; from `recipes/NAME.py:ROW`, a row of the `recipes`
+    that it defines; or from a `recipe.json`.
 
     Raises:
         FileNotFoundError: nothing lies at `path`.
-        ValueError: the file defines no `recipe`, or one that is out of range.
+        ValueError: the file defines no such recipe, or one that is out of range.
     """
-    path = Path(path)
+    file, colon, row = str(path).partition(".py:")
+    path = Path(f"{file}.py" if colon else path)
     if not path.is_file():
         raise FileNotFoundError(f"recipe expected a Python file that defines `recipe`, found none at {str(path)!r}.")
     if path.suffix == ".json":
         return from_json(path.read_text())
+    found = recipes_in(path)
+    if row in found:
+        return found[row]
+    nearest = ", ".join(difflib.get_close_matches(row, found, n=5, cutoff=0)) if row else ", ".join(found)
+    raise ValueError(f"recipe expected one of the {len(found)} rows of {path.name} behind a colon, received {row!r}; "
+                     f"{'the nearest' if row else 'they'} are {nearest}.")  # fmt: skip
+
+
+def recipes_in(path: str | os.PathLike) -> dict[str, Recipe]:
+    """All recipes that a Python file defines: those of its table `recipes` by name, and its `recipe` under "".
+
+    Raises:
+        ValueError: the file is no Python file, or defines something else under these names, or nothing.
+    """
+    path = Path(path)
     spec = importlib.util.spec_from_file_location(f"recipe_{path.stem}", path)
     if spec is None:
         raise ValueError(f"recipe expected a .py or .json file, received {str(path)!r}.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = getattr(module, "recipe", None)
-    if not isinstance(found, Recipe):
-        raise ValueError(f"recipe expected {str(path)!r} to define `recipe = Recipe(...)`, found {found!r}.")
+    found = dict(getattr(module, "recipes", {}))
+    if hasattr(module, "recipe"):
+        found[""] = module.recipe
+    wrong = [value for value in found.values() if not isinstance(value, Recipe)]
+    if wrong or not found:
+        raise ValueError(
+            f"recipe expected {str(path)!r} to define `recipe = Recipe(...)`, or several in `recipes`, found "
+            f"{wrong[0] if wrong else None!r}."
+        )
     return found
 
 

@@ -54,6 +54,8 @@ LAYERS = (
         {"grid": (3, 2), "prefix_tokens": 1},
         ((7, 16), (2, 3, 16)),
     ),
+    Case("SinCosPositions", layers.SinCosPositions, {"grid": (2, 3)}, TOKENS),
+    Case("SinCosPositions_free", layers.SinCosPositions, {"grid": 1, "prefix_tokens": 1}, ((7, 16), (2, 3, 16))),
     Case(
         "MultiHeadSelfAttention", layers.MultiHeadSelfAttention, {"num_heads": 4, "attention_dropout_rate": 0.1}, TOKENS
     ),
@@ -94,6 +96,7 @@ MODELS = (
     Case("pixels", arguments={"include_preprocessing": True}),
     Case("gelu", arguments={"activation": "gelu", "layer_norm_epsilon": 1e-12}),
     Case("dropped", arguments=DROPS),
+    Case("sincos", arguments={"variant": replace(TINY, positions="sincos2d"), "pooling": "gap"}),
     Case("labelled", arguments={"labels": ("a", "b", "c", "d", "e")}),
     Case("free_size", shapes=((None, None, 3),), static_size=False),
     Case("gap_beside_a_class_token", arguments={"pooling": "gap", "class_token": True, "norm_after_pooling": True}),

@@ -105,6 +105,31 @@ def test_a_wrong_rank_gets_one_sentence(layer):
         layer.build((2, 3))
 
 
+@pytest.mark.parametrize("free", [False, True])
+def test_sincos_positions_are_moco_v3s(free):
+    h, w, width = 2, 3, 12
+    expected = np.zeros((1 + h * w, width), "float32")
+    for row in range(h):
+        for column in range(w):
+            for k in range(width // 4):
+                frequency = 10_000.0 ** (-k / (width // 4 - 1))
+                values = [np.sin(column * frequency), np.cos(column * frequency)]
+                values += [np.sin(row * frequency), np.cos(row * frequency)]
+                expected[1 + row * w + column, k :: width // 4] = values
+    tokens = np.ones((2, 1 + h * w, width), "float32")
+    layer = layers.SinCosPositions(1 if free else (h, w), prefix_tokens=1)
+    found = layer(tokens, np.zeros((2, h, w, 5), "float32")) if free else layer(tokens)
+    assert np.allclose(keras.ops.convert_to_numpy(found), 1 + expected, atol=1e-6)
+    assert not layer.weights
+
+
+def test_sincos_positions_refuse_other_widths_and_tokens():
+    with pytest.raises(ValueError, match="positions expected a width of 8, 12, 16 and so on, received 6"):
+        layers.SinCosPositions((2, 2), name="positions").build((None, 4, 6))
+    with pytest.raises(ValueError, match=r"positions expected 5 tokens for its grid \(2, 2\), received 4"):
+        layers.SinCosPositions((2, 2), prefix_tokens=1, name="positions").build((None, 4, 8))
+
+
 def test_position_embedding_refuses_another_number_of_tokens():
     layer = layers.PositionEmbedding((2, 2), prefix_tokens=1, name="positions")
     with pytest.raises(ValueError, match=r"positions expected 5 tokens for its grid \(2, 2\), received 7\."):

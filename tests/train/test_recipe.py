@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from support import ROOT, run_python
+from support import run_python
 
 from keras_vit.train.recipe import (
     Augment,
@@ -121,12 +121,21 @@ def test_load_recipe_reads_files(tmp_path):
         load_recipe(tmp_path / "absent.py")
 
 
-def test_every_recipe_of_the_project_loads_and_opens_with_its_lab_note():
-    for path in sorted((ROOT / "recipes").glob("*.py")):
-        recipe = load_recipe(path)
-        assert recipe.name == path.stem
-        note = path.read_text().split('"""')[1]
-        assert all(part in note for part in ("Command:", "Hardware:", "Time:", "Figure:", "Source:")), path.name
+def test_a_row_of_a_file_is_named_behind_a_colon(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from keras_vit.train.recipe import *\n"
+        "recipes = {name: Recipe(name, Model('ViT_Ti16')) for name in ('small', 'large')}\n"
+    )
+    assert load_recipe(f"{file}:large").name == "large"
+    with pytest.raises(
+        ValueError, match="one of the 2 rows of mine.py behind a colon, received ''; they are small, la"
+    ):
+        load_recipe(file)
+    with pytest.raises(ValueError, match="received 'lange'; the nearest are large, small"):
+        load_recipe(f"{file}:lange")
+    with pytest.raises(FileNotFoundError, match="absent.py"):
+        load_recipe(f"{tmp_path / 'absent.py'}:large")
 
 
 def test_a_recipe_needs_no_tensorflow():
