@@ -2,7 +2,14 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-serve, formats = [], ["ai-edge-litert>=2.1"]
+formats = ["ai-edge-litert>=2.1"]
+serve = [
+    "starlette>=0.47",
+    "uvicorn>=0.35",
+    "httptools>=0.6",
+    "uvloop>=0.21; sys_platform != 'win32'",
+    "prometheus-client>=0.21",
+]
 recipes = [
     "tensorflow-datasets>=4.9.7",
     "importlib_resources",  # tensorflow-datasets needs it and does not declare it
@@ -19,7 +26,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["keras_vit", "keras_vit.*"]),
-    package_data={"keras_vit": ["imagenet_classes.csv"]},
+    package_data={"keras_vit": ["imagenet_classes.csv", "serve/page.html"]},
     python_requires=">=3.11",
     install_requires=["tensorflow>=2.21", "keras>=3.15", "numpy>=1.26", "pillow>=10", "tqdm>=4.66", "safetensors>=0.5"],
     extras_require={
@@ -27,7 +34,7 @@ setup(
         "analysis": analysis,
         "serve": serve,
         "formats": formats,
-        "parity": ["torch", "torchvision", "timm>=1.0.31", "transformers>=5", "keras-hub>=0.32"],
+        "parity": ["torch", "torchvision", "timm>=1.0.31", "transformers>=5", "keras-hub>=0.32", "kserve>=0.15"],
         "dev": [*recipes, *analysis, *serve, *formats, "pytest>=8", "pytest-xdist>=3.6", "ruff>=0.15", "jax", "scipy"],
     },
     entry_points={"console_scripts": ["keras-vit=keras_vit.cli:main"]},

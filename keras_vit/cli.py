@@ -75,6 +75,16 @@ def _export(options):
     print(export(model, options.output, images, labels, options.formats.split(",")))
 
 
+def _serve(options):
+    from keras_vit.serve import serve
+    from keras_vit.serve.app import Limits
+    from keras_vit.serve.signature import Batching
+
+    batching = Batching(options.max_batch_size, options.batch_timeout)
+    limits = Limits(options.max_request_bytes, options.max_pixels, options.body_timeout)
+    serve(options.models, options.host, options.port, batching, limits, options.versions, options.poll)
+
+
 def _analyze(options):
     from keras_vit import analysis
     from keras_vit.models.load import load_model
@@ -199,6 +209,24 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--formats", default="saved_model,tflite", help="default: saved_model,tflite; also tflite-fp16")
     sub.add_argument("--limit", type=int, default=256, help="how many test images to compare on (default 256)")
     data_options(sub)
+
+    sub = verb("serve", _serve, "Answer requests over HTTP from exports.", "serve saved_models/digits --port 8501")
+    sub.add_argument("models", metavar="EXPORT", nargs="+", help="folders of exported versions, saved_models/NAME")
+    sub.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1; 0.0.0.0 for all)")
+    sub.add_argument("--port", type=int, default=8501, help="port to listen at (default 8501; 0 for a free one)")
+    sub.add_argument(
+        "--max-batch-size", type=int, default=32, help="most images computed at once (default 32; 1: alone)"
+    )
+    sub.add_argument(
+        "--batch-timeout", type=float, default=2.0, metavar="MS", help="wait for a fuller batch, in ms (default 2)"
+    )
+    sub.add_argument("--max-request-bytes", type=int, default=32_000_000, help="largest body (default 32,000,000)")
+    sub.add_argument("--max-pixels", type=int, default=50_000_000, help="most pixels of an image (default 50,000,000)")
+    sub.add_argument("--body-timeout", type=float, default=30.0, metavar="S", help="time to send a body (default 30 s)")
+    sub.add_argument("--versions", type=int, default=1, help="how many newest versions of each to serve (default 1)")
+    sub.add_argument(
+        "--poll", type=float, default=2.0, metavar="S", help="look for new versions this often (default 2 s)"
+    )
 
     sub = verb(
         "analyze",

@@ -1,0 +1,228 @@
+"""TensorFlow Serving's REST bodies, both ways, with its sentences where it has one.
+
+`instances` are rows, one object or value an image; `inputs` are columns, one array an input. B batch.
+https://www.tensorflow.org/tfx/serving/api_rest
+"""
+
+import base64
+import binascii
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.serve.errors import Refusal
+from keras_vit.serve.repository import Model, Version
+from keras_vit.serve.signature import Signature
+
+
+def read_json(body: bytes, allow_nan: bool = True) -> dict:
+    """A body's object; `NaN` and `Infinity` are numbers in TensorFlow Serving's JSON and in no other.
+
+    Raises:
+        Refusal: it is not JSON, or no object.
+    """
+
+    def no_number(token):
+        raise ValueError(f"{token} is no number of JSON")
+
+    try:
+        found = json.loads(body, parse_constant=None if allow_nan else no_number)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, f"JSON Parse error: {error}") from None
+    if not isinstance(found, dict):
+        raise Refusal(400, f"JSON Value: {_shown(found)} Is not object")
+    return found
+
+
+def read_predict(request: dict, version: Version) -> tuple[Signature, dict[str, np.ndarray], bool]:
+    """The signature that a `:predict` asks for, its arrays, and whether they came as rows.
+
+    Raises:
+        Refusal: the object does not say so in TensorFlow Serving's way, or its values do not fit.
+    """
+    signature = version.signature(_signature_name(request, "serving_default"))
+    if "instances" in request and "inputs" in request:
+        raise Refusal(400, "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
+    if "instances" in request:
+        rows = request["instances"]
+        if not isinstance(rows, list):
+            raise Refusal(400, "Expecting 'instances' to be an list/array")
+        if not rows:
+            raise Refusal(400, "No values in 'instances' array")
+        columns = _columns(rows, signature)
+    elif "inputs" in request:
+        columns = request["inputs"]
+        if not isinstance(columns, dict) or _is_base64(columns):
+            columns = {_only_input(signature, "inputs"): columns}
+        for name in signature.inputs:
+            if name not in columns:
+                raise Refusal(400, f"Missing named input: {name} in 'inputs' object.")
+    else:
+        raise Refusal(400, "Missing 'inputs' or 'instances' key")
+    arrays = {name: as_array(name, columns[name], spec) for name, spec in signature.inputs.items()}
+    return signature, arrays, "instances" in request
+
+
+def read_classify(request: dict, version: Version) -> tuple[Signature, dict[str, np.ndarray]]:
+    """The same of a `:classify`, whose signature is `classify_bytes` where none is named."""
+    signature = version.signature(_signature_name(request, "classify_bytes"))
+    if not {"labels", "scores"} <= signature.outputs.keys():
+        raise Refusal(400, f"Expected a classification signature, {signature.name} has no labels and scores")
+    rows, context = request.get("examples"), request.get("context", {})
+    if rows is None:
+        raise Refusal(400, "When method is classify, key 'examples' is expected and was not found")
+    if not isinstance(rows, list):
+        raise Refusal(400, "Expecting 'examples' value to be an list/array")
+    if not rows:
+        raise Refusal(400, "'examples' value is an empty array")
+    if not isinstance(context, dict) or not all(isinstance(row, dict) for row in rows):
+        raise Refusal(400, "Example must be JSON object")
+    # A feature of an Example is a list; an image is a list of one.
+    rows = [{name: v[0] if isinstance(v, list) and len(v) == 1 else v for name, v in {**context, **row}.items()}
+            for row in rows]  # fmt: skip
+    columns = _columns(rows, signature)
+    return signature, {name: as_array(name, columns[name], spec) for name, spec in signature.inputs.items()}
+
+
+def write_predict(outputs: dict[str, np.ndarray], rows: bool) -> dict:
+    """The answer to `:predict`: rows or columns as they were asked; a single output goes without its name."""
+    columns = {name: _as_json(name, value) for name, value in outputs.items()}
+    if not rows:
+        return {"outputs": columns if len(columns) > 1 else next(iter(columns.values()))}
+    if len(columns) == 1:
+        return {"predictions": next(iter(columns.values()))}
+    return {"predictions": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]}
+
+
+def write_classify(outputs: dict[str, np.ndarray]) -> dict:
+    """The answer to `:classify`: for each example (label, score), best first.
+
+    Raises:
+        Refusal: one of the images could not be read; this body has no place to say which.
+    """
+    for sentence in outputs.get("error", ()):
+        if sentence:
+            raise Refusal(400, sentence.decode())
+    pairs = zip(_as_json("labels", outputs["labels"]), outputs["scores"].tolist(), strict=True)
+    return {"results": [[list(pair) for pair in zip(labels, scores, strict=True)] for labels, scores in pairs]}
+
+
+def status(model: Model, number: int | None) -> dict:
+    """What `GET /v1/models/NAME` says: each version and whether it is served."""
+    numbers = sorted({*model.versions, *model.failures}, reverse=True) if number is None else [number]
+    if number is not None and number not in model.failures:
+        model.version(number)
+    rows = []
+    for found in numbers:
+        reason = "" if found in model.versions else model.failures[found]
+        code = {"error_code": "UNKNOWN" if reason else "OK", "error_message": reason}
+        rows.append({"version": str(found), "state": "END" if reason else "AVAILABLE", "status": code})
+    return {"model_version_status": rows}
+
+
+def metadata(version: Version) -> dict:
+    """What `GET /v1/models/NAME/metadata` says: the signatures as the SavedModel declares them."""
+    spec = {"name": version.model, "signature_name": "", "version": str(version.number)}
+    return {"model_spec": spec, "metadata": {"signature_def": {"signature_def": version.definitions}}}
+
+
+def as_array(name: str, value, spec: tf.TensorSpec) -> np.ndarray:
+    """A JSON value as the array that an input takes.
+
+    Raises:
+        Refusal: it is of another type or shape.
+    """
+    if spec.dtype == tf.string:
+        array = np.array(_bytes(value), object)
+    else:
+        try:
+            array = np.asarray(value, spec.dtype.as_numpy_dtype)
+        except (ValueError, TypeError, OverflowError):
+            raise Refusal(400, f"{name} expected {_kind(spec)} of one shape, received {_shown(value)}") from None
+    return fitting(name, array, spec)
+
+
+def fitting(name: str, array: np.ndarray, spec: tf.TensorSpec) -> np.ndarray:
+    """The array itself; a Refusal where its shape is not the input's."""
+    if not spec.shape.is_compatible_with(array.shape):
+        wanted = ", ".join("any" if side is None else str(side) for side in spec.shape)
+        raise Refusal(400, f"{name} expected shape ({wanted}), received {array.shape}")
+    return array
+
+
+def decode_base64(value: str) -> bytes:
+    """The bytes of a base64 text, or a Refusal."""
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise Refusal(400, "Unable to base64 decode") from None
+
+
+def _signature_name(request: dict, default: str) -> str:
+    name = request.get("signature_name", default)
+    if not isinstance(name, str):
+        raise Refusal(400, "'signature_name' key must be a string value.")
+    return name or default
+
+
+def _columns(rows: list, signature: Signature) -> dict[str, list]:
+    """Rows, all objects or all plain values, as a list an input."""
+    named = isinstance(rows[0], dict) and not _is_base64(rows[0])
+    if not named:
+        only = _only_input(signature, "instances")
+    columns = {name: [] for name in signature.inputs}
+    for i, row in enumerate(rows):
+        if named != (isinstance(row, dict) and not _is_base64(row)):
+            received = "list" if named else "object"
+            raise Refusal(400, f"Expecting {'object' if named else 'value/list'} but got {received} at item {i} "
+                               "of input list")  # fmt: skip
+        row = row if named else {only: row}
+        if row.keys() != columns.keys():
+            keys = ",".join(sorted(columns))
+            raise Refusal(400, f"Failed to process element: {i} of 'instances' list. JSON object: {_shown(row)} "
+                               f"keys must be equal to: {keys}")  # fmt: skip
+        for name, value in row.items():
+            columns[name].append(value)
+    return columns
+
+
+def _only_input(signature: Signature, key: str) -> str:
+    if len(signature.inputs) != 1:
+        raise Refusal(400, f"{key} is a plain list, but expecting an object as multiple input tensors required")
+    return next(iter(signature.inputs))
+
+
+def _is_base64(value) -> bool:
+    return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
+
+
+def _bytes(value):
+    """Strings and {"b64": ...} in nested lists as bytes."""
+    if isinstance(value, list):
+        return [_bytes(item) for item in value]
+    if _is_base64(value):
+        return decode_base64(value["b64"])
+    if not isinstance(value, str):
+        raise Refusal(400, f"JSON Value: {_shown(value)} is not of expected type: string")
+    return value.encode()
+
+
+def _as_json(name: str, value: np.ndarray):
+    """An array as nested lists; strings are base64 where the name ends in `_bytes`, as TensorFlow Serving has it."""
+    if value.dtype != object:
+        return value.tolist()
+    if name.endswith("_bytes"):
+        written = np.frompyfunc(lambda data: {"b64": base64.b64encode(data).decode()}, 1, 1)(value)
+    else:
+        written = np.frompyfunc(lambda data: data.decode(errors="replace"), 1, 1)(value)
+    return written.tolist() if isinstance(written, np.ndarray) else written
+
+
+def _kind(spec: tf.TensorSpec) -> str:
+    return "numbers" if spec.dtype.is_floating or spec.dtype.is_integer else spec.dtype.name
+
+
+def _shown(value) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,79 @@
+"""Load the models, listen, and stop without leaving a request behind."""
+
+import signal
+import socket
+
+import uvicorn
+
+from keras_vit.serve.app import Limits, make_app
+from keras_vit.serve.repository import Repository
+from keras_vit.serve.signature import Batching
+
+STOP_SECONDS = 30  # what is in flight when a stop is asked for may take this long
+
+
+def serve(
+    folders,
+    host: str = "127.0.0.1",
+    port: int = 8501,
+    batching: Batching | None = None,
+    limits: Limits | None = None,
+    keep: int = 1,
+    poll_seconds: float = 2.0,
+) -> None:
+    """Serve exported models until SIGTERM or SIGINT, then answer what is in flight and return.
+
+    Args:
+        folders: of the models, `saved_models/NAME` each; a version that appears there later is loaded, warmed up and
+            put in the older one's place.
+        host: address to listen at; `0.0.0.0` for all.
+        port: to listen at; 0 for a free one, which is printed.
+        batching: how concurrent calls are gathered.
+        limits: what a request may cost.
+        keep: how many of the newest versions of each model to serve.
+        poll_seconds: time between two looks for new versions.
+
+    Raises:
+        ValueError: an argument is out of range, a folder holds no export that can be loaded, or the port is taken.
+    """
+    batching, limits = batching or Batching(), limits or Limits()
+    positive = {"keep": keep, "max_batch_size": batching.max_batch_size, "poll_seconds": poll_seconds}
+    positive |= {"max_request_bytes": limits.max_request_bytes, "max_pixels": limits.max_pixels}
+    for name, value in (positive | {"body_seconds": limits.body_seconds}).items():
+        if not value > 0:
+            raise ValueError(f"{name} expected a positive number, received {value!r}.")
+    if not batching.batch_timeout_ms >= 0:
+        raise ValueError(f"batch_timeout expected milliseconds from 0 on, received {batching.batch_timeout_ms!r}.")
+    with _listen(host, port) as listener:
+        repository = Repository(folders, keep, batching, poll_seconds, lambda sentence: print(sentence, flush=True))
+        app = make_app(repository, limits)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=STOP_SECONDS,
+                                server_header=False)  # fmt: skip
+        models = ", ".join(f"{name} (version {max(m.versions)})" for name, m in repository.models.items())
+        address, bound = listener.getsockname()[:2]
+        before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it once more when all is done
+        try:
+            with repository:
+                print(f"serving {models} at http://{address}:{bound}", flush=True)
+                uvicorn.Server(config).run(sockets=[listener])
+        except KeyboardInterrupt:
+            pass
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        print("stopped", flush=True)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket bound before anything is loaded, so that a taken port costs no time."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"host and port expected an address, received {host!r} and {port!r} ({error}).") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise ValueError(f"port expected a free one at {host}, received {port} ({error}).") from None
+    return listener
