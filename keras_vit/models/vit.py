@@ -80,7 +80,7 @@ def build(
     if weights is not None and include_top:
         require_classes(weights, classes)
     if weights is not None:
-        variant, activation, layer_norm_epsilon = _follow(weights, variant, activation, layer_norm_epsilon)
+        variant, activation, layer_norm_epsilon = follow_conventions(weights, variant, activation, layer_norm_epsilon)
     if class_token is False and pooling == "token":
         raise ValueError("class_token expected True or None with pooling='token', received False.")
     if norm_after_pooling and pooling is None:
@@ -141,8 +141,8 @@ def build(
     return model
 
 
-def _follow(weights, variant, activation, layer_norm_epsilon):
-    """What the file's origin computes with, where the caller says nothing else."""
+def follow_conventions(weights, variant, activation=None, layer_norm_epsilon=None):
+    """(variant, activation, layer_norm_epsilon) as the file's origin computes, where the caller says nothing else."""
     origin = conventions_of(weights)
     if not origin:
         return variant, activation, layer_norm_epsilon

@@ -58,11 +58,8 @@ def theirs(torch, settings):
             tensor.grad = torch.tensor(gradient)
         if settings.clip_norm:
             torch.nn.utils.clip_grad_norm_(tensors, settings.clip_norm)
-        if settings.kind == "sgd":  # torch multiplies the rate into the momentum late, Keras early
-            for tensor in tensors:
-                tensor.grad *= rate
         for group in optimizer.param_groups:
-            group["lr"] = rate if settings.kind == "adamw" else 1.0
+            group["lr"] = rate
         optimizer.step()
     return [tensor.detach().numpy() for tensor in tensors]
 
