@@ -5,8 +5,10 @@ import keras
 from keras_vit.models.builders import build, released_tag
 from keras_vit.models.variants import BiTVariant, find_variant
 from keras_vit.models.vit import follow_conventions
-from keras_vit.train.recipe import Recipe
+from keras_vit.train.recipe import Model, Recipe
 from keras_vit.weights import load_weights
+
+_OF_TOKENS = ("patch_size", "representation_size", "dropout_rate", "attention_dropout_rate", "drop_path_rate")
 
 
 def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
@@ -33,14 +35,13 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
     row = settings.row
     if isinstance(row, BiTVariant):
         options["pooling"] = "gap"
+        for field in (*_OF_TOKENS, "pooling"):
+            default = getattr(Model("ViT_B16"), field)
+            if getattr(settings, field) != default and (field, settings.pooling) != ("pooling", "gap"):
+                raise ValueError(f"{field} expected {default!r} with {row.name}, which has none, received "
+                                 f"{getattr(settings, field)!r}.")  # fmt: skip
     else:
-        options |= {
-            "patch_size": settings.patch_size,
-            "representation_size": settings.representation_size,
-            "dropout_rate": settings.dropout_rate,
-            "attention_dropout_rate": settings.attention_dropout_rate,
-            "drop_path_rate": settings.drop_path_rate,
-        }
+        options |= {field: getattr(settings, field) for field in _OF_TOKENS}
         if source is not None:
             row, options["activation"], options["layer_norm_epsilon"] = follow_conventions(source, row)
     model = build(row, **options)

@@ -4,6 +4,7 @@
 draws the same dropout masks on every replica, and does not run at all on several workers (Keras 3.15).
 """
 
+import functools
 import json
 import os
 from collections.abc import Callable
@@ -61,18 +62,22 @@ class Devices:
                              "and of another step elsewhere.")  # fmt: skip
 
     def _sum(self, numbers: list) -> list[int]:
-        """Of every worker's numbers, the sums; returns when all workers have come here."""
+        """Of every worker's numbers, three at most, the sums; returns when all workers have come here."""
+        padded = [float(number) for number in numbers] + [0.0] * (3 - len(numbers))
         local = self.replicas // self.workers
+        sums = self._total(tf.constant(padded, tf.float64)).numpy()
+        return [round(float(number) / local) for number in sums[: len(numbers)]]
+
+    @functools.cached_property
+    def _total(self):
+        def on_replica(values):
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
 
         @tf.function
         def total(values):
-            def on_replica():
-                return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
+            return self.strategy.experimental_local_results(self.strategy.run(on_replica, args=(values,)))[0]
 
-            return self.strategy.experimental_local_results(self.strategy.run(on_replica))[0]
-
-        sums = total(tf.constant([float(number) for number in numbers])).numpy()
-        return [round(float(number) / local) for number in sums]
+        return total
 
 
 def choose(name: str, batch_size: int, accumulate: int = 1, tpu: str | None = None) -> Devices:

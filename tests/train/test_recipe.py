@@ -8,6 +8,7 @@ from support import run_python
 from keras_vit.train.recipe import (
     Augment,
     Average,
+    BiTVariant,
     Curriculum,
     Data,
     Loss,
@@ -36,7 +37,11 @@ RECIPE = Recipe(
 )
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, Recipe("B", Model("ViT-B/16"))], ids=["own row", "row's name"])
+@pytest.mark.parametrize(
+    "recipe",
+    [RECIPE, Recipe("B", Model("ViT-B/16")), Recipe("R", Model(BiTVariant("own", (1, 2), 0.5)))],
+    ids=["own row", "row's name", "own ResNet"],
+)
 def test_json_round_trip(recipe):
     assert from_json(to_json(recipe)) == recipe
 
