@@ -44,12 +44,12 @@ def random_window(image, draws, size: tuple[int, int]):
     """A part of a fixed size at a random place, all places alike: (H, W, C) -> (*size, C).
 
     Args:
-        image: of static shape.
+        image: of any shape.
         draws: (2,) in [0, 1): down, across.
         size: (height, width), at most the image's.
     """
-    spare = [whole - part + 1 for whole, part in zip(image.shape[:2], size, strict=True)]
-    top, left = tf.unstack(tf.cast(draws * tf.constant(spare, tf.float32), tf.int32))
+    spare = tf.cast(tf.shape(image)[:2] - tf.constant(size) + 1, tf.float32)
+    top, left = tf.unstack(tf.cast(draws * spare, tf.int32))
     return tf.slice(image, [top, left, 0], [*size, image.shape[-1]])
 
 

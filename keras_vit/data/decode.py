@@ -61,6 +61,13 @@ def fitted(images, input_shape: tuple[int, int, int], quick: bool = False):
     return tf.repeat(images, channels, axis=-1) if images.shape[-1] < channels else images
 
 
+def shortened(image, shorter: int):
+    """An image resized as it is, until its shorter side has so many pixels: (H, W, C) -> float32 (h, w, C)."""
+    sides = tf.cast(tf.shape(image)[:2], tf.float32)
+    sides = tf.cast(tf.round(sides * (shorter / tf.reduce_min(sides))), tf.int32)
+    return tf.image.resize(image, sides, antialias=True)
+
+
 def middle(image, shorter: int, input_shape: tuple[int, int, int]):
     """The shorter side brought to `shorter` pixels, then the middle cut out: (H, W, C) -> float32 of `input_shape`.
 
@@ -70,9 +77,7 @@ def middle(image, shorter: int, input_shape: tuple[int, int, int]):
     height, width, _ = input_shape
     if shorter < max(height, width):
         raise ValueError(f"resize expected at least the model's {max(height, width)} pixels, received {shorter}.")
-    sides = tf.cast(tf.shape(image)[:2], tf.float32)
-    sides = tf.cast(tf.round(sides * (shorter / tf.reduce_min(sides))), tf.int32)
-    image = tf.image.resize(image, sides, antialias=True)
-    begin = (sides - [height, width]) // 2
+    image = shortened(image, shorter)
+    begin = (tf.shape(image)[:2] - [height, width]) // 2
     image = tf.slice(image, [begin[0], begin[1], 0], [height, width, image.shape[-1]])
     return fitted(image, input_shape)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_vit.data import augment as change
 from keras_vit.data.blend import blend
 from keras_vit.data.broken import naming_broken_files as naming_broken_files
-from keras_vit.data.decode import decode, decode_crop, fitted, middle
+from keras_vit.data.decode import decode, decode_crop, fitted, middle, shortened
 from keras_vit.data.examples import Examples
 from keras_vit.data.randaugment import rand_augment
 from keras_vit.data.sources import open_data
@@ -61,6 +61,11 @@ def training_batches(
     worker, workers = shard
     if not 0 <= worker < workers or batch_size % workers:
         raise ValueError(f"shard expected a worker of a number that divides {batch_size} examples, received {shard}.")
+    if augment.crop == "resize":
+        size = augment.crop_resize
+        height, width = (size, size) if isinstance(size, int) else size
+        if height < input_shape[0] or width < input_shape[1]:
+            raise ValueError(f"crop_resize expected at least the images' {input_shape[:2]}, received {size}.")
     own = batch_size // workers
     first = worker * own  # row of the batch
     blending = bool(augment.mixup or augment.cutmix)
@@ -140,11 +145,9 @@ def _changed(image, examples: Examples, augment, input_shape, *numbers):
         image = tf.cond(draw < 0.5, lambda: tf.reverse(image, [1]), lambda: image)
     if augment.crop == "resize":
         size = augment.crop_resize
-        size = (size, size) if isinstance(size, int) else size
-        if size[0] < input_shape[0] or size[1] < input_shape[1]:
-            raise ValueError(f"crop_resize expected at least the images' {input_shape[:2]}, received {size}.")
+        image = shortened(image, size) if isinstance(size, int) else fitted(image, (*size, input_shape[2]))
         draws = tf.random.stateless_uniform((2,), change.seed_pair(*numbers, _WINDOW))
-        image = change.random_window(fitted(image, (*size, input_shape[2])), draws, input_shape[:2])
+        image = fitted(change.random_window(image, draws, input_shape[:2]), input_shape)
     else:
         image = fitted(image, input_shape, quick=augment.crop == "inception")
         image = tf.ensure_shape(image, input_shape)
