@@ -49,10 +49,11 @@ class Augment:
 
     Args:
         crop: `none` (the whole image), `inception` (a random part of random aspect ratio, 3/4 to 4/3), `resize` (the
-            image squeezed to `crop_resize`, then a random part of the model's size), or `pad` (the image, black
+            image brought to `crop_resize`, then a random part of the model's size), or `pad` (the image, black
             `crop_pad` wide around it, then a random part of its own size).
         crop_area: the smallest share of the image that `inception` crops to, in (0, 1].
-        crop_resize: pixels, one int or (height, width), that `resize` brings the image to first.
+        crop_resize: pixels that `resize` brings the image to first: one int for its shorter side, or (height, width),
+            which squeezes it.
         crop_pad: pixels of black that `pad` puts on every side, at the model's size.
         flip: whether to mirror half of the images, left to right.
         shift: largest move along each axis as a share of the side, in [0, 1).

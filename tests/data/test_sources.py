@@ -8,7 +8,7 @@ from PIL import Image
 from support import needs_tensorflow
 
 from keras_vit.data.pipeline import held_out
-from keras_vit.data.sources import open_split
+from keras_vit.data.sources import from_arrays, open_split
 from keras_vit.preprocess import load_image
 from keras_vit.train.recipe import Data
 
@@ -116,7 +116,13 @@ def test_held_out_digits():
     [
         ("digits", "validation", None, ValueError, "split expected test or train of digits, .* received 'validation'"),
         ("digits", "train[:x]", None, ValueError, "split expected .* received 'train"),
-        ("cifar10", "train", None, ValueError, "source expected one of digits, folder, tfds:NAME, received 'cifar10'"),
+        (
+            "cifar10",
+            "train",
+            None,
+            ValueError,
+            "source expected one of digits, folder, tfds:NAME, vtab:TASK, received 'cifar10'",
+        ),
         ("folder", "train", None, FileNotFoundError, "directory expected a folder of images .* found none at None"),
         ("folder", "train", "nowhere", FileNotFoundError, "found none at 'nowhere'"),
     ],
@@ -133,3 +139,32 @@ def test_a_folder_without_classes_or_images(tmp_path):
         (tmp_path / label).mkdir()
     with pytest.raises(ValueError, match=r"directory expected images \(.jpg.*cat'.*found none"):
         open_split("folder", "train", str(tmp_path))
+
+
+def test_a_place_is_read_as_tensorflow_reads_it(folder):
+    """A scheme, as `gs://` is one: everything goes through TensorFlow's own file systems."""
+    here, there = (open_split("folder", "train", place) for place in (str(folder), f"file://{folder}/"))
+    assert [path.removeprefix("file://") for path in there.files] == list(here.files)
+    images = [row[1] for row in there.images().as_numpy_iterator()]
+    assert all(len(image) > 50 for image in images) and len(images) == 12
+
+
+def test_classes_and_counts_in_a_line(folder):
+    examples = open_split("folder", "train", str(folder))
+    assert examples.listing() == "12 images of 2 classes: cat 8, dog 4"
+    assert open_split("digits", "test").listing(2) == "359 images of 10 classes: 0 36, 1 36, and 8 more"
+
+
+def test_arrays():
+    pixels = np.zeros((4, 8, 8, 3), "uint8")
+    assert from_arrays(pixels, [0, 2, 1, 1]).labels == ("0", "1", "2")
+    assert from_arrays(pixels, [0, 0, 1, 1], ["no", "yes"]).counts == (2, 2)
+    for wrong, message in (
+        ((pixels / 255.0, [0] * 4), "images expected uint8 .* received float64"),
+        ((pixels[0], [0] * 4), r"images expected .* received uint8 \(8, 8, 3\)"),
+        ((pixels, [0] * 3), r"targets expected 4 class indices, received int64 \(3,\)"),
+        ((pixels, [0.0] * 4), "targets expected 4 class indices, received float64"),
+        ((pixels, [0, 1, 2, 3], ["a", "b"]), "targets expected indices of the 2 classes, received 0 to 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            from_arrays(*wrong)
