@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches
-from keras_vit.data.sources import Examples, open_split
+from keras_vit.data.sources import Examples, open_data, open_split
 from keras_vit.train.recipe import Recipe
 
 
@@ -35,11 +35,11 @@ class Datasets:
             ValueError: a split is unknown, or there are fewer training examples than a batch.
         """
         data, evaluate = recipe.data, recipe.evaluate
-        directory = data_dir or data.directory
-        train, test = (open_split(data.source, split, directory) for split in (data.train_split, data.test_split))
-        validation = open_split(data.source, evaluate.split, directory) if evaluate.split else test
+        train, test = (open_data(data, split, data_dir) for split in (data.train_split, data.test_split))
+        validation = open_data(data, evaluate.split, data_dir) if evaluate.split else test
         few_shot = None
         if evaluate.few_shot is not None:
+            directory = data_dir or data.directory
             few_shot = tuple(open_split(evaluate.few_shot, split, directory) for split in ("train", "test"))
         found = cls(recipe, train, test, validation, few_shot)
         found.epoch_steps  # noqa: B018  raises where there is none
@@ -69,13 +69,11 @@ class Datasets:
         """A function (part, parts) -> that part of the training batches from a step on, as a `tf.data.Dataset`."""
 
         def of_part(shard):
-            dataset = training_batches(
+            return training_batches(
                 self.train, self.recipe.augment, batch_size=self.recipe.data.batch_size, input_shape=input_shape,
-                epochs=self.epochs, seed=self.recipe.seed, start=start, scale=self._scale,
+                epochs=self.epochs, seed=self.recipe.seed, start=start, scale=self._scale, shard=shard,
+                multi_hot=self.recipe.loss.kind == "sigmoid",
             )  # fmt: skip
-            part, parts = shard
-            rows = self.recipe.data.batch_size // parts
-            return dataset.map(lambda *batch: tuple(x[part * rows : (part + 1) * rows] for x in batch))
 
         return of_part
 
@@ -83,7 +81,7 @@ class Datasets:
         """A split as evaluations see it, at the model's own size."""
         return evaluation_batches(
             examples, batch_size=self.recipe.data.batch_size, input_shape=self.recipe.model.input_shape,
-            scale=self._scale,
+            scale=self._scale, resize=self.recipe.data.resize,
         )  # fmt: skip
 
     @property

@@ -111,13 +111,14 @@ def train(
                     counters.seconds = time.perf_counter() - begun
                     counters.store()
                     checkpoints.save(step)
+                    report.say(f"the state of step {step} of {total} is saved; the same command goes on from there.")
                 raise
             step += count
             rate = float(state.rate(step - 1))
             if recipe.nonfinite == "stop" and counters.skipped:
                 raise FloatingPointError(
-                    f"loss expected a finite number and gradient, received another one by step {step}; the last good "
-                    f"state is that of step {(checkpoints.steps() or [0])[-1]}."
+                    f"loss expected a finite number with a finite gradient, received another one by step {step}; the "
+                    f"last good state is that of step {(checkpoints.steps() or [0])[-1]}."
                 )
             report.show(step, counters, rate, speed.images_per_second)
             if step % epoch_steps == 0 or step == total:

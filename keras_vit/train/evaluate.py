@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.pipeline import evaluation_batches
-from keras_vit.data.sources import open_split
+from keras_vit.data.sources import open_data
 from keras_vit.models.interface import describe
 from keras_vit.train.recipe import Data, Loss
 
@@ -119,7 +119,7 @@ def evaluate_model(
         FileNotFoundError: the data is absent.
         ValueError: the model has no classifier, or not for these classes.
     """
-    examples = open_split(data.source, split or data.test_split, data_dir or data.directory)
+    examples = open_data(data, split or data.test_split, data_dir)
     interface = describe(model)
     if interface.classes is None:
         raise ValueError(f"model expected a classifier, received {model.name}, which has no top.")
@@ -134,6 +134,7 @@ def evaluate_model(
         batch_size=data.batch_size,
         input_shape=(*interface.image_size, interface.input_shape[2]),
         scale=not interface.takes_pixels,
+        resize=data.resize,
     )
     return evaluate(model, batches, loss)
 

@@ -26,11 +26,16 @@ def few_shot(model: keras.Model, train: Examples, test: Examples, shots: tuple[i
 
     Returns:
         `{"few_shot_5": share in [0, 1], ...}`.
+
+    Raises:
+        ValueError: an image has several classes.
     """
     frozen = keras.Model(model.input, _before_head(model))
     features = tf.function(lambda images: tf.cast(frozen(images, training=False), tf.float32))
-    labels = np.array([label for _, _, label in train.stream().map(lambda i, _, y: (i, 0, y))], "int64")
-    indices = np.array([index for index, _, _ in train.stream().map(lambda i, _, y: (i, 0, y))], "int64")
+    if train.multi or test.multi:
+        raise ValueError("few_shot expected data of one class an image, received images of several classes.")
+    pairs = train.stream().map(lambda index, _, label: (index, label)).as_numpy_iterator()
+    indices, labels = (np.array(column) for column in zip(*pairs, strict=True))
     x_test, y_test = _features(features, batches_of(test))
     found = {}
     for count in shots:

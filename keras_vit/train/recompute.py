@@ -24,7 +24,7 @@ class Recomputed(keras.layers.Layer):
     def compute_output_spec(self, *args, **options):
         return self._computed[0].compute_output_spec(*args, **options)
 
-    def call(self, x, training=False):
+    def call(self, x, *grid, training=False):
         layer = self._computed[0]
         known = {id(variable): (variable, value) for variable, value in self._mapping()}
         weights = layer.trainable_variables
@@ -34,6 +34,6 @@ class Recomputed(keras.layers.Layer):
         @tf.recompute_grad
         def computed(x, *values):
             with keras.StatelessScope(state_mapping=[*zip(weights, values, strict=True), *seeds]):
-                return layer(x, training=training)
+                return layer(x, *grid, training=training)
 
         return computed(x, *values)

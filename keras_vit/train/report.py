@@ -32,8 +32,8 @@ class Report:
         """What is trained on what."""
         data = self._data
         self.say(
-            f"{self._recipe.name}: {data.train.count:,} examples of {len(data.train.labels)} classes to train on, "
-            f"{data.test.count:,} to test on; {parameters:,} parameters; {self._step:,} of {data.steps:,} steps done"
+            f"{self._recipe.name}: {data.train.listing()} to train on, {data.test.count:,} to test on; "
+            f"{parameters:,} parameters; {self._step:,} of {data.steps:,} steps done"
         )
 
     def show(self, step: int, counters, rate: float, images_per_second: float) -> None:

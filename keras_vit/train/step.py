@@ -6,7 +6,7 @@ B batch, K classes.
 import keras
 import tensorflow as tf
 
-from keras_vit.data.augment import seed_pair
+from keras_vit.data.seeds import seed_pair
 from keras_vit.train.evaluate import example_losses
 from keras_vit.train.optimizer import average_towards, clip_by_norm
 from keras_vit.train.recipe import Recipe

@@ -123,8 +123,11 @@ def optax_result(settings):
     ids=lambda settings: f"{settings.kind} {settings.moment_dtype}",
 )
 def test_optax_agrees(settings):
-    for mine, other in zip(ours(settings), optax_result(settings), strict=True):
-        assert np.max(np.abs(mine - other)) < 1e-6
+    for mine, other, start in zip(ours(settings), optax_result(settings), START, strict=True):
+        tolerance = 1e-6
+        if settings.moment_dtype == "bfloat16":  # optax rounds beta * mean, too, before it adds the gradient
+            tolerance = 2.0**-6 * np.max(np.abs(other - start))
+        assert np.max(np.abs(mine - other)) < tolerance
 
 
 def test_means_are_kept_in_bfloat16_where_asked():
