@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_vit.models.variants import find_variant
 from keras_vit.models.vit import build
+from keras_vit.train.fused import fuse
 from keras_vit.train.optimizer import build_optimizer
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.schedule import LearningRate
@@ -50,7 +51,7 @@ def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -
     """
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
-        model = average = build_model(recipe, labels)
+        model = average = fuse(build_model(recipe, labels))
         if recipe.average.decay:
             average = keras.models.clone_model(model)
             average.set_weights(model.get_weights())
