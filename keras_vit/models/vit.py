@@ -112,12 +112,13 @@ def build(
     position = POSITIONS[variant.positions](tuple(grid), prefix_tokens, name="position_embedding", dtype=policy)
     x = position(x, patches) if free else position(x)
     x = keras.layers.Dropout(dropout_rate, name="embedding_dropout", dtype=policy)(x)
+    local = {"mlp_kernel_size": variant.mlp_kernel_size, "prefix_tokens": prefix_tokens}
     for i in range(variant.depth):
         rates["drop_path_rate"] = drop_path_rate * i / max(variant.depth - 1, 1)
         block = layers.EncoderBlock(
-            variant.num_heads, **mlp, **norm, **rates, name=f"encoder_block_{i:02d}", dtype=policy
+            variant.num_heads, **mlp, **norm, **rates, **local, name=f"encoder_block_{i:02d}", dtype=policy
         )
-        x = block(x)  # (B, N, D)
+        x = block(x, patches) if variant.mlp_kernel_size else block(x)  # (B, N, D)
     if not norm_after_pooling:
         x = layers.LayerNorm(norm["layer_norm_epsilon"], name="encoder_norm", dtype=policy)(x)
     if pooling == "token":

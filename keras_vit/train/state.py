@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from keras_vit.train.freeze import trained_variables
+from keras_vit.train.fused import fuse
 from keras_vit.train.model import build_model
 from keras_vit.train.optimizer import Update, build_optimizer, layer_shares
 from keras_vit.train.recipe import Recipe
@@ -102,7 +103,7 @@ def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -
     """
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
-        model = average = build_model(recipe, labels)
+        model = average = fuse(build_model(recipe, labels))
         if recipe.average.decay:
             average = keras.models.clone_model(model)
             average.set_weights(model.get_weights())
