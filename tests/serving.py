@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from dataclasses import dataclass, field
 
 import keras
 import numpy as np
-import pytest
 from PIL import Image
 from support import ROOT, randomise
 

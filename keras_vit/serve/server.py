@@ -54,6 +54,7 @@ def serve(
         before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it once more when all is done
         try:
             with repository:
+                listener.listen(config.backlog)  # before it is said, so that who reads it can connect
                 print(f"serving {models} at http://{address}:{bound}", flush=True)
                 uvicorn.Server(config).run(sockets=[listener])
         except KeyboardInterrupt:

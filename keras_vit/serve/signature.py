@@ -22,7 +22,7 @@ class Batching:
     """How calls are gathered; TensorFlow Serving's batching parameters of the same names mean the same.
 
     Args:
-        max_batch_size: most images computed at once; 1 turns gathering off.
+        max_batch_size: most images computed at once, a call of more is cut; 1 turns gathering off.
         batch_timeout_ms: longest wait for a fuller batch, in milliseconds.
         num_batch_threads: batches computed at the same time.
         max_enqueued_batches: batches that may wait; past them a call is refused with status 503.
@@ -44,6 +44,7 @@ class Signature:
         outputs: the same.
         alone: computes one call by itself.
         batched: computes it with others that come at the same time, or None where its shapes do not allow that.
+        most: rows computed at once, a call of more is cut; None where its shapes do not allow that.
         weights: what TensorFlow loaded; the functions hold its variables weakly.
     """
 
@@ -52,6 +53,7 @@ class Signature:
     outputs: dict[str, tf.TensorSpec]
     alone: Callable
     batched: Callable | None
+    most: int | None
     weights: Any = field(repr=False)
 
     def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -60,10 +62,14 @@ class Signature:
         Raises:
             Refusal: the graph refuses the values (400), or too many calls wait (503).
         """
-        tensors = {name: tf.constant(value, self.inputs[name].dtype) for name, value in inputs.items()}
         batch = {value.shape[0] for value in inputs.values() if value.ndim}
+        if self.most is not None and len(batch) == 1 and (rows := batch.pop()) > self.most:
+            starts = range(0, rows, self.most)
+            parts = [self({name: x[i : i + self.most] for name, x in inputs.items()}) for i in starts]
+            return {name: np.concatenate([part[name] for part in parts]) for name in self.outputs}
+        tensors = {name: tf.constant(value, self.inputs[name].dtype) for name, value in inputs.items()}
         try:
-            if self.batched is None or batch == {0}:
+            if self.batched is None or not all(value.shape[0] for value in inputs.values()):
                 answer = self.alone(**tensors)
             else:
                 try:
@@ -99,10 +105,12 @@ def _signature(name: str, function, loaded, batching: Batching) -> Signature:
     inputs = {key: inputs[key] for key in sorted(inputs)}
     outputs = {key: function.structured_outputs[key] for key in sorted(function.structured_outputs)}
     outputs = {key: tf.TensorSpec(value.shape, value.dtype, key) for key, value in outputs.items()}
-    batched = None
-    if batching.max_batch_size > 1 and _can_be_gathered(inputs, outputs):
-        batched = _gathered(function, list(inputs.values()), batching)
-    return Signature(name, inputs, outputs, function, batched, loaded)
+    batched = most = None
+    if _can_be_gathered(inputs, outputs):
+        most = batching.max_batch_size if batching.max_batch_size > 1 else Batching.max_batch_size
+        if batching.max_batch_size > 1:
+            batched = _gathered(function, list(inputs.values()), batching)
+    return Signature(name, inputs, outputs, function, batched, most, loaded)
 
 
 def _can_be_gathered(inputs, outputs) -> bool:
@@ -139,6 +147,7 @@ def _gathered(function, specs, batching: Batching):
 
 
 def _reason(error) -> str:
-    """The first line of a TensorFlow error without the names of nodes."""
-    lines = [re.sub(r"\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*", "", line).strip() for line in str(error.message).splitlines()]
-    return next((line for line in lines if line), "no reason given").rstrip(".")
+    """The first line of a TensorFlow error that says what was wrong, without the names of nodes."""
+    lines = [re.sub(r"\{\{.*?\}\}|\[\[\{.*|\[Op:.*", "", line).strip() for line in str(error.message).splitlines()]
+    where = ("Graph execution error:", "Detected at node", "<stack traces unavailable>")
+    return next((line for line in lines if line and not line.startswith(where)), "no reason given").rstrip(".")

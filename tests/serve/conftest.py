@@ -18,5 +18,3 @@ def exports(tmp_path_factory):
     write_saved_model(tiny(2, input_shape=(8, 16, 1), classes=3, labels=("x", "y", "z")), folder / "grey" / "1")
     yield folder
     shutil.rmtree(folder)
-
-

@@ -18,7 +18,7 @@ from support import needs_tensorflow
 from keras_vit.preprocess import load_image, preprocess_input
 
 pytestmark = needs_tensorflow
-CLIENTS = 16
+CLIENTS = 32
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,95 @@
+"""Concurrent calls meet in one batch, and keep their own answers and faults."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from serving import started
+from support import needs_tensorflow
+
+from keras_vit.serve.errors import Refusal
+from keras_vit.serve.signature import Batching, signatures_of
+
+pytestmark = needs_tensorflow
+FULL = 4  # images that fill a batch; the wait for more only bounds a failure
+
+
+class Witness(tf.Module):
+    """Twice each value, beside the number of rows that the graph computed at once; no row may be negative."""
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 2), tf.float32, name="x")])
+    def __call__(self, x):
+        with tf.control_dependencies([tf.debugging.assert_non_negative(x, "x expected no negative value")]):
+            return {"doubled": 2 * x, "rows": tf.fill(tf.shape(x)[:1], tf.shape(x)[0])}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("witness") / "witness"
+    module = Witness()
+    tf.saved_model.save(module, str(folder / "1"), signatures={"serving_default": module.__call__})
+    return folder
+
+
+def signature(folder, **batching):
+    return signatures_of(tf.saved_model.load(str(folder / "1")), Batching(**batching))["serving_default"]
+
+
+def at_once(call, values):
+    """What each call gives or raises, all begun together."""
+    barrier = Barrier(len(values))
+
+    def one(value):
+        barrier.wait()
+        try:
+            return call(value)
+        except Refusal as refusal:
+            return refusal
+
+    with ThreadPoolExecutor(len(values)) as pool:
+        return list(pool.map(one, values))
+
+
+def values(*firsts, rows=1):
+    return [np.full((rows, 2), first, "float32") for first in firsts]
+
+
+def test_requests_of_several_clients_meet_in_one_batch(folder):
+    with started([folder], "--max-batch-size", FULL, "--batch-timeout", 4_000) as server:
+        given = values(*range(FULL))
+        answers = at_once(lambda x: server.predict("witness", {"inputs": x.tolist()}), given)
+    for x, (status, answer) in zip(given, answers, strict=True):
+        assert status == 200
+        assert answer["outputs"] == {"doubled": (2 * x).tolist(), "rows": [FULL]}
+
+
+def test_calls_of_several_rows_meet_too(folder):
+    call = signature(folder, max_batch_size=FULL, batch_timeout_ms=60_000)
+    given = values(1, 2, rows=FULL // 2)
+    for x, answer in zip(given, at_once(lambda x: call({"x": x}), given), strict=True):
+        assert np.array_equal(answer["doubled"], 2 * x)
+        assert set(answer["rows"]) == {FULL}
+
+
+def test_a_call_of_more_rows_than_a_batch_is_cut(folder):
+    call = signature(folder, max_batch_size=FULL, batch_timeout_ms=1)
+    (x,) = values(3, rows=2 * FULL + 1)
+    answer = call({"x": x})
+    assert np.array_equal(answer["doubled"], 2 * x)
+    assert sorted(answer["rows"]) == [1, *[FULL] * (2 * FULL)]
+
+
+def test_a_fault_stays_with_its_own_call(folder):
+    call = signature(folder, max_batch_size=FULL, batch_timeout_ms=60_000)
+    *fine, refused = at_once(lambda x: call({"x": x}), values(0, 1, 2, -1))
+    assert [answer["doubled"][0, 0] for answer in fine] == [0, 2, 4]
+    assert refused.status == 400
+    assert "x expected no negative value" in refused.sentence
+
+
+def test_batches_of_one_are_computed_alone(folder):
+    call = signature(folder, max_batch_size=1)
+    assert call.batched is None
+    assert [answer["rows"].tolist() for answer in at_once(lambda x: call({"x": x}), values(1, 2, 3))] == [[1]] * 3

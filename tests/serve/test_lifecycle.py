@@ -1,0 +1,150 @@
+"""A server from start to stop: what it refuses to start with, new versions under load, and what is in flight."""
+
+import http.client
+import json
+import shutil
+import signal
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from threading import Event
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from serving import started
+from support import needs_tensorflow
+
+from keras_vit.serve import serve
+from keras_vit.serve.signature import Batching
+
+pytestmark = needs_tensorflow
+CLIENTS = 8
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(3).uniform(-1, 1, (4, 16, 16, 3)).astype("float32")
+
+
+@pytest.fixture
+def photos(exports, tmp_path):
+    """A folder of its own, with version 1."""
+    shutil.copytree(exports / "photos" / "1", tmp_path / "photos" / "1")
+    return tmp_path / "photos"
+
+
+def logits(folder, images):
+    return tf.saved_model.load(str(folder)).signatures["serving_default"](images=tf.constant(images))["logits"].numpy()
+
+
+def test_a_new_version_under_load_drops_no_request(exports, photos, images):
+    """Each answer is the old version's or the new one's, never an error or a mixture; in the end the new one's."""
+    old, new = (logits(exports / "photos" / number, images) for number in "12")
+    assert not np.allclose(old, new, atol=1e-2)
+    enough, begun = Event(), Event()
+
+    with started([photos], "--poll", 0.1) as server:
+
+        def client(number):
+            seen, i = set(), number % len(images)
+            while not enough.is_set():
+                status, answer = server.predict("photos", {"instances": images[i : i + 1].tolist()})
+                assert status == 200, answer
+                found = answer["predictions"][0]["logits"]
+                matches = [name for name, own in (("old", old), ("new", new)) if np.allclose(found, own[i], atol=1e-5)]
+                assert len(matches) == 1
+                seen.add(matches[0])
+                begun.set()
+            return seen
+
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            clients = [pool.submit(client, number) for number in range(CLIENTS)]
+            try:
+                assert begun.wait(60)
+                shutil.copytree(exports / "photos" / "2", photos / "2")  # file by file, so that it is seen half-way
+                server.wait_for("version 1 is let go")
+            finally:
+                enough.set()
+            seen = set.union(*(client.result() for client in clients))
+        assert "old" in seen
+        status, answer = server.predict("photos", {"inputs": images.tolist()})
+        assert status == 200
+        assert np.allclose(answer["outputs"]["logits"], new, atol=1e-5)
+
+
+def test_a_version_that_cannot_be_loaded_is_reported_and_the_older_one_goes_on(exports, photos, images):
+    with started([photos], "--poll", 0.1) as server:
+        broken = photos / "2"
+        broken.mkdir()
+        (broken / "saved_model.pb").write_bytes(b"no graph")
+        server.wait_for("model expected an export that TensorFlow can load")
+        states = {row["version"]: row for row in server.ask("GET", "/v1/models/photos")[1]["model_version_status"]}
+        assert states["1"]["state"] == "AVAILABLE"
+        assert states["2"]["state"] == "END"
+        assert "expected an export that TensorFlow can load" in states["2"]["status"]["error_message"]
+        status, answer = server.predict("photos", {"inputs": images.tolist()})
+        assert status == 200
+        assert np.allclose(answer["outputs"]["logits"], logits(photos / "1", images), atol=1e-5)
+        shutil.rmtree(broken)
+        shutil.copytree(exports / "photos" / "2", broken)  # put right under the same number
+        server.wait_for("version 2 is loaded")
+
+
+def in_flight(server) -> int:
+    text = server.ask("GET", "/metrics")[1].decode()
+    return int(float(text.partition("\nkeras_vit_requests_in_flight ")[2].split()[0]))
+
+
+def until(condition):
+    """Until it holds; the deadline only bounds a failure."""
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came to hold")
+
+
+def listens(server) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", server.port), timeout=10).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_stop_answers_what_is_in_flight_and_takes_nothing_new(photos, images, name):
+    body = json.dumps({"inputs": images.tolist()}).encode()
+    with started([photos]) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        with closing(connection):
+            connection.putrequest("POST", "/v1/models/photos:predict")
+            connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body[:1000])
+            until(lambda: in_flight(server) == 1)
+            server.process.send_signal(getattr(signal, name))
+            until(lambda: not listens(server))
+            assert server.process.poll() is None
+            connection.send(body[1000:])
+            response = connection.getresponse()
+            assert response.status == 200
+            found = json.loads(response.read())["outputs"]["logits"]
+        assert np.allclose(found, logits(photos / "1", images), atol=1e-5)
+        assert server.process.wait(60) == 0
+        server_said = server.said
+    assert server_said[-1] == "stopped\n"
+
+
+def test_what_cannot_be_served_is_said_in_one_sentence(exports, tmp_path):
+    with pytest.raises(ValueError, match=r"^model expected a folder of exported versions .* received '.*nothing'\.$"):
+        serve([tmp_path / "nothing"], port=0)
+    with pytest.raises(ValueError, match=r"^models expected folders of different names, received two named 'grey'\.$"):
+        serve([exports / "grey", exports / "grey"], port=0)
+    with pytest.raises(ValueError, match=r"^max_batch_size expected a positive number, received 0\.$"):
+        serve([exports / "grey"], port=0, batching=Batching(max_batch_size=0))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=rf"^port expected a free one at 127\.0\.0\.1, received {port} \("):
+            serve([exports / "grey"], port=port)
