@@ -110,8 +110,8 @@ def after(recipe, strategy):
         loss, made, wrong = update(*batch)
     return float(loss), [np.asarray(v) for v in state.model.weights + state.average.weights]
 
-row = replace(ROW, depth=1)
-recipe = replace(with_optimizer(clip_norm=0.1, sam=0.05), average=Average(0.9), model=replace(RECIPE.model, variant=row))
+model = replace(RECIPE.model, variant=replace(ROW, depth=1))
+recipe = replace(with_optimizer(clip_norm=0.1, sam=0.05), average=Average(0.9), model=model)
 loss, expected = after(recipe, tf.distribute.get_strategy())
 two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 for parts in (1, 4):
