@@ -86,12 +86,57 @@ def test_parts_draw_their_own_dropout():
         assert (abs(losses[0] - losses[1]) < 1e-6) == same
 
 
-MIRRORED = """
-from dataclasses import replace
+def broken_off(strategy):
+    """All variables after two updates, and after the same two with a third batch that cannot be read."""
+    recipe = replace(with_optimizer(kind="adamw", weight_decay=0.5), average=Average(0.9))
+    found = []
+    for count in (2, 3):
+        state = first_state(recipe, LABELS, 100, strategy)
+        read = lambda i: (IMAGES + 0 * tf.cast(tf.strings.length(tf.io.read_file(_path(i))), tf.float32), TARGETS)  # noqa: E731
+        batches = strategy.experimental_distribute_dataset(tf.data.Dataset.range(4).map(read))
+        steps = step.compiled_steps(recipe, state, strategy, spans_of(recipe, 100)[0])
+        try:
+            steps(iter(batches), tf.constant(count))
+            found.append("whole")
+        except tf.errors.NotFoundError:
+            found.append("broken off")
+        found.append([np.asarray(v) for part in state.variables().values() for v in part])
+    return found
+
+
+def _path(i):
+    return tf.where(i < 2, __file__, "absent")
+
+
+@pytest.mark.parametrize("strategy", ["one", "mirrored"])
+def test_where_the_data_breaks_off_all_updates_before_are_whole(strategy):
+    """Neither the step nor the decay nor the average of the update that lacks its batch."""
+    if strategy == "one":
+        said, before, broken, after = broken_off(tf.distribute.get_strategy())
+        assert (said, broken) == ("whole", "broken off")
+        assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    else:
+        assert run_python(TWO_CPUS + BROKEN).strip() == "whole broken off True"
+
+
+TWO_CPUS = """
+import sys
 import numpy as np
 import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, "tests")
+"""
+
+BROKEN = """
+from train.test_step import broken_off
+
+said, before, broken, after = broken_off(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
+print(said, broken, all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)))
+"""
+
+MIRRORED = """
+from dataclasses import replace
 from support import max_difference, randomise
 from train.test_step import IMAGES, LABELS, RECIPE, ROW, TARGETS, with_optimizer
 from keras_vit.train import step
@@ -122,8 +167,7 @@ for parts in (1, 4):
 
 def test_two_replicas_in_parts_make_the_plain_update():
     """With SAM and clipping, whose norms are of the whole gradient, and the average."""
-    path = "import sys; sys.path.insert(0, 'tests')\n"
-    assert run_python(path + MIRRORED).splitlines() == [f"{parts} 2 True True" for parts in (1, 4)]
+    assert run_python(TWO_CPUS + MIRRORED).splitlines() == [f"{parts} 2 True True" for parts in (1, 4)]
 
 
 def test_computing_again_makes_the_plain_update():

@@ -79,7 +79,11 @@ QUICK = ("token", "map", "hybrid", "bit", "locality", "sincos2d", "float16")
 
 
 def after(recipe, compiled, steps=2):
-    """Losses of a few updates, and all that they changed."""
+    """Losses of a few updates, and the weights they lead to.
+
+    Without the bias of query, key and value: the key's has a gradient of nothing but rounding, which Adafactor
+    divides by its own size.
+    """
     strategy = tf.distribute.get_strategy()
     state = first_state(recipe, LABELS, 100, strategy)
     randomise(state.model)
@@ -89,7 +93,8 @@ def after(recipe, compiled, steps=2):
     images = tf.constant(rng.uniform(-1, 1, (4, *span.input_shape)), tf.float32)
     update = tf.function(Step(recipe, state, strategy, span), jit_compile=compiled)
     losses = [float(update(images, tf.one_hot([0, 1, 2, 1], 3))[0]) for _ in range(steps)]
-    return losses, [np.asarray(v) for v in (*state.model.weights, *state.average.weights)]
+    kept = [v for v in (*state.model.weights, *state.average.weights) if not v.path.endswith("qkv/bias")]
+    return losses, [np.asarray(v) for v in kept]
 
 
 @pytest.mark.parametrize(
