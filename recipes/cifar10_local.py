@@ -1,6 +1,13 @@
 """A Vision Transformer with locality on CIFAR-10 from scratch: its MLPs see their neighbours, its images grow.
 
-Command:  keras-vit train recipes/cifar10_local.py --workdir runs/cifar10_local --data-dir DIR
+Command:  keras-vit train recipes/cifar10_local.py --workdir runs/cifar10_local --data-dir TFDS_FOLDER
+          (longer: --set epochs=40)
+Hardware: 2 CPU cores (AMD EPYC, AVX-512 bf16, no AMX), TensorFlow 2.21, bfloat16.
+Time:     3,018 s for the 18 epochs, with tests and benchmarks running on the same two cores all the while. A run alone
+          on the machine was not measured.
+Figure:   77.56 % of the 10,000 test images (seed 0, once; the weights' average). 40 epochs: not run here.
+Source:   cifar10_scratch.py with LocalViT's depth-wise 3 x 3 convolution between the MLP's dense layers
+          (arXiv 2104.05707).
 """
 
 from keras_vit.train.recipe import (

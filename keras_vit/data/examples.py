@@ -54,30 +54,6 @@ class Examples:
         return f"{self.count:,} images of {len(rows):,} classes: {', '.join(rows[:most])}{more}"
 
 
-def from_arrays(images, targets, labels=None) -> Examples:
-    """A split of pixels in memory.
-
-    Args:
-        images: uint8 (N, H, W, C), 1 or 3 channels.
-        targets: N class indices.
-        labels: the classes' names; their numbers where None.
-
-    Raises:
-        ValueError: an array has another shape or type, or a target is no class.
-    """
-    images, targets = np.asarray(images), np.asarray(targets)
-    if images.ndim != 4 or images.dtype != np.uint8 or images.shape[-1] not in (1, 3):
-        raise ValueError(f"images expected uint8 (N, height, width, 1 or 3), received {images.dtype} {images.shape}.")
-    if targets.shape != images.shape[:1] or targets.dtype.kind not in "iu" or not len(targets):
-        raise ValueError(f"targets expected {len(images)} class indices, received {targets.dtype} {targets.shape}.")
-    labels = tuple(str(i) for i in range(int(targets.max()) + 1)) if labels is None else tuple(labels)
-    if targets.min() < 0 or targets.max() >= len(labels):
-        raise ValueError(
-            f"targets expected indices of the {len(labels)} classes, received {targets.min()} to {targets.max()}."
-        )
-    return in_memory(images, targets, labels)
-
-
 def in_memory(images, targets, labels, files=None) -> Examples:
     """A split of arrays.
 

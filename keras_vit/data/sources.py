@@ -1,4 +1,4 @@
-"""Where examples come from: scikit-learn's digits, one's own folder of images, TensorFlow Datasets, VTAB-1k.
+"""Where examples come from: scikit-learn's digits, one's own images or arrays, TensorFlow Datasets, VTAB-1k.
 
 A source knows the names of its classes and hands out splits. A split streams (index, image, label): the image as
 pixels uint8 (H, W, C) or still encoded, the index the same in every epoch, so that seeds can hang on it.
@@ -8,13 +8,14 @@ import re
 
 import numpy as np
 
+from keras_vit.data import SOURCES
+from keras_vit.data.arrays import from_arrays as from_arrays
+from keras_vit.data.arrays import open_arrays
 from keras_vit.data.broken import without_broken
 from keras_vit.data.examples import Examples as Examples
-from keras_vit.data.examples import from_arrays as from_arrays
 from keras_vit.data.examples import in_memory as in_memory
 from keras_vit.data.folder import HELD_OUT, open_folder
 
-SOURCES = ("digits", "folder", "tfds:NAME", "vtab:TASK")
 SHUFFLE = 250_000
 _SLICE = re.compile(r"(\w+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
 
@@ -36,9 +37,9 @@ def open_split(
     """Open one split of a source.
 
     Args:
-        source: `digits`, `folder`, `tfds:NAME` or `vtab:TASK`.
+        source: `digits`, `folder`, `arrays`, `tfds:NAME` or `vtab:TASK`.
         split: `train`, `test`, or a part of one, `train[:90%]`; of a task `train800`, `val200`, `vtab1k` or `test`.
-        directory: the folder of images, or the folder that TensorFlow Datasets keeps its data in.
+        directory: the folder of images, the file of arrays, or the folder that TensorFlow Datasets keeps its data in.
         shuffle: examples in memory that the next one is drawn from, where they are streamed.
         on_error: `stop` at a file that is no image, when it is come to, or `skip` it.
 
@@ -50,6 +51,8 @@ def open_split(
         examples = _digits(split)
     elif source == "folder":
         examples = open_folder(split, directory, _part)
+    elif source == "arrays":
+        examples = open_arrays(split, directory, _part)
     elif source.startswith("tfds:"):
         from keras_vit.data.tfds import open_tfds
 

@@ -6,7 +6,7 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.data.examples import from_arrays
+from keras_vit.data.arrays import from_arrays
 from keras_vit.data.pipeline import evaluation_batches, training_batches
 from keras_vit.models.variants import BiTVariant
 from keras_vit.train.evaluate import evaluate

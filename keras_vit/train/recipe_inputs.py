@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from keras_vit.data import SOURCES
 from keras_vit.train.checks import is_count, is_number, is_pair, is_positive, is_size, require
 
-SOURCES = ("digits", "folder", "tfds:NAME", "vtab:TASK")
 PREFIXES = ("tfds:", "vtab:")
 
 
@@ -13,9 +13,10 @@ class Data:
     """Where the examples come from, and how many make a batch.
 
     Args:
-        source: `digits` (scikit-learn's handwritten digits), `folder` (one's own images), `tfds:NAME`, or `vtab:TASK`
-            (one of the nineteen, whose labels and splits `vtab1k` are those of the benchmark).
-        directory: the folder of images, or the folder that TensorFlow Datasets keeps its data in.
+        source: `digits` (scikit-learn's handwritten digits), `folder` (one's own images), `arrays` (an `.npz` file
+            of `x_train`, `y_train`, `x_test`, `y_test`), `tfds:NAME`, or `vtab:TASK` (one of the nineteen, whose
+            labels and splits `vtab1k` are those of the benchmark).
+        directory: the folder of images, the file of arrays, or the folder that TensorFlow Datasets keeps its data in.
         train_split: examples to train on, `train` or a part of it, `train[:90%]`.
         test_split: examples to evaluate on.
         batch_size: examples of one update over all replicas; what is left of an epoch is dropped.
@@ -35,7 +36,7 @@ class Data:
     on_error: str = "stop"
 
     def __post_init__(self):
-        known = self.source in SOURCES[:2] or (isinstance(self.source, str) and self.source.startswith(PREFIXES))
+        known = self.source in SOURCES[:3] or (isinstance(self.source, str) and self.source.startswith(PREFIXES))
         require(known, "source", f"one of {', '.join(SOURCES)}", self.source)
         for name in ("batch_size", "shuffle"):
             require(is_count(getattr(self, name)), name, "a positive int", getattr(self, name))

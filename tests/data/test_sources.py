@@ -121,7 +121,7 @@ def test_held_out_digits():
             "train",
             None,
             ValueError,
-            "source expected one of digits, folder, tfds:NAME, vtab:TASK, received 'cifar10'",
+            "source expected one of digits, folder, arrays, tfds:NAME, vtab:TASK, received 'cifar10'",
         ),
         ("folder", "train", None, FileNotFoundError, "directory expected a folder of images .* found none at None"),
         ("folder", "train", "nowhere", FileNotFoundError, "found none at 'nowhere'"),
@@ -168,3 +168,34 @@ def test_arrays():
     ):
         with pytest.raises(ValueError, match=message):
             from_arrays(*wrong)
+
+
+def arrays(path, **changes):
+    """A file of 20 pictures to train on and 8 to test on, whose grey level is 10 times the class."""
+    parts = {"train": np.arange(20) % 4, "test": np.arange(8) % 4}
+    found = {f"y_{name}": y[:, None] for name, y in parts.items()}  # Keras's CIFAR has columns
+    found |= {f"x_{name}": (10 * y)[:, None, None] * np.ones((1, 6, 5), "uint8") for name, y in parts.items()}
+    found = {name: array.astype("uint8") for name, array in found.items()} | changes
+    np.savez(path, **{name: array for name, array in found.items() if array is not None})
+    return str(path)
+
+
+def test_arrays_in_a_file(tmp_path):
+    path = arrays(tmp_path / "grey.npz")
+    train, test = (open_split("arrays", split, path) for split in ("train", "test"))
+    assert (train.count, test.count, train.shape) == (20, 8, (6, 5, 1)) and train.labels == tuple("0123")
+    for images, labels in map(everything, (train, test)):
+        assert all(np.all(image == 10 * label) for image, label in zip(images, labels, strict=True))
+    part = open_split("arrays", "train[:50%]", path)
+    assert part.count == 10 and len(set(everything(part)[1])) > 2
+    named = arrays(tmp_path / "named.npz", labels=np.array(["a", "b", "c", "d"]))
+    assert open_split("arrays", "test", named).labels == ("a", "b", "c", "d")
+
+
+def test_arrays_that_are_none(tmp_path):
+    with pytest.raises(FileNotFoundError, match="directory expected an .npz file .* found none at None; pass"):
+        open_split("arrays", "train")
+    with pytest.raises(ValueError, match="expected the arrays x_train.* found no y_test"):
+        open_split("arrays", "train", arrays(tmp_path / "less.npz", y_test=None))
+    with pytest.raises(ValueError, match="images expected uint8"):
+        open_split("arrays", "train", arrays(tmp_path / "float.npz", x_train=np.zeros((20, 6, 5))))

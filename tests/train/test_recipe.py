@@ -91,7 +91,10 @@ def test_differences_are_paths():
         ("model.dropout_rate=1", "dropout_rate expected a rate in .*1"),
         ("model.image_size=[8, 8, 8]", "image_size expected a positive int or .*8, 8, 8"),
         ("model.channels=4", "channels expected 1 or 3, received 4"),
-        ("data.source=cifar10", "source expected one of digits, folder, tfds:NAME, vtab:TASK, received 'cifar10'"),
+        (
+            "data.source=cifar10",
+            "source expected one of digits, folder, arrays, .*vtab:TASK, received 'cifar10'",
+        ),
         ("data.batch_size=1.5", "batch_size expected a positive int, received 1.5"),
         ("augment.crop=center", "crop expected one of 'none', 'inception', 'resize', 'pad', received 'center'"),
         ("augment.crop_area=0", "crop_area expected a share in .*received 0"),
@@ -141,6 +144,9 @@ def test_a_row_of_a_file_is_named_behind_a_colon(tmp_path):
         load_recipe(f"{file}:lange")
     with pytest.raises(FileNotFoundError, match="absent.py"):
         load_recipe(f"{tmp_path / 'absent.py'}:large")
+    file.write_text(file.read_text().replace("('small', 'large')", "map(str, range(30))"))
+    with pytest.raises(ValueError, match="one of the 30 rows .* they are 0, 1, 2, 3, 4, 5, 6, 7 and 22 more"):
+        load_recipe(file)
 
 
 def test_a_recipe_needs_no_tensorflow():
