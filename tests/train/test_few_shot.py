@@ -9,7 +9,7 @@ import tensorflow as tf
 from support import needs_tensorflow, randomise
 
 import keras_vit
-from keras_vit.data.examples import Examples, from_arrays
+from keras_vit.data.examples import Examples, in_memory
 from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_split
 from keras_vit.train.engine import train
@@ -80,7 +80,7 @@ def test_a_run_reports_it_with_every_evaluation(tmp_path):
 
 def test_several_classes_an_image_are_refused():
     images = np.zeros((2, 8, 8, 1), "uint8")
-    one = from_arrays(images, np.array([0, 1]))
+    one = in_memory(images, np.array([0, 1]), ("0", "1"))
     several = Examples(2, ("0", "1"), lambda seed=None: tf.data.Dataset.range(2), encoded=False, multi=True)
     model = keras_vit.build(ROW, input_shape=(8, 8, 1), classes=2)
     with pytest.raises(ValueError, match="few_shot expected data of one class an image"):
