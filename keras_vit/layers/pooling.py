@@ -6,7 +6,7 @@ B batch, N tokens, D width, h heads, d = D / h.
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Configured, Layer, require_rank
+from keras_vit.layers.base import Configured, Dense, Layer, require_rank
 from keras_vit.layers.encoder import LayerNorm, MLPBlock, rows
 
 
@@ -72,7 +72,7 @@ class AttentionPooling(TokenPooling):
         policy = self.dtype_policy
         self.probe = self.add_weight(name="probe", shape=(1, 1, width), initializer="glorot_uniform")
         self.query, self.key, self.value, self.out = (
-            keras.layers.Dense(width, name=name, dtype=policy) for name in ("query", "key", "value", "out")
+            Dense(width, name=name, dtype=policy) for name in ("query", "key", "value", "out")
         )
         for dense in (self.query, self.key, self.value, self.out):
             dense.build((None, width))

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import keras
 
+from keras_vit.layers import starting_from
 from keras_vit.models.bit import build_bit
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
 from keras_vit.models.vit import build as build_vit
 from keras_vit.weights.architecture import Architecture, of_contents, of_model, with_config
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import look
-from keras_vit.weights.convert import apply
+from keras_vit.weights.convert import Early, apply
 from keras_vit.weights.files import KerasFile, open_weights
 
 
@@ -59,12 +60,14 @@ def from_pretrained(
         options.setdefault("include_top", architecture.classes is not None)
         options.setdefault("classes", architecture.classes or 1000)
         options.setdefault("labels", architecture.labels if options["classes"] == architecture.classes else None)
-        if architecture.family == "bit":
-            options.setdefault("input_shape", (None, None, architecture.channels))  # the file fits every size
-            model = build_bit(_bit_row(architecture), **options)
-        else:
-            model = _build_vit(architecture, contents.source, num_heads, source_grid, options)
-        apply(model, file, contents, strict, position_resize, source_grid)
+        early = Early(file, contents)
+        with starting_from(early):
+            if architecture.family == "bit":
+                options.setdefault("input_shape", (None, None, architecture.channels))  # the file fits every size
+                model = build_bit(_bit_row(architecture), **options)
+            else:
+                model = _build_vit(architecture, contents.source, num_heads, source_grid, options)
+        apply(model, file, contents, strict, position_resize, source_grid, early)
     return model
 
 

@@ -101,6 +101,7 @@ class SafetensorsFile(WeightsFile):
         """Map a file that the library found sound; its arrays are read in place."""
         with file.open("rb") as opened:
             whole = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        self._maps.append(whole)
         start = 8 + int.from_bytes(whole[:8], "little")
         for name, tensor in json.loads(whole[8:start]).items():
             if name == "__metadata__":
@@ -129,7 +130,7 @@ class SafetensorsFile(WeightsFile):
         return as_float(np.ndarray(self.shapes[name], dtype, whole, offset))
 
     def close(self):
-        self._of = {}
+        self._of, self._maps = {}, []
 
 
 _STATE_KEYS = ("state_dict_ema", "state_dict", "model_ema", "model", "module")
