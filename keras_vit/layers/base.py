@@ -29,7 +29,7 @@ class Startable:
 
     def add_weight(self, shape=None, initializer=None, *args, name=None, **kwargs):
         values = _values.get()
-        array = values(f"{self.path}/{name}", tuple(shape)) if values else None
+        array = values(f"{self.path}/{name}", tuple(shape or ())) if values else None
         if array is not None:
             # A copy, because JAX and torch may otherwise keep on using the array's own memory.
             initializer = lambda shape, dtype=None: ops.copy(ops.cast(ops.convert_to_tensor(array), dtype))  # noqa: E731

@@ -111,14 +111,18 @@ def _row(found: Architecture, source, num_heads) -> Variant:
         same_stem = (row.stem and row.stem.units) == found.units and found.width_factor == 1
         patch = (row.patch_size, row.patch_size)
         if same_stem and patch == found.patch_size and row.num_heads == heads:
-            return replace(row, stem=stem)
-    return Variant("ViT" if stem is None else "R_ViT", *sizes, heads, found.patch_size, stem=stem)
+            return replace(row, stem=stem, positions=found.positions)
+    return Variant(
+        "ViT" if stem is None else "R_ViT", *sizes, heads, found.patch_size, stem=stem, positions=found.positions
+    )
 
 
 def _input_shape(found: Architecture, source, source_grid):
     if found.image_size:
         return (*found.image_size, found.channels)
     grid = source_grid or found.grid
+    if grid is None and found.positions == "sincos2d":
+        return (None, None, found.channels)  # the file fits every size
     if grid is None:
         tokens = found.tokens - found.class_token
         raise ValueError(

@@ -26,6 +26,7 @@ class Architecture:
         channels: of the image.
         tokens: positions the embedding is stored for, the class token's included.
         grid: patches down and across, where they are known.
+        positions: `learned` or `sincos2d`.
         image_size: (height, width), where the config says it.
         representation_size: width of the tanh layer before the classifier.
         classes: of the classifier.
@@ -51,6 +52,7 @@ class Architecture:
     width_factor: float = 1.0
     tokens: int | None = None
     grid: tuple[int, int] | None = None
+    positions: str = "learned"
     image_size: tuple[int, int] | None = None
     representation_size: int | None = None
     classes: int | None = None
@@ -77,7 +79,7 @@ def of_contents(contents: Contents) -> Architecture:
     """The architecture that a file's shapes say.
 
     Raises:
-        ValueError: a part without which there is no model is missing.
+        ValueError: a part without which there is no model is missing, or what the parts mean is not known here.
     """
     shapes = {path: entry.shape for path, entry in contents.entries.items()}
     first = "root/kernel" if contents.family == "bit" else "embedding/kernel"
@@ -92,6 +94,11 @@ def of_contents(contents: Contents) -> Architecture:
     class_token = "class_token/token" in shapes
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
     found = positions_of(positions, class_token)
+    if not positions[-1] and not contents.layout.fixed_positions:
+        raise ValueError(
+            f"source expected a position embedding, as files of layout {contents.layout.name!r} have one, "
+            f"received {contents.source!r} without."
+        )
     return Architecture(
         "vit",
         channels=root[2],
@@ -104,6 +111,7 @@ def of_contents(contents: Contents) -> Architecture:
         width_factor=root[3] / 64 if "stem_root/kernel" in shapes else 1.0,
         tokens=positions[-2],
         grid=found and found[1],
+        positions="learned" if positions[-1] else "sincos2d",
         representation_size=shapes.get("pre_logits/kernel", (0, None))[1],
         classes=classes,
         class_token=class_token,
@@ -175,8 +183,9 @@ def of_model(model) -> Architecture:
         width=layers["embedding"].width,
         depth=len(blocks),
         patch_size=layers["embedding"].patch_size,
-        tokens=positions.embedding.shape[1],
+        tokens=positions.prefix_tokens + positions.grid[0] * positions.grid[1],
         grid=positions.grid,
+        positions=_POSITIONS[type(positions).__name__],
         representation_size=getattr(layers.get("pre_logits"), "units", None),
         class_token="class_token" in layers,
         pooling=_POOLING.get(type(layers.get("pooling")).__name__),
@@ -187,6 +196,7 @@ def of_model(model) -> Architecture:
     )
 
 
+_POSITIONS = {"PositionEmbedding": "learned", "SinCosPositions": "sincos2d"}
 _POOLING = {"TokenPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map"}
 
 

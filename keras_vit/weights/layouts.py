@@ -20,6 +20,7 @@ class Layout:
         group_norm_epsilon: of a hybrid's stem.
         weight_epsilon: of the stem's weight standardisation.
         weight_epsilon_on: what that is added to, `std` or `variance`.
+        fixed_positions: whether a file without positions means the `sincos2d` ones.
         writable: whether `save_weights` offers it.
         never_written: start of our variables that the layout's code of today has no place for.
     """
@@ -30,6 +31,7 @@ class Layout:
     group_norm_epsilon: float = 1e-6
     weight_epsilon: float = 1e-5
     weight_epsilon_on: str = "std"
+    fixed_positions: bool = False
     writable: bool = True
     never_written: tuple[str, ...] = ()
 
@@ -38,9 +40,9 @@ _TIMM_STEM = {"group_norm_epsilon": 1e-5, "weight_epsilon": 1e-8, "weight_epsilo
 LAYOUTS = {
     layout.name: layout
     for layout in (
-        Layout("npz"),
-        Layout("linen"),
-        Layout("big_vision", writable=False),
+        Layout("npz", fixed_positions=True),
+        Layout("linen", fixed_positions=True),
+        Layout("big_vision", fixed_positions=True, writable=False),
         Layout("timm", "gelu", **_TIMM_STEM, never_written=("pre_logits/",)),
         Layout("hf", "gelu", 1e-12),
         Layout("keras", writable=False),

@@ -42,6 +42,8 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
     if file.suffix != _ENDINGS[layout]:
         raise ValueError(f"path expected to end in {_ENDINGS[layout]!r} for layout {layout!r}, received {str(path)!r}.")
     architecture = of_model(model)
+    if architecture.positions != "learned" and not LAYOUTS[layout].fixed_positions:
+        raise ValueError(f"layout {layout!r} expected learned positions, received {architecture.positions!r}.")
     config = None if _ENDINGS[layout] == ".npz" else write_config(architecture, layout)
     arrays = _arrays(model, layout)
     _note_origin(architecture, layout)

@@ -203,6 +203,7 @@ def test_from_pretrained_draws_no_random_numbers_for_what_the_file_holds(name, m
 def test_where_positions_or_the_classifier_do_not_fit_the_rest_still_comes_from_the_file(capsys):
     whole = keras_vit.from_pretrained(G1)
     other = keras_vit.from_pretrained(G1, input_shape=(48, 48, 3), classes=3)
-    for old, new in zip(whole.get_layer("encoder_block_00").weights, other.get_layer("encoder_block_00").weights):
+    blocks = (model.get_layer("encoder_block_00").weights for model in (whole, other))
+    for old, new in zip(*blocks, strict=True):
         np.testing.assert_array_equal(old, new)
     assert "positions resized" in capsys.readouterr().err and not np.asarray(other.get_layer("head").kernel).any()

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import parity
@@ -21,6 +22,8 @@ KINDS = {
     "fc_norm": (TINY, {"pooling": "gap", "norm_after_pooling": True}),
     "fc_norm_beside_a_class_token": (TINY, {"pooling": "gap", "norm_after_pooling": True, "class_token": True}),
     "rectangular": (TINY, {"patch_size": (4, 2), "input_shape": (8, 4, 1)}),
+    "sincos": (replace(TINY, positions="sincos2d"), {"pooling": "gap"}),
+    "sincos_beside_a_class_token": (replace(TINY, positions="sincos2d"), {"input_shape": (8, 12, 3)}),
     "hybrid": (HYBRID, {"input_shape": (32, 32, 3)}),
     "stem_only": (keras_vit.Variant("s", 16, 1, 24, 2, 2, keras_vit.ResNetStem(())), {"input_shape": (16, 16, 3)}),
     "bit": (keras_vit.BiTVariant("bit", (1, 1), 0.5), {"input_shape": (32, 32, 3)}),
@@ -28,6 +31,11 @@ KINDS = {
 # Where a layout has no place for a kind, what it says.
 REFUSED = {
     ("timm", "map"): "layout 'timm' has no place for pooling/probe",
+    **{
+        (layout, kind): f"layout '{layout}' expected learned positions, received 'sincos2d'"
+        for layout in ("timm", "hf")
+        for kind in ("sincos", "sincos_beside_a_class_token")
+    },
     ("timm", "representation"): "layout 'timm' has no place for pre_logits/kernel",
     ("timm", "hybrid"): r"layout 'timm' expected a stem of width 1 with units among .*, received \(1, 1\)",
     ("timm", "bit"): r"layout 'timm' expected a BiT among R50x1, .*, received units \(1, 1\), 0.5 times as wide",
