@@ -46,6 +46,16 @@ def open_weights(source: str | os.PathLike, model=None):
     raise ValueError(f"source expected a file that ends in {expected}, received {str(path)!r}.")
 
 
+def is_weights(path: Path) -> bool:
+    """Whether a path's name is that of a file of weights other than `.keras`; nothing need lie there."""
+    return path.name.endswith((".npz", ".safetensors", ".safetensors.index.json", ".pth", ".pt", ".bin", ".weights.h5"))
+
+
+def holds_weights(folder: Path) -> bool:
+    """Whether a folder holds a file that `open_weights` may mean by it."""
+    return any((folder / name).is_file() for name in _FOLDER_NAMES) or bool(_loose(folder))
+
+
 _FOLDER_NAMES = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -58,11 +68,15 @@ def _in_folder(folder: Path) -> Path:
     for name in _FOLDER_NAMES:
         if (folder / name).is_file():
             return folder / name
-    files = [path for ending in ("*.npz", "*.safetensors", "*.keras") for path in sorted(folder.glob(ending))]
+    files = _loose(folder)
     if len(files) != 1:
         found = ", ".join(path.name for path in files) or "no file of weights"
         raise ValueError(f"source expected a folder with one file of weights, found {found} in {str(folder)!r}.")
     return files[0]
+
+
+def _loose(folder: Path) -> list[Path]:
+    return [path for ending in ("*.npz", "*.safetensors", "*.keras") for path in sorted(folder.glob(ending))]
 
 
 def _config_beside(path: Path) -> dict:
