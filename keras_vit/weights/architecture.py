@@ -99,6 +99,12 @@ def of_contents(contents: Contents) -> Architecture:
             f"source expected a position embedding, as files of layout {contents.layout.name!r} have one, "
             f"received {contents.source!r} without."
         )
+    pooling = _pooling(shapes, class_token)
+    if pooling == "map" and class_token and contents.layout.name == "timm":
+        raise ValueError(
+            "source expected attention pooling without a class token, which timm leaves out of it and this package "
+            f"does not, received {contents.source!r}."
+        )
     return Architecture(
         "vit",
         channels=root[2],
@@ -115,7 +121,7 @@ def of_contents(contents: Contents) -> Architecture:
         representation_size=shapes.get("pre_logits/kernel", (0, None))[1],
         classes=classes,
         class_token=class_token,
-        pooling=_pooling(shapes, class_token),
+        pooling=pooling,
         norm_after_pooling="pooled_norm/gamma" in shapes,
         **conventions,
     )

@@ -173,6 +173,8 @@ def processor_config(model: Architecture) -> dict:
 def _timm(model):
     if model.family == "bit":
         return _timm_bit(model)
+    if model.pooling == "map" and model.class_token:
+        raise ValueError("layout 'timm' expected attention pooling without a class token, which timm leaves out of it.")
     values = _values(model, "timm")
     arguments = {key.removeprefix("model_args."): value for key, value in values.items() if "model_args." in key}
     ours = {key.removeprefix("keras_vit."): value for key, value in values.items() if "keras_vit." in key}

@@ -1,8 +1,8 @@
 """ONE table of names: ours <-> those of every published layout, read in both directions.
 
 `{i}` stands for the encoder block, `{s}` and `{u}` for the stage and the unit of a ResNet counted from one, `{s0}`
-and `{u0}` from zero. `*` stands for query, key and value, whose arrays a transform joins and splits. `name[{i}]` is
-one entry of an array that stacks the blocks. A transform stands beside the names it belongs to.
+and `{u0}` from zero. `*` stands for query, key and value, and `&` for key and value, whose arrays a transform joins
+and splits. `name[{i}]` is one entry of an array that stacks the blocks. A transform stands beside its names.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +12,8 @@ from keras_vit.weights.transforms import (
     IN_BIAS,
     IN_KERNEL,
     JOINED,
+    KV_BIAS,
+    KV_KERNEL,
     OUT_KERNEL,
     POINTWISE,
     QKV_BIAS,
@@ -60,7 +62,10 @@ def _cells(ours, cells) -> Row:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    return tuple(name.replace("*", part) for part in ("query", "key", "value")) if "*" in name else (name,)
+    for wildcard, parts in (("*", ("query", "key", "value")), ("&", ("key", "value"))):
+        if wildcard in name:
+            return tuple(name.replace(wildcard, part) for part in parts)
+    return (name,)
 
 
 def _dense(ours: str, npz: str, linen: str | None = None, timm: str | None = None, hf: str | None = None):
@@ -94,9 +99,12 @@ def _only_timm(ours: str, name: str):
     )
 
 
-def _projection(ours: str, linen: str, kernel: Transform, bias: Transform):
-    """The two rows of a dense layer of the MAP head's attention; only official files have one."""
-    return (_row(f"{ours}/kernel", npz=(f"{linen}/kernel", kernel)), _row(f"{ours}/bias", npz=(f"{linen}/bias", bias)))
+def _projection(ours: str, linen: str, timm: str, kernel: Transform, bias: Transform):
+    """The two rows of a dense layer of the MAP head's attention."""
+    return (
+        _row(f"{ours}/kernel", npz=(f"{linen}/kernel", kernel), timm=(f"{timm}.weight", TRANSPOSED)),
+        _row(f"{ours}/bias", npz=(f"{linen}/bias", bias), timm=f"{timm}.bias"),
+    )
 
 
 def _stem_conv(ours: str, npz: str, timm: str) -> Row:
@@ -198,14 +206,13 @@ VIT = (
     ),
     *_norm("encoder_norm", "Transformer/encoder_norm", timm="norm", hf="vit.layernorm"),
     *_only_timm("pooled_norm", "fc_norm"),
-    _row("pooling/probe", npz=_MAP + "probe"),
-    *_projection("pooling/query", _MAP_MHA + "query", IN_KERNEL, IN_BIAS),
-    *_projection("pooling/key", _MAP_MHA + "key", IN_KERNEL, IN_BIAS),
-    *_projection("pooling/value", _MAP_MHA + "value", IN_KERNEL, IN_BIAS),
-    *_projection("pooling/out", _MAP_MHA + "out", OUT_KERNEL, SAME),
-    *_norm("pooling/norm", _MAP + "LayerNorm_0"),
-    *_dense("pooling/mlp/fc1", _MAP + "MlpBlock_0/Dense_0"),
-    *_dense("pooling/mlp/fc2", _MAP + "MlpBlock_0/Dense_1"),
+    _row("pooling/probe", npz=_MAP + "probe", timm="attn_pool.latent"),
+    *_projection("pooling/query", _MAP_MHA + "query", "attn_pool.q", IN_KERNEL, IN_BIAS),
+    *_projection("pooling/key_value", _MAP_MHA + "&", "attn_pool.kv", KV_KERNEL, KV_BIAS),
+    *_projection("pooling/out", _MAP_MHA + "out", "attn_pool.proj", OUT_KERNEL, SAME),
+    *_norm("pooling/norm", _MAP + "LayerNorm_0", timm="attn_pool.norm"),
+    *_dense("pooling/mlp/fc1", _MAP + "MlpBlock_0/Dense_0", timm="attn_pool.mlp.fc1"),
+    *_dense("pooling/mlp/fc2", _MAP + "MlpBlock_0/Dense_1", timm="attn_pool.mlp.fc2"),
     *_dense("pre_logits", "pre_logits", timm="pre_logits.fc", hf="vit.pooler.dense"),
     *_dense("head", "head", timm="head", hf="classifier"),
 )

@@ -17,6 +17,7 @@ KINDS = {
     "token": (TINY, {}),
     "gap": (TINY, {"pooling": "gap"}),
     "map": (TINY, {"pooling": "map"}),
+    "map_with_a_class_token": (TINY, {"pooling": "map", "class_token": True}),
     "representation": (TINY, {"representation_size": 12}),
     "headless": (TINY, {"include_top": False}),
     "fc_norm": (TINY, {"pooling": "gap", "norm_after_pooling": True}),
@@ -30,7 +31,7 @@ KINDS = {
 }
 # Where a layout has no place for a kind, what it says.
 REFUSED = {
-    ("timm", "map"): "layout 'timm' has no place for pooling/probe",
+    ("timm", "map_with_a_class_token"): "layout 'timm' expected attention pooling without a class token",
     **{
         (layout, kind): f"layout '{layout}' expected learned positions, received 'sincos2d'"
         for layout in ("timm", "hf")
@@ -48,7 +49,7 @@ REFUSED = {
     ("hf", "fc_norm_beside_a_class_token"): "layout 'hf' expected a classifier on the class token alone",
     **{
         ("hf", kind): "layout 'hf' expected a ViT with a class token and no stem"
-        for kind in ("gap", "map", "fc_norm", "hybrid", "stem_only", "bit")
+        for kind in ("gap", "map", "map_with_a_class_token", "fc_norm", "hybrid", "stem_only", "bit")
     },
 }
 ENDINGS = {"npz": ".npz", "linen": ".npz", "timm": ".safetensors", "hf": ".safetensors", None: ".keras"}
@@ -122,6 +123,25 @@ def test_timm_itself_gives_the_same_logits(name, tmp_path):
     model = keras_vit.from_pretrained(next(GOLDENS.glob(f"{name}.weights.*")), **needed)
     keras_vit.save_weights(model, tmp_path / "model", layout="timm")
     assert_timm_agrees(timm, model, tmp_path / "model", golden(name)["images"], 1e-5)
+
+
+def test_attention_pooling_is_timms_both_ways(tmp_path):
+    timm, torch = parity.timm(), pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    sizes = {"img_size": 8, "patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2, "mlp_ratio": 1.5}
+    theirs = timm.models.VisionTransformer(**sizes, num_classes=5, class_token=False, global_pool="map").eval()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    save_file(theirs.state_dict(), tmp_path / "theirs.safetensors")
+    model = keras_vit.from_pretrained(tmp_path / "theirs.safetensors", num_heads=2)
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
+    with torch.inference_mode():
+        assert max_difference(model(images), theirs(nchw(images)).numpy()) < 1e-5
+    keras_vit.save_weights(model, tmp_path / "model", layout="timm")
+    assert read(tmp_path / "model/model.safetensors").keys() == theirs.state_dict().keys()
+    assert_timm_agrees(timm, model, tmp_path / "model", images, 1e-5)
 
 
 @pytest.mark.parametrize("name", ["R_ViT_Ti16", "BiT_R50x1"])
