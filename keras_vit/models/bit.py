@@ -4,15 +4,16 @@ Named nodes: images, rescaling, root, root_pool, stage1_unit01 ... stage1 ..., n
 `keras_vit.feature_model(model, ["stage1", "stage2", "stage3", "stage4"])` gives the feature maps.
 """
 
+from dataclasses import replace
+
 import keras
 
 from keras_vit import layers
 from keras_vit.models.variants import BiTVariant
 from keras_vit.models.vit import classifier, input_images
-from keras_vit.weights import load_weights, require_classes
+from keras_vit.weights import conventions_of, load_weights, require_classes
 
 _GROUP_NORM_EPSILON = 1e-5
-_WEIGHT_EPSILON = 1e-10
 
 
 def build_bit(
@@ -62,17 +63,18 @@ def build_bit(
         raise ValueError(f"classes expected a positive int, received {classes!r}.")
     if weights is not None and include_top:
         require_classes(weights, classes)
+    if weights is not None:
+        variant = _follow(weights, variant)
     policy = keras.dtype_policies.get(dtype)
     width = int(64 * variant.width_factor)
-    epsilons = {"group_norm_epsilon": _GROUP_NORM_EPSILON, "weight_epsilon": _WEIGHT_EPSILON}
+    epsilons = {"group_norm_epsilon": _GROUP_NORM_EPSILON, "weight_epsilon": variant.weight_epsilon}
 
     images = input_images(input_tensor, input_shape or (variant.image_size, variant.image_size, 3))
     x = images
     if include_preprocessing:
         x = keras.layers.Rescaling(1 / 127.5, offset=-1.0, name="rescaling", dtype=policy)(x)
-    x = layers.StdConv(width, 7, 2, "symmetric", _WEIGHT_EPSILON, epsilon_on="variance", name="root", dtype=policy)(
-        x
-    )  # (B, H / 2, W / 2, F)
+    root = layers.StdConv(width, 7, 2, "symmetric", variant.weight_epsilon, "variance", name="root", dtype=policy)
+    x = root(x)  # (B, H / 2, W / 2, F)
     x = layers.StemPool("zeros", name="root_pool", dtype=policy)(x)
     for stage, units in enumerate(variant.units):
         for unit in range(units):
@@ -91,3 +93,10 @@ def build_bit(
     if weights is not None:
         load_weights(model, weights)
     return model
+
+
+def _follow(weights, variant: BiTVariant) -> BiTVariant:
+    """The row as the file's origin computes it, unless the row says otherwise itself."""
+    if variant.weight_epsilon != BiTVariant.weight_epsilon:
+        return variant
+    return replace(variant, weight_epsilon=conventions_of(weights).get("weight_epsilon", variant.weight_epsilon))

@@ -74,8 +74,8 @@ def from_pretrained(
 def _bit_row(architecture: Architecture) -> BiTVariant:
     for row in BIT_VARIANTS:
         if (row.units, row.width_factor) == (architecture.units, architecture.width_factor):
-            return row
-    return BiTVariant("BiT", architecture.units, architecture.width_factor)
+            return replace(row, weight_epsilon=architecture.weight_epsilon)
+    return BiTVariant("BiT", architecture.units, architecture.width_factor, weight_epsilon=architecture.weight_epsilon)
 
 
 def _build_vit(found: Architecture, source, num_heads, source_grid, options):

@@ -144,7 +144,7 @@ def build(
 def _follow(weights, variant, activation, layer_norm_epsilon):
     """What the file's origin computes with, where the caller says nothing else."""
     origin = conventions_of(weights)
-    if not origin:
+    if "activation" not in origin:  # our own file, which says all itself, or a BiT's, which load_weights refuses
         return variant, activation, layer_norm_epsilon
     if variant.stem is not None:
         names = ("group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from keras_vit.weights.contents import Contents
 from keras_vit.weights.fit import positions_of
-from keras_vit.weights.layouts import find_place
+from keras_vit.weights.layouts import Layout, find_place
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,19 @@ class Architecture:
 CONVENTIONS = ("activation", "layer_norm_epsilon", "group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
 
 
+def origin(layout: Layout, family: str, stem: bool = True) -> dict:
+    """What the code behind a layout computes with, as fields of `Architecture`.
+
+    Args:
+        layout: the file's.
+        family: `vit` or `bit`.
+        stem: whether a ViT has a ResNet in front.
+    """
+    if family == "bit":
+        return {"weight_epsilon": layout.bit_weight_epsilon, "weight_epsilon_on": "variance"}
+    return {name: getattr(layout, name) for name in (CONVENTIONS if stem else CONVENTIONS[:2])}
+
+
 def of_contents(contents: Contents) -> Architecture:
     """The architecture that a file's shapes say.
 
@@ -88,9 +101,10 @@ def of_contents(contents: Contents) -> Architecture:
     root = shapes.get("stem_root/kernel") or shapes[first]
     units = _units(contents)
     classes = shapes["head/kernel"][-1] if "head/kernel" in shapes else None
+    conventions = origin(contents.layout, contents.family)
     if contents.family == "bit":
-        return Architecture("bit", root[2], units=units, width_factor=root[3] / 64, classes=classes)
-    conventions = {name: getattr(contents.layout, name) for name in CONVENTIONS}
+        width_factor = root[3] / 64
+        return Architecture("bit", root[2], units=units, width_factor=width_factor, classes=classes, **conventions)
     class_token = "class_token/token" in shapes
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
     found = positions_of(positions, class_token)
@@ -171,12 +185,12 @@ def of_model(model) -> Architecture:
     stem = {}
     if root is not None:
         stem = {"units": tuple(counts.values()), "width_factor": root.filters / 64}
+        stem |= {"weight_epsilon": root.epsilon, "weight_epsilon_on": root.epsilon_on}
     if "root" in layers:
         return Architecture("bit", **common, **stem)
     if "embedding" not in layers or "position_embedding" not in layers:
         raise ValueError(f"model expected a model of keras_vit, received {model.name!r}.")
     if root is not None:
-        stem |= {"weight_epsilon": root.epsilon, "weight_epsilon_on": root.epsilon_on}
         stem["group_norm_epsilon"] = layers["stem_root_norm"].epsilon
     blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]
     block = {"num_heads": 1, "mlp_dim": 1}

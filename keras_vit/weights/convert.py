@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_vit.weights.architecture import CONVENTIONS, of_model
+from keras_vit.weights.architecture import of_model, origin
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents, Entry, look
 from keras_vit.weights.files import open_weights
@@ -89,7 +89,7 @@ def load_weights(
 def conventions_of(source: str | os.PathLike) -> dict:
     """What the code behind a file computes with: `activation`, `layer_norm_epsilon` and a stem's epsilons.
 
-    Empty for our own files, which hold their architecture, and for BiT, which has no choice.
+    Empty for our own files, which hold their architecture.
     """
     if os.fspath(source).endswith((".keras", ".weights.h5")):
         return {}
@@ -98,9 +98,7 @@ def conventions_of(source: str | os.PathLike) -> dict:
             return {}
         contents = look(file)
         said = read_config(file.config, contents.layout.name, contents.source)
-    if contents.family == "bit":
-        return {}
-    return {name: said.get(name, getattr(contents.layout, name)) for name in CONVENTIONS}
+    return {name: said.get(name, value) for name, value in origin(contents.layout, contents.family).items()}
 
 
 def require_classes(source: str | os.PathLike, classes: int) -> None:
@@ -236,12 +234,11 @@ def _suspicions(array, name, path):
 
 def _note_origin(model, contents, said, report):
     """Say where the model computes otherwise than the code that wrote the file."""
-    if contents.family == "bit" or contents.layout.name == "keras":
+    if contents.layout.name == "keras":
         return
     own = of_model(model)
-    names = CONVENTIONS if own.units is not None else CONVENTIONS[:2]
-    for name in names:
-        mine, theirs = getattr(own, name), said.get(name, getattr(contents.layout, name))
+    for name, usual in origin(contents.layout, own.family, own.units is not None).items():
+        mine, theirs = getattr(own, name), said.get(name, usual)
         if mine != theirs:
             report.notes.append(f"the model has {name}={mine!r}, files of this layout come from {theirs!r}")
 

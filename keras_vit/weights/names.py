@@ -107,8 +107,9 @@ def _projection(ours: str, linen: str, timm: str, kernel: Transform, bias: Trans
     )
 
 
-def _stem_conv(ours: str, npz: str, timm: str) -> Row:
-    return _row(f"{ours}/kernel", npz=f"{npz}/kernel", timm=(f"{timm}.weight", TORCH_CONV))
+def _stem_conv(ours: str, npz: str, timm: str, hf: str) -> Row:
+    torch = {"timm": (f"{timm}.weight", TORCH_CONV), "hf": (f"{hf}.weight", TORCH_CONV)}
+    return _row(f"{ours}/kernel", npz=f"{npz}/kernel", **torch)
 
 
 _OURS, _NPZ, _HF = "encoder_block_{i:02d}/", "Transformer/encoderblock_{i}/", "vit.encoder.layer.{i}."
@@ -117,18 +118,32 @@ _MAP = "MAPHead_0/"
 _MAP_MHA = _MAP + "MultiHeadDotProductAttention_0/"
 _STEM, _STEM_NPZ = "stem_stage{s}_unit{u}/", "block{s}/unit{u}/"
 _STEM_TIMM = "patch_embed.backbone.stages.{s0}.blocks.{u0}."
+_ROOT_HF = "vit.embeddings.patch_embeddings.backbone.bit.embedder."
+_STEM_HF = "vit.embeddings.patch_embeddings.backbone.bit.encoder.stages.{s0}.layers.{u0}."
 
 VIT = (
-    _stem_conv("stem_root", "conv_root", "patch_embed.backbone.stem.conv"),
-    *_norm("stem_root_norm", "gn_root", transform=CHANNELS, timm="patch_embed.backbone.stem.norm"),
-    *(_stem_conv(f"{_STEM}conv{n}", f"{_STEM_NPZ}conv{n}", f"{_STEM_TIMM}conv{n}") for n in (1, 2, 3)),
+    _stem_conv("stem_root", "conv_root", "patch_embed.backbone.stem.conv", _ROOT_HF + "convolution"),
+    *_norm(
+        "stem_root_norm",
+        "gn_root",
+        transform=CHANNELS,
+        timm="patch_embed.backbone.stem.norm",
+        hf=_ROOT_HF + "norm",
+    ),
+    *(
+        _stem_conv(_STEM + ours, _STEM_NPZ + npz, _STEM_TIMM + torch, _STEM_HF + torch)
+        for ours, npz, torch in (*((f"conv{n}",) * 3 for n in (1, 2, 3)), ("proj", "conv_proj", "downsample.conv"))
+    ),
     *(
         row
-        for n in (1, 2, 3)
-        for row in _norm(f"{_STEM}norm{n}", f"{_STEM_NPZ}gn{n}", transform=CHANNELS, timm=f"{_STEM_TIMM}norm{n}")
+        for ours, npz, torch in (
+            *((f"norm{n}", f"gn{n}", f"norm{n}") for n in (1, 2, 3)),
+            ("proj_norm", "gn_proj", "downsample.norm"),
+        )
+        for row in _norm(
+            _STEM + ours, _STEM_NPZ + npz, transform=CHANNELS, timm=_STEM_TIMM + torch, hf=_STEM_HF + torch
+        )
     ),
-    _stem_conv(_STEM + "proj", _STEM_NPZ + "conv_proj", _STEM_TIMM + "downsample.conv"),
-    *_norm(_STEM + "proj_norm", _STEM_NPZ + "gn_proj", transform=CHANNELS, timm=_STEM_TIMM + "downsample.norm"),
     _row(
         "embedding/kernel",
         npz="embedding/kernel",
@@ -218,15 +233,19 @@ VIT = (
 )
 
 
-def _bit_conv(ours: str, npz: str, big_vision: str, timm: str) -> Row:
-    npz = f"resnet/{npz}standardized_conv2d/kernel"
+def _bit_conv(ours: str, npz: str, big_vision: str, timm: str, hf: str) -> Row:
     return _cells(
         f"{ours}/kernel",
-        {"npz": (npz, SAME), "big_vision": (f"{big_vision}/kernel", SAME), "timm": (f"{timm}.weight", TORCH_CONV)},
+        {
+            "npz": (f"resnet/{npz}standardized_conv2d/kernel", SAME),
+            "big_vision": (f"{big_vision}/kernel", SAME),
+            "timm": (f"{timm}.weight", TORCH_CONV),
+            "hf": (f"{hf}.weight", TORCH_CONV),
+        },
     )
 
 
-def _bit_norm(ours: str, npz: str, big_vision: str, timm: str):
+def _bit_norm(ours: str, npz: str, big_vision: str, timm: str, hf: str):
     return tuple(
         _cells(
             f"{ours}/{mine}",
@@ -234,6 +253,7 @@ def _bit_norm(ours: str, npz: str, big_vision: str, timm: str):
                 "npz": (f"resnet/{npz}group_norm/{mine}", SAME),
                 "big_vision": (f"{big_vision}/{theirs}", CHANNELS),
                 "timm": (f"{timm}.{word}", SAME),
+                "hf": (f"{hf}.{word}", SAME),
             },
         )
         for mine, theirs, word in (("gamma", "scale", "weight"), ("beta", "bias", "bias"))
@@ -241,27 +261,32 @@ def _bit_norm(ours: str, npz: str, big_vision: str, timm: str):
 
 
 _UNIT, _BIT_NPZ, _BIT_BV = "stage{s}_unit{u:02d}/", "block{s}/unit{u:02d}/", "block{s}/unit{u:02d}/"
-_BIT_TIMM = "stages.{s0}.blocks.{u0}."
+_BIT_TIMM, _BIT_HF = "stages.{s0}.blocks.{u0}.", "bit.encoder.stages.{s0}.layers.{u0}."
 _LETTERS = ((1, "a"), (2, "b"), (3, "c"))
 BIT = (
-    _bit_conv("root", "root_block/", "root_block/conv_root", "stem.conv"),
+    _bit_conv("root", "root_block/", "root_block/conv_root", "stem.conv", "bit.embedder.convolution"),
     *(
-        _bit_conv(f"{_UNIT}conv{n}", f"{_BIT_NPZ}{letter}/", f"{_BIT_BV}conv{n}", f"{_BIT_TIMM}conv{n}")
-        for n, letter in _LETTERS
+        _bit_conv(_UNIT + ours, _BIT_NPZ + npz, _BIT_BV + big_vision, _BIT_TIMM + torch, _BIT_HF + torch)
+        for ours, npz, big_vision, torch in (
+            *((f"conv{n}", f"{letter}/", f"conv{n}", f"conv{n}") for n, letter in _LETTERS),
+            ("proj", "a/proj/", "conv_proj", "downsample.conv"),
+        )
     ),
     *(
         row
         for n, letter in _LETTERS
-        for row in _bit_norm(f"{_UNIT}norm{n}", f"{_BIT_NPZ}{letter}/", f"{_BIT_BV}gn{n}", f"{_BIT_TIMM}norm{n}")
+        for row in _bit_norm(
+            f"{_UNIT}norm{n}", f"{_BIT_NPZ}{letter}/", f"{_BIT_BV}gn{n}", f"{_BIT_TIMM}norm{n}", f"{_BIT_HF}norm{n}"
+        )
     ),
-    _bit_conv(_UNIT + "proj", _BIT_NPZ + "a/proj/", _BIT_BV + "conv_proj", _BIT_TIMM + "downsample.conv"),
-    *_bit_norm("norm", "", "norm-pre-head", "norm"),
+    *_bit_norm("norm", "", "norm-pre-head", "norm", "bit.norm"),
     _cells(
         "head/kernel",
         {
             "npz": ("resnet/head/conv2d/kernel", POINTWISE),
             "big_vision": ("head/kernel", SAME),
             "timm": ("head.fc.weight", TORCH_POINTWISE),
+            "hf": ("classifier.1.weight", TRANSPOSED),
         },
     ),
     _cells(
@@ -270,6 +295,7 @@ BIT = (
             "npz": ("resnet/head/conv2d/bias", SAME),
             "big_vision": ("head/bias", SAME),
             "timm": ("head.fc.bias", SAME),
+            "hf": ("classifier.1.bias", SAME),
         },
     ),
 )

@@ -49,7 +49,7 @@ REFUSED = {
     ("hf", "fc_norm_beside_a_class_token"): "layout 'hf' expected a classifier on the class token alone",
     **{
         ("hf", kind): "layout 'hf' expected a ViT with a class token and no stem"
-        for kind in ("gap", "map", "map_with_a_class_token", "fc_norm", "hybrid", "stem_only", "bit")
+        for kind in ("gap", "map", "map_with_a_class_token", "fc_norm", "hybrid", "stem_only")
     },
 }
 ENDINGS = {"npz": ".npz", "linen": ".npz", "timm": ".safetensors", "hf": ".safetensors", None: ".keras"}
