@@ -1,11 +1,11 @@
 """transformers' BiT and the hybrids that it once had: the numbers of its own modules, from their weights."""
 
 import json
-import warnings
 
 import numpy as np
 import parity
 import pytest
+from parity import nchw, quietly
 from support import max_difference, randomise
 
 import keras_vit
@@ -23,22 +23,8 @@ def started(module):
     return module.eval()
 
 
-def nchw(images):
-    import torch
-
-    return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
-
-
 def images(*shape):
     return np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
-
-
-def quietly(call):
-    import torch
-
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")
-        return call()
 
 
 def test_bit_of_the_hub(tmp_path):

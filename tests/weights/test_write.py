@@ -1,12 +1,12 @@
 """Weights out again: bit for bit, and readable by the libraries themselves."""
 
 import json
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import parity
 import pytest
+from parity import nchw, quietly
 from support import GOLDENS, golden, max_difference, randomise
 
 import keras_vit
@@ -111,11 +111,6 @@ def read(path):
     return load_file(path)
 
 
-def nchw(images):
-    torch = pytest.importorskip("torch")
-    return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
-
-
 @pytest.mark.parametrize("name", ["g1", "g3", "h1", "t1", "t1b"])
 def test_timm_itself_gives_the_same_logits(name, tmp_path):
     timm = parity.timm()
@@ -137,8 +132,7 @@ def test_attention_pooling_is_timms_both_ways(tmp_path):
     save_file(theirs.state_dict(), tmp_path / "theirs.safetensors")
     model = keras_vit.from_pretrained(tmp_path / "theirs.safetensors", num_heads=2)
     images = np.random.default_rng(0).uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
-    with torch.inference_mode():
-        assert max_difference(model(images), theirs(nchw(images)).numpy()) < 1e-5
+    assert max_difference(model(images), quietly(lambda: theirs(nchw(images)).numpy())) < 1e-5
     keras_vit.save_weights(model, tmp_path / "model", layout="timm")
     assert read(tmp_path / "model/model.safetensors").keys() == theirs.state_dict().keys()
     assert_timm_agrees(timm, model, tmp_path / "model", images, 1e-5)
@@ -157,38 +151,31 @@ def test_timm_itself_runs_hybrids_and_bit(name, tmp_path):
 
 
 def assert_timm_agrees(timm, model, folder, images, tolerance):
-    torch = pytest.importorskip("torch")
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")
-        theirs = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()(nchw(images)).numpy()
+    theirs = quietly(lambda: timm.create_model(f"local-dir:{folder}", pretrained=True).eval()(nchw(images)).numpy())
     assert max_difference(model(images), theirs) < tolerance
 
 
 @pytest.mark.parametrize("name", ["g1", "h1", "t1"])
 def test_transformers_itself_gives_the_same_logits(name, tmp_path):
-    transformers, torch = parity.transformers(), pytest.importorskip("torch")
+    transformers = parity.transformers()
     model = keras_vit.from_pretrained(
         next(GOLDENS.glob(f"{name}.weights.*")), **({"num_heads": 3} if name == "t1" else {})
     )
     keras_vit.save_weights(model, tmp_path / "model", layout="hf")
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")
-        theirs = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "model").eval()
-        logits = theirs(nchw(golden(name)["images"])).logits.numpy()
-    assert max_difference(model(golden(name)["images"]), logits) < 1e-5
+    theirs = quietly(lambda: transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "model").eval())
+    images = golden(name)["images"]
+    assert max_difference(model(images), quietly(lambda: theirs(nchw(images)).logits.numpy())) < 1e-5
     processor = json.loads((tmp_path / "model" / "preprocessor_config.json").read_text())
     assert processor["size"] == {"height": 32, "width": 32} and processor["image_mean"] == [0.5] * 3
 
 
 def test_transformers_backbone_with_a_pooler(tmp_path):
-    transformers, torch = parity.transformers(), pytest.importorskip("torch")
+    transformers = parity.transformers()
     model = randomise(keras_vit.build(TINY, include_top=False, representation_size=16))
     keras_vit.save_weights(model, tmp_path / "model", layout="hf")
     images = np.random.default_rng(0).uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")
-        theirs = transformers.ViTModel.from_pretrained(tmp_path / "model").eval()(nchw(images)).pooler_output
-    assert max_difference(model(images), theirs.numpy()) < 1e-5
+    theirs = quietly(lambda: transformers.ViTModel.from_pretrained(tmp_path / "model").eval())
+    assert max_difference(model(images), quietly(lambda: theirs(nchw(images)).pooler_output.numpy())) < 1e-5
 
 
 def test_labels_and_activation_survive_in_the_config(tmp_path):
