@@ -61,7 +61,7 @@ def build_bit(
         raise ValueError("pooling expected 'gap' under a classifier, received None.")
     check_top(include_top, classes, weights)
     if weights is not None:
-        variant = _follow(weights, variant)
+        variant = follow_conventions(weights, variant)
     policy = keras.dtype_policies.get(dtype)
     width = int(64 * variant.width_factor)
     epsilons = {"group_norm_epsilon": _GROUP_NORM_EPSILON, "weight_epsilon": variant.weight_epsilon}
@@ -85,7 +85,7 @@ def build_bit(
     return finish(images, x, name or variant.name, weights)
 
 
-def _follow(weights, variant: BiTVariant) -> BiTVariant:
+def follow_conventions(weights, variant: BiTVariant) -> BiTVariant:
     """The row as the file's origin computes it, unless the row says otherwise itself."""
     if variant.weight_epsilon != BiTVariant.weight_epsilon:
         return variant
