@@ -3,7 +3,6 @@
 B batch, K classes.
 """
 
-import keras
 import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
@@ -45,13 +44,13 @@ class Step:
             Its loss, 1.0 where it was made, and 1.0 where loss or gradient was not finite.
         """
         step = tf.identity(self.state.optimizer.iterations.value)
-        loss, gradients, norm = self.strategy.run(self._gradients, args=(images, targets))
-        loss, norm = self._first(loss), self._first(norm)
+        losses, gradients, norm = self.strategy.run(self._gradients, args=(images, targets))
+        loss, norm = self._first(losses), self._first(norm)
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
         if self._guarded:
-            tf.cond(finite, lambda: self._update(gradients, step), self._pass_over)
+            tf.cond(finite, lambda: self._update(losses, gradients, step), self._pass_over)
         else:
-            self._update(gradients, step)
+            self._update(losses, gradients, step)
         wrong = ~finite if self.state.scale is None else self._rescale(finite, loss)
         made = tf.cast(finite, tf.float32)
         return tf.where(finite, loss, 0.0), made, tf.cast(wrong, tf.float32)
@@ -94,7 +93,7 @@ class Step:
 
     def _of_part(self, values, images, targets, part, replica):
         step = tf.cast(self.state.optimizer.iterations.value, tf.int64)
-        states = _dropout_states(self._seeds, self.recipe.seed, step, replica.replica_id_in_sync_group, part)
+        states = dropout_states(self._seeds, self.recipe.seed, step, replica.replica_id_in_sync_group, part)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
             losses = example_losses(self.recipe.loss, targets, self._forward(values, states, images))
@@ -103,12 +102,17 @@ class Step:
         gradients = tape.gradient(scaled, values, unconnected_gradients="zero")
         return loss, gradients
 
-    def _update(self, gradients, step):
-        optimizer, average = self.state.optimizer, self.state.average
-        self.strategy.run(lambda gradients: optimizer.apply(gradients, self.variables), args=(gradients,))
+    def _update(self, losses, gradients, step):
+        average = self.state.average
+        self.strategy.run(self._apply, args=(losses, gradients))
         if average is not self.state.model:
             decay = self.recipe.average.decay
             average_towards(self.state.averages, self.variables, decay, step, self.strategy)
+
+    def _apply(self, loss, gradients):
+        # Decay and step count need no batch: without this they would move although the batch cannot be read.
+        with tf.control_dependencies([loss]):
+            self.state.optimizer.apply(gradients, self.variables)
 
     def _pass_over(self):
         """The step is counted, and nothing else."""
@@ -140,13 +144,8 @@ def compiled_steps(recipe: Recipe, state: State, strategy, span: Span):
     return steps
 
 
-def _dropout_states(seeds, seed: int, step, replica, part=0) -> list:
+def dropout_states(seeds, seed: int, step, replica, part=0) -> list:
     """(variable, value): the state of every dropout, which hangs on (recipe, step, layer, replica, part)."""
     states = [seed_pair(seed, step, layer, replica, part) for layer in range(len(seeds))]
     # 31 bits: Keras passes its seeds to TensorFlow as int32.
     return [(s, tf.bitwise.bitwise_and(state, 2**31 - 1)) for s, state in zip(seeds, states, strict=True)]
-
-
-def dropout_seeds(*arguments) -> keras.StatelessScope:
-    """A scope in which dropout draws by `_dropout_states`, and leaves its states unchanged."""
-    return keras.StatelessScope(state_mapping=_dropout_states(*arguments))
