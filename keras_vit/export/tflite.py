@@ -1,61 +1,136 @@
 """A Keras model -> TensorFlow Lite, builtin operators only."""
 
 import importlib
+import io
+import json
 import re
+import zipfile
+from dataclasses import dataclass
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import ServingModule
+from keras_vit.models.interface import Interface
 
-DTYPES = ("float32", "float16")
+METADATA = "keras_vit.json"
 
 
-def convert(model: keras.Model, dtype: str = "float32") -> bytes:
-    """Convert a model to a TFLite file that classifies one image a call, with the signature `serving_default`.
+@dataclass(frozen=True)
+class Precision:
+    """How a TFLite file stores and computes.
+
+    Args:
+        operators: kernel sets of the converter, by their names in `tf.lite.OpsSet`.
+        optimised: whether weights are stored smaller than float32.
+        half: whether they are float16.
+        calibrated: whether ranges of activations are measured on images.
+        kept_float: converter's operators that stay float32 in a calibrated file.
+    """
+
+    operators: tuple[str, ...] = ("TFLITE_BUILTINS",)
+    optimised: bool = True
+    half: bool = False
+    calibrated: bool = False
+    kept_float: tuple[str, ...] = ()
+
+
+PRECISIONS = {
+    "float32": Precision(optimised=False),
+    "float16": Precision(half=True),
+    "int8-dynamic": Precision(),
+    "int8": Precision(("TFLITE_BUILTINS_INT8", "TFLITE_BUILTINS"), calibrated=True, kept_float=KEPT_FLOAT),
+    "int16x8": Precision(
+        ("EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8", "TFLITE_BUILTINS"), calibrated=True
+    ),
+}
+
+
+def convert(
+    model: keras.Model, precision: str = "float32", calibration: np.ndarray | None = None, batch: int | None = 1
+) -> bytes:
+    """Convert a model to a TFLite file with the signature `serving_default`; its inputs and outputs are float32.
+
+    The file says what it is: a metadata entry `keras_vit.json` holds labels and normalisation, and `labels.txt` is
+    appended as an archive member, which is how TFLite's tools attach files (`unzip -p model.tflite labels.txt`).
 
     Args:
         model: a model of this package with a fixed image size.
-        dtype: of the stored weights, `float32` or `float16`; inputs and outputs are float32.
+        precision: one of `PRECISIONS`.
+        calibration: (N, H, W, C) real images in the model's own range, which `int8` and `int16x8` measure ranges on.
+        batch: images a call; None for any number.
 
     Raises:
-        ValueError: the image size is free, the dtype is unknown, or the model needs operators outside TFLite's own.
+        ValueError: the image size is free, the precision is unknown or lacks its images, or the model needs operators
+            outside TFLite's own.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype expected one of {DTYPES}, received {dtype!r}.")
-    module = ServingModule(_in_float32(model))
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision expected one of {tuple(PRECISIONS)}, received {precision!r}.")
+    row = PRECISIONS[precision]
+    if row.calibrated and (calibration is None or not len(calibration)):
+        raise ValueError(f"calibration expected real images to measure {precision}'s ranges on, received none.")
+    module = ServingModule(in_dtype(model, "float32"))
     shape = module.interface.input_shape
     if None in shape:
         raise ValueError(f"tflite expected a model with a fixed image size, received input shape {shape}.")
-    one_image = tf.TensorSpec((1, *shape), tf.float32, name="images")
-    function = tf.function(module.forward.python_function, autograph=False).get_concrete_function(one_image)
+    images = tf.TensorSpec((batch, *shape), tf.float32, name="images")
+    function = tf.function(module.forward.python_function, autograph=False).get_concrete_function(images)
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-    if dtype == "float16":
+    converter.target_spec.supported_ops = [getattr(tf.lite.OpsSet, name) for name in row.operators]
+    if row.optimised:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if row.half:
         converter.target_spec.supported_types = [tf.float16]
+    if row.calibrated:
+        converter.representative_dataset = lambda: ([image[None].astype("float32")] for image in calibration)
     try:
-        flatbuffer = converter.convert()
+        flatbuffer = _selective(converter, row.kept_float) if row.kept_float else converter.convert()
     except Exception as error:  # the converter's errors share no base class
         foreign = re.search(r"(?:Select|Flex|Custom) ops: (.+)", str(error))
         reason = f"one with {foreign[1].strip()}" if foreign else str(error).strip().splitlines()[0]
         raise ValueError(f"tflite expected a model of TFLite's builtin operators, received {reason}.") from error
     require_builtin(flatbuffer)
-    return flatbuffer
+    return _with_metadata(flatbuffer, module.interface, precision)
 
 
-def _in_float32(model: keras.Model) -> keras.Model:
-    """The model itself, or a copy that computes in float32 where it does not: TFLite has no half-precision products."""
-    if all(layer.compute_dtype == "float32" for layer in model.layers):
-        return model
+def _selective(converter, kept_float) -> bytes:
+    options = tf.lite.experimental.QuantizationDebugOptions(denylisted_ops=list(kept_float))
+    debugger = tf.lite.experimental.QuantizationDebugger(
+        converter=converter, debug_dataset=converter.representative_dataset, debug_options=options
+    )
+    return debugger.get_nondebug_quantized_model()
 
-    def in_float32(layer):
-        return type(layer).from_config({**layer.get_config(), "dtype": "float32"})
 
-    copy = keras.models.clone_model(model, clone_function=in_float32)
-    copy.set_weights(model.get_weights())
-    return copy
+def _with_metadata(flatbuffer: bytes, interface: Interface, precision: str) -> bytes:
+    """The file with its metadata entry, and with its labels appended as an archive."""
+    schema, builder = _import("schema_py_generated"), importlib.import_module("flatbuffers").Builder()
+    low, high = interface.input_range
+    said = {
+        "input": {"name": "images", "shape": interface.input_shape, "range": interface.input_range},
+        "normalisation": {"of_pixels": [0, 255], "mean": -low * 255 / (high - low), "std": 255 / (high - low)},
+        "precision": precision,
+        "labels": interface.labels,
+    }
+    model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)
+    entry, buffer = schema.MetadataT(), schema.BufferT()
+    entry.name, entry.buffer = METADATA, len(model.buffers)
+    buffer.data = np.frombuffer(json.dumps(said, ensure_ascii=False).encode(), "uint8")
+    model.metadata, model.buffers = [*(model.metadata or ()), entry], [*model.buffers, buffer]
+    builder.Finish(model.Pack(builder), b"TFL3")
+    file = io.BytesIO(bytes(builder.Output()))
+    if interface.labels:
+        with zipfile.ZipFile(file, "a", zipfile.ZIP_STORED) as archive:
+            archive.writestr(zipfile.ZipInfo("labels.txt"), "\n".join(interface.labels) + "\n")
+    return file.getvalue()
+
+
+def read_metadata(flatbuffer: bytes) -> dict:
+    """What `convert` wrote into a file: input, normalisation, precision and labels."""
+    model = _import("schema_py_generated").ModelT.InitFromPackedBuf(flatbuffer, 0)
+    found = {entry.name.decode(): entry.buffer for entry in model.metadata}
+    return json.loads(bytes(model.buffers[found[METADATA]].data).decode())
 
 
 def require_builtin(flatbuffer: bytes) -> None:
