@@ -30,6 +30,7 @@ lint: $(INSTALLED)
 
 benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/python benchmarks/inference.py
+	$(RUN)/python benchmarks/training.py
 	$(RUN)/python benchmarks/import_time.py
 	$(RUN)/python benchmarks/weights.py
 

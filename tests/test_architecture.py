@@ -19,7 +19,8 @@ RULES = {
     "analysis": ({"layers", "models", "preprocess"}, False),
     "predict": ({"models", "preprocess", "export"}, False),
     "data": ({"preprocess"}, True),
-    "train": ({"models", "data", "preprocess", "weights"}, True),
+    # its stages rewire layers, and its few-shot evaluation is a probe of analysis
+    "train": ({"analysis", "layers", "models", "data", "preprocess", "weights"}, True),
     "export": ({"models", "preprocess"}, True),
     "serve": ({"preprocess"}, True),
 }

@@ -139,7 +139,7 @@ def test_list_shows_the_rows(capsys):
 
 
 FLAGS = {
-    "train": {"--workdir", "--data-dir", "--strategy", "--set"},
+    "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run"},
     "evaluate": {"--recipe", "--data-dir"},
     "predict": {"--top", "--json"},
     "export": {"--output", "--formats", "--limit", "--recipe", "--data-dir"},

@@ -1,4 +1,4 @@
-"""Random changes to images, each a pure function of (seed, epoch, example): a resumed run sees the same ones.
+"""Random changes of crop, place and size, each a pure function of its seed or draws.
 
 B batch, H W C image.
 """
@@ -7,54 +7,56 @@ import math
 
 import tensorflow as tf
 
-_GOLDEN = 0x9E3779B97F4A7C15
+from keras_vit.data.seeds import key as key
+from keras_vit.data.seeds import seed_pair as seed_pair
+from keras_vit.data.seeds import uniform as uniform
+
+ERASED = (0.02, 1 / 3)  # share of the image, and _TALL its height over its width: as in timm and torchvision
+_TALL, _ATTEMPTS = (0.3, 1 / 0.3), 10
 
 
-def _mixed(z):
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the result hangs on every bit of `z`."""
-    z = tf.cast(z, tf.uint64) + tf.constant(_GOLDEN, tf.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z = tf.bitwise.bitwise_xor(z, tf.bitwise.right_shift(z, tf.constant(shift, tf.uint64)))
-        z = z * tf.constant(factor, tf.uint64)
-    return tf.bitwise.bitwise_xor(z, tf.bitwise.right_shift(z, tf.constant(31, tf.uint64)))
-
-
-def key(*numbers):
-    """One uint64 from several integers; equal inputs give equal keys, any other input another one."""
-    z = tf.zeros((), tf.uint64)
-    for number in numbers:
-        z = _mixed(tf.bitwise.bitwise_xor(z, _mixed(number)))
-    return z
-
-
-def seed_pair(*numbers):
-    """`key` as the int64 pair that TensorFlow's stateless operations take."""
-    z = key(*numbers)
-    return tf.stack([tf.bitcast(z, tf.int64), tf.bitcast(_mixed(z), tf.int64)], axis=-1)
-
-
-def uniform(slot: int, *numbers):
-    """Numbers in [0, 1) for `key(*numbers)`, another one for every `slot`."""
-    return tf.cast(tf.bitwise.right_shift(key(*numbers, slot), tf.constant(40, tf.uint64)), tf.float32) * 2.0**-24
-
-
-def random_crop(image, seed, smallest_area: float):
-    """A random part of an image, of random aspect ratio (the "inception crop"): (H, W, C) -> (h, w, C).
+def crop_box(shape, seed, smallest_area: float):
+    """Top, left, height and width (4,) of a random part of an image, of random aspect ratio (the "inception crop").
 
     Args:
-        image: the whole image.
+        shape: (height, width, channels) of the whole image.
         seed: int64 pair.
         smallest_area: share of the image, in (0, 1].
     """
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
-        tf.shape(image),
+        shape,
         tf.zeros((0, 0, 4)),
         seed=seed,
         area_range=(min(smallest_area, 1.0), 1.0),
         min_object_covered=0.0,
         use_image_if_no_bounding_boxes=True,
     )
-    return tf.ensure_shape(tf.slice(image, begin, size), (None, None, image.shape[-1]))
+    return tf.concat([begin[:2], size[:2]], axis=0)
+
+
+def random_crop(image, seed, smallest_area: float):
+    """The part of an image that `crop_box` draws: (H, W, C) -> (h, w, C)."""
+    top, left, height, width = tf.unstack(crop_box(tf.shape(image), seed, smallest_area))
+    return tf.ensure_shape(image[top : top + height, left : left + width], (None, None, image.shape[-1]))
+
+
+def random_window(image, draws, size: tuple[int, int]):
+    """A part of a fixed size at a random place, all places alike: (H, W, C) -> (*size, C).
+
+    Args:
+        image: of any shape.
+        draws: (2,) in [0, 1): down, across.
+        size: (height, width), at most the image's.
+    """
+    spare = tf.cast(tf.shape(image)[:2] - tf.constant(size) + 1, tf.float32)
+    top, left = tf.unstack(tf.cast(draws * spare, tf.int32))
+    return tf.slice(image, [top, left, 0], [*size, image.shape[-1]])
+
+
+def padded_window(image, draws, border: int):
+    """`random_window` of an image's own size after `border` black pixels were put around it: (H, W, C) -> the same."""
+    wide = tf.pad(image, [[border, border], [border, border], [0, 0]])
+    return random_window(wide, draws, tuple(image.shape[:2]))
 
 
 def flip(images, draws):
@@ -73,7 +75,8 @@ def shift_rotate_zoom(images, draws, shift: float, rotate: float, zoom: float):
         zoom: largest change of size as a share.
     """
     height, width = images.shape[1:3]
-    down, across, turn, size = tf.unstack(2.0 * draws - 1.0)
+    # In float64: Eigen's vectors round sines otherwise than its rest of a batch, and a worker's part ends elsewhere.
+    down, across, turn, size = tf.unstack(2.0 * tf.cast(draws, tf.float64) - 1.0)
     down, across = down * (shift * height), across * (shift * width)
     angle = turn * math.radians(rotate)
     scale = 1.0 / (1.0 + size * zoom)
@@ -85,7 +88,7 @@ def shift_rotate_zoom(images, draws, shift: float, rotate: float, zoom: float):
     zero = tf.zeros_like(cos)
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
-        transforms=tf.stack([cos, -sin, left, sin, cos, top, zero, zero], axis=1),
+        transforms=tf.cast(tf.stack([cos, -sin, left, sin, cos, top, zero, zero], axis=1), tf.float32),
         output_shape=[height, width],
         fill_value=0.0,
         interpolation="BILINEAR",
@@ -93,16 +96,28 @@ def shift_rotate_zoom(images, draws, shift: float, rotate: float, zoom: float):
     )
 
 
-def mixup(images, targets, p: float, seed):
-    """Blend every example of a batch with its neighbour, images and targets alike (arXiv 1710.09412).
+def erase(image, probability: float, seed):
+    """Fill a rectangle of an image with noise, each pixel uniform in 0..255 (arXiv 1708.04896): (H, W, C) -> the same.
 
     Args:
-        images: float (B, H, W, C).
-        targets: (B, classes).
-        p: of Beta(p, p), from which the batch's one share is drawn; the larger part stays the example's own.
+        image: of any type, pixels 0..255, static shape.
+        probability: of doing so, in [0, 1).
         seed: int64 pair.
     """
-    gammas = tf.random.stateless_gamma((2,), seed, alpha=p)
-    share = tf.reduce_max(gammas) / tf.reduce_sum(gammas)
-    blend = lambda x: share * x + (1.0 - share) * tf.roll(x, 1, axis=0)  # noqa: E731
-    return blend(images), blend(targets)
+    height, width, _ = image.shape
+    draws = tf.random.stateless_uniform((5, _ATTEMPTS), seed)
+
+    def erased():
+        area = height * width * (ERASED[0] + (ERASED[1] - ERASED[0]) * draws[1])
+        tall = tf.exp(math.log(_TALL[0]) + (math.log(_TALL[1]) - math.log(_TALL[0])) * draws[2])
+        sides = tf.cast(tf.round(tf.sqrt([area * tall, area / tall])), tf.int32)  # (2, attempts)
+        fits = tf.reduce_all(sides < [[height], [width]], axis=0)
+        first = tf.argmax(fits)
+        side = sides[:, first] * tf.cast(fits[first], tf.int32)  # nothing where no attempt fits
+        begin = tf.cast(draws[3:, 0] * tf.cast([height, width] - side + 1, tf.float32), tf.int32)
+        down, across = tf.range(height)[:, None, None] - begin[0], tf.range(width)[None, :, None] - begin[1]
+        inside = (down >= 0) & (down < side[0]) & (across >= 0) & (across < side[1])
+        noise = tf.random.stateless_uniform(image.shape, seed + 1, 0, 256, tf.int32)
+        return tf.where(inside, tf.cast(noise, image.dtype), image)
+
+    return tf.cond(draws[0, 0] < probability, erased, lambda: image)

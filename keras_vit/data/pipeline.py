@@ -1,18 +1,22 @@
 """Examples -> batches that a model takes.
 
-B batch, H W C image.
+B batch, K classes, H W C image.
 """
-
-import contextlib
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.data import augment as change
-from keras_vit.data.sources import Examples, open_split
-from keras_vit.preprocess import preprocess_input, resize
+from keras_vit.data.blend import blend
+from keras_vit.data.broken import naming_broken_files as naming_broken_files
+from keras_vit.data.decode import decode, decode_crop, fitted, middle, shortened
+from keras_vit.data.examples import Examples
+from keras_vit.data.randaugment import rand_augment
+from keras_vit.data.sources import open_data
+from keras_vit.preprocess import preprocess_input
 
-_SHUFFLE, _CROP, _MIXUP = range(3)  # what a seed is for
+_SHUFFLE, _CROP, _BLEND, _WINDOW, _RANDAUGMENT, _ERASE = range(6)  # what a seed is for
+_WITHOUT_END = 2**62
 
 
 def training_batches(
@@ -21,92 +25,207 @@ def training_batches(
     *,
     batch_size: int,
     input_shape: tuple[int, int, int],
-    epochs: int,
+    epochs: int | None,
     seed: int = 0,
     start: int = 0,
     scale: bool = True,
+    shard: tuple[int, int] = (0, 1),
+    multi_hot: bool = False,
 ) -> tf.data.Dataset:
-    """All batches of a training run in order: images (B, H, W, C) float32 and targets (B, classes) float32.
+    """All batches of a training run in order: images (B, H, W, C) float32 and targets (B, K) float32.
 
     The order of the examples and their augmentation hang on (seed, epoch, example) alone, so that a run that goes
-    on at batch `start` sees what the uninterrupted one would have seen.
+    on at batch `start`, with another `input_shape` too, sees the examples that the uninterrupted one would have
+    seen. Each example is cropped, changed by RandAugment and erased; then each batch mirrored, moved, scaled and
+    blended.
 
     Args:
         examples: the training split.
         augment: a `keras_vit.train.recipe.Augment`.
         batch_size: examples a batch; what is left of an epoch is dropped.
-        input_shape: (height, width, channels) of the model.
-        epochs: times that the examples are gone through.
+        input_shape: (height, width, channels) of the batches.
+        epochs: times that the examples are gone through; without end where None.
         seed: the recipe's.
         start: batches to leave out.
         scale: whether to scale the pixels to [-1, 1].
+        shard: (worker, workers): of every batch only that worker's part is made, (B / workers, ...): the same rows,
+            to the bit, as in the whole batch, whose other rows are neither read nor decoded.
+        multi_hot: whether each of an example's several classes is a target of 1, as a sigmoid takes them, or an equal
+            share, as a softmax does.
 
     Raises:
-        ValueError: there are fewer examples than a batch.
+        ValueError: there are fewer examples than a batch, or a batch cannot be shared out.
     """
     steps = steps_per_epoch(examples, batch_size)
     used = steps * batch_size  # examples of an epoch
+    worker, workers = shard
+    if not 0 <= worker < workers or batch_size % workers:
+        raise ValueError(f"shard expected a worker of a number that divides {batch_size} examples, received {shard}.")
+    if augment.crop == "resize":
+        size = augment.crop_resize
+        height, width = (size, size) if isinstance(size, int) else size
+        if height < input_shape[0] or width < input_shape[1]:
+            raise ValueError(f"crop_resize expected at least the images' {input_shape[:2]}, received {size}.")
+    own = batch_size // workers
+    first = worker * own  # row of the batch
+    blending = bool(augment.mixup or augment.cutmix)
+    partner = blending and workers > 1  # the row before its first one is needed, too
 
     def one_epoch(epoch):
         return examples.stream(change.seed_pair(seed, epoch, _SHUFFLE)[0]).take(used)
 
+    def is_own(position, example):
+        row = position % batch_size
+        mine = (row >= first) & (row < first + own)
+        return mine | (row == (first - 1) % batch_size) if partner else mine
+
     def one_example(position, example):
         index, image, label = example
-        image = decode(image) if examples.encoded else tf.ensure_shape(image, examples.shape)
-        if augment.crop == "inception":
-            image = change.random_crop(image, change.seed_pair(seed, position // used, index, _CROP), augment.crop_area)
-        return position, (index, fitted(image, input_shape), label)
+        image = _changed(image, examples, augment, input_shape, seed, position // used, index)
+        return position, (index, image, _one_hot(label, examples) if examples.multi else label)
 
     def one_batch(position, example):
         index, images, label = example
-        images = tf.ensure_shape(fitted(images, input_shape), (batch_size, *input_shape))
+        images = tf.ensure_shape(fitted(images, input_shape), (own + partner, *input_shape))
         draws = [change.uniform(slot, seed, position // used, index) for slot in range(5)]
-        if augment.flip:
+        if augment.flip and not alone:
             images = change.flip(images, draws[0])
         if augment.shift or augment.rotate or augment.zoom:
             images = change.shift_rotate_zoom(images, tf.stack(draws[1:]), augment.shift, augment.rotate, augment.zoom)
-        targets = tf.one_hot(label, len(examples.labels))
+        targets = label if examples.multi else tf.one_hot(label, len(examples.labels))
+        if examples.multi and not multi_hot:
+            targets = targets / tf.maximum(tf.reduce_sum(targets, axis=-1, keepdims=True), 1.0)
         if scale:
             images = preprocess_input(images)
-        if augment.mixup:
-            images, targets = change.mixup(images, targets, augment.mixup, change.seed_pair(seed, position[0], _MIXUP))
+        if blending:
+            images, targets, others = _partners(images, targets, worker, workers)
+            images, targets = blend(
+                images,
+                targets,
+                others,
+                augment.mixup,
+                augment.cutmix,
+                seed,
+                position[0] // batch_size * batch_size,
+                _BLEND,
+            )
         return images, targets
 
-    dataset = tf.data.Dataset.range(start // steps, epochs).flat_map(one_epoch)
+    alone = examples.encoded or examples.multi or augment.crop != "none" or augment.randaugment or augment.erasing
+    dataset = tf.data.Dataset.range(start // steps, _WITHOUT_END if epochs is None else epochs).flat_map(one_epoch)
     dataset = dataset.skip(start % steps * batch_size).enumerate(start * batch_size)
-    if examples.encoded or augment.crop != "none":
+    if workers > 1:
+        dataset = dataset.filter(is_own)
+    if alone:
         dataset = dataset.map(one_example, tf.data.AUTOTUNE)
-    dataset = dataset.batch(batch_size, drop_remainder=True)
+    dataset = dataset.batch(own + partner, drop_remainder=True)
     return dataset.map(one_batch, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
+def _changed(image, examples: Examples, augment, input_shape, *numbers):
+    """An example's image, read, cropped, changed and erased: (H, W, C) of `input_shape`; uint8 after RandAugment.
+
+    Args:
+        numbers: that the random numbers hang on: seed, epoch, index.
+    """
+    if examples.read:
+        image = examples.read(image)
+    if augment.crop == "inception":
+        seed = change.seed_pair(*numbers, _CROP)
+        if examples.encoded:
+            image = decode_crop(image, seed, augment.crop_area)
+        else:
+            image = change.random_crop(image, seed, augment.crop_area)
+    elif examples.encoded:
+        image = decode(image)
+    else:
+        image = tf.ensure_shape(image, examples.shape)
+    if augment.flip:
+        draw = change.uniform(0, *numbers)
+        image = tf.cond(draw < 0.5, lambda: tf.reverse(image, [1]), lambda: image)
+    if augment.crop == "resize":
+        size = augment.crop_resize
+        image = shortened(image, size) if isinstance(size, int) else fitted(image, (*size, input_shape[2]))
+        draws = tf.random.stateless_uniform((2,), change.seed_pair(*numbers, _WINDOW))
+        image = fitted(change.random_window(image, draws, input_shape[:2]), input_shape)
+    else:
+        image = fitted(image, input_shape, quick=augment.crop == "inception")
+        image = tf.ensure_shape(image, input_shape)
+    if augment.crop == "pad":
+        draws = tf.random.stateless_uniform((2,), change.seed_pair(*numbers, _WINDOW))
+        image = change.padded_window(image, draws, augment.crop_pad)
+    if augment.randaugment:
+        image = tf.cast(tf.round(image), tf.uint8)
+        image = rand_augment(image, *augment.randaugment, change.seed_pair(*numbers, _RANDAUGMENT))
+    if augment.erasing:
+        image = change.erase(image, augment.erasing, change.seed_pair(*numbers, _ERASE))
+    return image
+
+
+def _partners(images, targets, worker: int, workers: int):
+    """A worker's own rows, and for each the row before it in the whole batch, the last one for the first."""
+    if workers == 1:
+        others = tuple(tf.roll(x, 1, axis=0) for x in (images, targets))
+    elif worker == 0:  # the last row of the batch came last
+        others = tuple(tf.concat([x[-1:], x[:-2]], axis=0) for x in (images, targets))
+        images, targets = images[:-1], targets[:-1]
+    else:
+        others = images[:-1], targets[:-1]
+        images, targets = images[1:], targets[1:]
+    return images, targets, others
+
+
+def _one_hot(label, examples: Examples):
+    """Class (), or classes (n,), -> 1 at each of them: (K,)."""
+    hot = tf.one_hot(label, len(examples.labels))
+    return tf.reduce_max(tf.concat([hot, tf.zeros((1, len(examples.labels)))], axis=0), axis=0)
+
+
 def evaluation_batches(
-    examples: Examples, *, batch_size: int, input_shape: tuple[int, int, int], scale: bool = True
+    examples: Examples,
+    *,
+    batch_size: int,
+    input_shape: tuple[int, int, int],
+    scale: bool = True,
+    resize: int | None = None,
 ) -> tf.data.Dataset:
     """Every example once, in order: images (B, H, W, C), labels (B,) and weights (B,), which are 0 where the last
     batch is filled up.
+
+    Where an example has several classes, the labels are (B, K) with 1 at each of them: an answer is right if it is
+    one of these. An example of no class has weight 0.
 
     Args:
         examples: the split.
         batch_size: examples a batch.
         input_shape: (height, width, channels) of the model.
         scale: whether to scale the pixels to [-1, 1].
+        resize: pixels that the shorter side is brought to before the middle is cut out; None squeezes the image.
     """
 
     def one_example(index, image, label):
-        return fitted(decode(image) if examples.encoded else image, input_shape), label
+        return _whole(image, examples, input_shape, resize), _one_hot(label, examples) if examples.multi else label
 
     def one_batch(images, labels):
         if scale:
             images = preprocess_input(images)
         missing = batch_size - tf.shape(labels)[0]
-        images = tf.pad(images, [[0, missing], [0, 0], [0, 0], [0, 0]])
+        fill = lambda x: tf.pad(x, [[0, missing]] + [[0, 0]] * (x.shape.rank - 1))  # noqa: E731
         weights = tf.cast(tf.range(batch_size) < batch_size - missing, tf.float32)
-        labels = tf.ensure_shape(tf.pad(labels, [[0, missing]]), (batch_size,))
-        return tf.ensure_shape(images, (batch_size, *input_shape)), labels, weights
+        labels = tf.ensure_shape(fill(labels), (batch_size, *labels.shape[1:]))
+        if examples.multi:
+            weights *= tf.reduce_max(labels, axis=-1)
+        return tf.ensure_shape(fill(images), (batch_size, *input_shape)), labels, weights
 
     dataset = examples.stream().map(one_example, tf.data.AUTOTUNE).batch(batch_size)
     return dataset.map(one_batch, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def _whole(image, examples: Examples, input_shape, resize: int | None):
+    """An example's image as evaluation sees it: float32 (H, W, C), 0..255."""
+    image = examples.read(image) if examples.read else image
+    image = decode(image) if examples.encoded else tf.ensure_shape(image, examples.shape)
+    return middle(image, resize, input_shape) if resize else fitted(image, input_shape)
 
 
 def held_out(data, input_shape: tuple[int, int, int], data_dir: str | None = None, limit: int | None = None):
@@ -119,15 +238,17 @@ def held_out(data, input_shape: tuple[int, int, int], data_dir: str | None = Non
         limit: how many at most; all where None.
 
     Returns:
-        Images float32 (N, H, W, C) in 0..255, labels int64 (N,), and the list of the classes' names.
+        Images float32 (N, H, W, C) in 0..255, labels int64 (N,), and the list of the classes' names. Of several
+        classes the label is the first; an example of no class is left out.
     """
-    examples = open_split(data.source, data.test_split, data_dir or data.directory)
-    count = examples.count if limit is None else min(limit, examples.count)
-    rows = [
-        (np.asarray(fitted(decode(image) if examples.encoded else image, input_shape)), int(label))
-        for _, image, label in examples.stream().take(count)
-    ]
-    images, labels = zip(*rows, strict=True)
+    examples = open_data(data, data.test_split, data_dir)
+    rows = examples.stream()
+    if examples.multi:
+        rows = rows.filter(lambda index, image, label: tf.size(label) > 0)
+        rows = rows.map(lambda index, image, label: (index, image, label[0]))
+    rows = rows.take(-1 if limit is None else limit)
+    rows = rows.map(lambda index, image, label: (_whole(image, examples, input_shape, data.resize), label), 2)
+    images, labels = zip(*rows.as_numpy_iterator(), strict=True)
     return np.stack(images), np.array(labels, "int64"), list(examples.labels)
 
 
@@ -136,47 +257,3 @@ def steps_per_epoch(examples: Examples, batch_size: int) -> int:
     if examples.count < batch_size:
         raise ValueError(f"batch_size expected at most the {examples.count} training examples, received {batch_size}.")
     return examples.count // batch_size
-
-
-def decode(data):
-    """Decode an image file to uint8 (H, W, 3), to the bit as Pillow does for JPEG and PNG."""
-    image = tf.cond(
-        tf.io.is_jpeg(data),
-        lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
-        lambda: tf.io.decode_image(data, channels=3, expand_animations=False),
-    )
-    return tf.ensure_shape(image, (None, None, 3))
-
-
-def fitted(images, input_shape: tuple[int, int, int]):
-    """Images of any size and 1 or 3 channels -> float32 of the model's (height, width, channels), 0..255."""
-    height, width, channels = input_shape
-    if images.shape[-1] == 3 and channels == 1:
-        # Pillow's integer formula for grey (ITU-R 601-2), so that files look the same to training and prediction.
-        images = tf.cast(tf.round(tf.cast(images, tf.float32)), tf.int32)
-        grey = tf.reduce_sum(images * [19595, 38470, 7471], axis=-1, keepdims=True)
-        images = (grey + 0x8000) // 0x10000
-    if tuple(images.shape[-3:-1]) != (height, width):
-        images = resize(images, (height, width))
-    images = tf.cast(images, tf.float32)
-    return tf.repeat(images, channels, axis=-1) if images.shape[-1] < channels else images
-
-
-@contextlib.contextmanager
-def naming_broken_files(*splits: Examples):
-    """Turn TensorFlow's error about a file that is gone or no image into a ValueError that names it."""
-    try:
-        yield
-    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
-        path = next((path for split in splits for path in split.files or () if not _is_image(path)), None)
-        if path is None:
-            raise
-        raise ValueError(f"data expected an image file (JPEG, PNG, ...), received {path!r}.") from error
-
-
-def _is_image(path) -> bool:
-    try:
-        decode(tf.io.read_file(path))
-    except tf.errors.OpError:
-        return False
-    return True

@@ -1,93 +1,69 @@
-"""Where examples come from: scikit-learn's digits, one's own folder of images, TensorFlow Datasets.
+"""Where examples come from: scikit-learn's digits, one's own images or arrays, TensorFlow Datasets, VTAB-1k.
 
 A source knows the names of its classes and hands out splits. A split streams (index, image, label): the image as
 pixels uint8 (H, W, C) or still encoded, the index the same in every epoch, so that seeds can hang on it.
 """
 
-import hashlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
-HELD_OUT = 0.2  # share of every class in a fixed split
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
-TEST_FOLDERS = ("test", "validation", "val", "valid")
+from keras_vit.data import SOURCES
+from keras_vit.data.arrays import from_arrays as from_arrays
+from keras_vit.data.arrays import open_arrays
+from keras_vit.data.broken import without_broken
+from keras_vit.data.examples import Examples as Examples
+from keras_vit.data.examples import in_memory as in_memory
+from keras_vit.data.folder import HELD_OUT, open_folder
+
+SHUFFLE = 250_000
 _SLICE = re.compile(r"(\w+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
 
 
-@dataclass(frozen=True)
-class Examples:
-    """A split.
+def open_data(data, split: str | None = None, directory: str | None = None) -> Examples:
+    """Open one split of a recipe's data, as its fields say.
 
     Args:
-        count: number of examples.
-        labels: the classes' names in order.
-        stream: seed or None -> a `tf.data.Dataset` of (index int64, image, label int64), shuffled by the seed.
-        encoded: True where the images are files' bytes, False where they are pixels.
-        shape: (height, width, channels) of the pixels, None where it varies.
-        files: path of each example's file, where each has one.
-        counts: examples of each class, where that is known without reading them all.
+        data: a `keras_vit.train.recipe.Data`.
+        split: which; the one to train on where None.
+        directory: in place of the one in `data`.
     """
-
-    count: int
-    labels: tuple[str, ...]
-    stream: Callable
-    encoded: bool
-    shape: tuple | None = None
-    files: tuple[str, ...] | None = None
-    counts: tuple[int, ...] | None = None
+    return open_split(data.source, split or data.train_split, directory or data.directory, data.shuffle, data.on_error)
 
 
-def open_split(source: str, split: str, directory: str | None = None) -> Examples:
+def open_split(
+    source: str, split: str, directory: str | None = None, shuffle: int = SHUFFLE, on_error: str = "stop"
+) -> Examples:
     """Open one split of a source.
 
     Args:
-        source: `digits`, `folder` or `tfds:NAME`.
-        split: `train`, `test`, or a part of one, `train[:90%]`.
-        directory: the folder of images, or the folder that TensorFlow Datasets keeps its data in.
+        source: `digits`, `folder`, `arrays`, `tfds:NAME` or `vtab:TASK`.
+        split: `train`, `test`, or a part of one, `train[:90%]`; of a task `train800`, `val200`, `vtab1k` or `test`.
+        directory: the folder of images, the file of arrays, or the folder that TensorFlow Datasets keeps its data in.
+        shuffle: examples in memory that the next one is drawn from, where they are streamed.
+        on_error: `stop` at a file that is no image, when it is come to, or `skip` it.
 
     Raises:
         FileNotFoundError: the data is absent; the sentence says what to do.
-        ValueError: the source or the split is unknown.
+        ValueError: the source or the split is unknown, or more than one file in a hundred is no image.
     """
     if source == "digits":
-        return _digits(split)
-    if source == "folder":
-        return _folder(split, directory)
-    if source.startswith("tfds:"):
+        examples = _digits(split)
+    elif source == "folder":
+        examples = open_folder(split, directory, _part)
+    elif source == "arrays":
+        examples = open_arrays(split, directory, _part)
+    elif source.startswith("tfds:"):
         from keras_vit.data.tfds import open_tfds
 
-        return open_tfds(source.removeprefix("tfds:"), split, directory)
-    raise ValueError(f"source expected one of digits, folder, tfds:NAME, received {source!r}.")
+        examples = open_tfds(source.removeprefix("tfds:"), split, directory, shuffle)
+    elif source.startswith("vtab:"):
+        from keras_vit.data.vtab import open_task
 
-
-def in_memory(images, targets, labels, files=None) -> Examples:
-    """A split of arrays.
-
-    Args:
-        images: uint8 (N, H, W, C), or N paths of files.
-        targets: N class indices.
-        labels: the classes' names.
-        files: path of each example's file, where each has one.
-    """
-    targets = np.asarray(targets, "int64")
-    count = len(targets)
-
-    def stream(seed=None):
-        order = tf.range(count, dtype=tf.int64)
-        if seed is not None:
-            order = tf.random.experimental.stateless_shuffle(order, seed=tf.stack([seed, 0]))
-        # Constants inside, so that a stream made in another dataset's function holds them once.
-        dataset = tf.data.Dataset.from_tensor_slices((order, tf.gather(images, order), tf.gather(targets, order)))
-        return dataset if files is None else dataset.map(lambda i, path, y: (i, tf.io.read_file(path), y), 2)
-
-    counts = tuple(np.bincount(targets, minlength=len(labels)).tolist())
-    shape = images.shape[1:] if files is None else None
-    return Examples(count, tuple(labels), stream, files is not None, shape, files, counts)
+        examples = open_task(source.removeprefix("vtab:"), split, directory, shuffle)
+    else:
+        raise ValueError(f"source expected one of {', '.join(SOURCES)}, received {source!r}.")
+    return without_broken(examples, f"{split} of {source}") if on_error == "skip" else examples
 
 
 def _digits(split):
@@ -106,57 +82,6 @@ def _digits(split):
     name, chosen = _part(split, parts, "digits")
     chosen = rng.permutation(parts[name])[chosen]
     return in_memory(images[chosen], bunch.target[chosen], [str(digit) for digit in range(10)])
-
-
-def _folder(split, directory):
-    if directory is None or not Path(directory).is_dir():
-        raise FileNotFoundError(
-            f"directory expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg), found none at {directory!r}."
-        )
-    root = Path(directory)
-    train = root / "train"
-    labels = tuple(folder.name for folder in _folders(train if train.is_dir() else root))
-    if train.is_dir():
-        test = next((root / name for name in TEST_FOLDERS if (root / name).is_dir()), None)
-        parts = {"train": _files(train, labels)} | ({"test": _files(test, labels)} if test else {})
-    else:
-        parts = {"train": [], "test": []}
-        for target, files in enumerate(_by_class(root, labels)):
-            # By the hash of its name, so that a picture stays on its side when others are added.
-            files = sorted(files, key=lambda path: hashlib.sha256(path.name.encode()).digest())
-            cut = max(1, round(HELD_OUT * len(files)))
-            parts["test"] += [(path, target) for path in files[:cut]]
-            parts["train"] += [(path, target) for path in files[cut:]]
-    name, chosen = _part(split, parts, f"folder {str(root)!r}")
-    rng = np.random.default_rng(0)
-    rows = [parts[name][i] for i in rng.permutation(len(parts[name]))[chosen]]
-    files = tuple(str(path) for path, _ in rows)
-    return in_memory(np.array(files), [target for _, target in rows], labels, files)
-
-
-def _folders(root):
-    found = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
-    if len(found) < 2:
-        raise ValueError(f"directory expected a folder for each of at least 2 classes in {str(root)!r}, found "
-                         f"{len(found)}.")  # fmt: skip
-    return found
-
-
-def _by_class(root, labels):
-    """The image files of each class; raises if a class has none or a folder is no class."""
-    strangers = [folder.name for folder in _folders(root) if folder.name not in labels]
-    if strangers:
-        raise ValueError(f"directory expected only the classes {', '.join(labels)} in {str(root)!r}, found "
-                         f"{', '.join(strangers)}.")  # fmt: skip
-    for label in labels:
-        files = sorted(path for path in (root / label).rglob("*") if path.suffix.lower() in SUFFIXES)
-        if not files and root.name not in TEST_FOLDERS:
-            raise ValueError(f"directory expected images ({', '.join(SUFFIXES)}) in {str(root / label)!r}, found none.")
-        yield files
-
-
-def _files(root, labels):
-    return [(path, target) for target, files in enumerate(_by_class(root, labels)) for path in files]
 
 
 def _part(split, parts, source):

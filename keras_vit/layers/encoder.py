@@ -163,37 +163,89 @@ class MultiHeadSelfAttention(Layer):
 class MLPBlock(Layer):
     """Two dense layers with an activation between them, dropout after each (section 3.1, appendix B.1).
 
+    With a `kernel_size` it sees its neighbours, too: a depth-wise convolution over the grid of patches and the
+    activation once more stand between the two (LocalViT, arXiv 2104.05707, equation 5); tokens in front of the
+    patches pass the convolution by.
+
     Args:
         mlp_dim: M, the width between the two.
         activation: `gelu_tanh`, `gelu`, or an activation Keras knows.
         dropout_rate: in [0, 1).
+        kernel_size: patches along a side of the convolution's kernel, odd; 0 for no convolution.
+        prefix_tokens: tokens in front of the patches (the class token).
 
-    Input and output shape: (B, N, D).
+    Input: tokens (B, N, D) and, with a `kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
+    Output shape: (B, N, D).
+
+    Raises:
+        ValueError: `dropout_rate` or `kernel_size` is out of range, or there is a `kernel_size` and no patches.
     """
 
-    def __init__(self, mlp_dim: int, activation: str = "gelu_tanh", dropout_rate: float = 0.0, **kwargs):
+    def __init__(
+        self,
+        mlp_dim: int,
+        activation: str = "gelu_tanh",
+        dropout_rate: float = 0.0,
+        kernel_size: int = 0,
+        prefix_tokens: int = 0,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.mlp_dim = mlp_dim
         self.activation = activation
         self.dropout_rate = require_rate("dropout_rate", dropout_rate)
+        self.kernel_size = require_kernel_size("kernel_size", kernel_size)
+        self.prefix_tokens = prefix_tokens
         self._activate = activation_function(activation)
+        self.activate_in_training = self._activate  # the same function, which a backend may have in a faster form
 
-    def build(self, input_shape):
-        width = input_shape[-1]
+    def build(self, tokens_shape, patches_shape=None):
+        width = tokens_shape[-1]
         tiny = keras.initializers.RandomNormal(stddev=1e-6)
         self.fc1 = keras.layers.Dense(self.mlp_dim, bias_initializer=tiny, name="fc1", dtype=self.dtype_policy)
         self.fc1.build((None, width))
         self.fc2 = keras.layers.Dense(width, bias_initializer=tiny.clone(), name="fc2", dtype=self.dtype_policy)
         self.fc2.build((None, self.mlp_dim))
+        if self.kernel_size:
+            if patches_shape is None:
+                raise ValueError(f"{self.name} expected tokens and patches with kernel_size={self.kernel_size}, "
+                                 "received tokens alone.")  # fmt: skip
+            # Keras counts all channels as inputs of a depth-wise kernel; each output has kernel_size ** 2 of them.
+            even = keras.initializers.TruncatedNormal(stddev=1 / self.kernel_size)
+            self.local = keras.layers.DepthwiseConv2D(
+                self.kernel_size, padding="same", depthwise_initializer=even, name="local", dtype=self.dtype_policy
+            )
+            self.local.build((None, None, None, self.mlp_dim))
         self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=self.dtype_policy)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
+    def compute_output_shape(self, tokens_shape, patches_shape=None):
+        return tokens_shape
 
-    def call(self, tokens, training=False):
-        hidden = self._activate(self.fc1(rows(tokens)))  # (B * N, M)
+    def call(self, tokens, patches=None, training=False):
+        activate = self.activate_in_training if training else self._activate
+        hidden = activate(self.fc1(rows(tokens)))  # (B * N, M)
+        if self.kernel_size:
+            hidden = activate(self._convolved(hidden, tokens, patches))
         hidden = self.fc2(self.dropout(hidden, training=training))
         return like(self.dropout(hidden, training=training), tokens)
+
+    def _convolved(self, hidden, tokens, patches):
+        """(B * N, M) -> (B * N, M), the patches' rows convolved over their grid."""
+        _, h, w, _ = ops.shape(patches)
+        prefix, width = self.prefix_tokens, self.mlp_dim
+        if not prefix:
+            return ops.reshape(self.local(ops.reshape(hidden, (-1, h, w, width))), (-1, width))
+        hidden = like(hidden, tokens)  # (B, prefix + h * w, M)
+        grid = self.local(ops.reshape(hidden[:, prefix:], (-1, h, w, width)))
+        grid = ops.reshape(grid, (-1, h * w, width))
+        return rows(ops.concatenate([hidden[:, :prefix], grid], axis=1))
+
+
+def require_kernel_size(name: str, size: int) -> int:
+    """Return `size` if it is 0 or a positive odd int, else raise a ValueError naming it."""
+    if not isinstance(size, int) or size < 0 or (size and size % 2 == 0):
+        raise ValueError(f"{name} expected 0 or an odd number of patches, received {size!r}.")
+    return size
 
 
 class EncoderBlock(Layer):
@@ -207,11 +259,15 @@ class EncoderBlock(Layer):
         dropout_rate: after the attention's output and after both dense layers of the MLP, in [0, 1).
         attention_dropout_rate: on the attention weights, in [0, 1).
         drop_path_rate: stochastic depth of this block, in [0, 1).
+        mlp_kernel_size: of the depth-wise convolution inside the MLP, odd; 0 for none.
+        prefix_tokens: tokens in front of the patches (the class token), which that convolution leaves out.
 
-    Input and output shape: (B, N, D).
+    Input: tokens (B, N, D) and, with an `mlp_kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
+    Output shape: (B, N, D).
 
     Raises:
-        ValueError: `num_heads` does not divide the width, or a rate is out of range.
+        ValueError: `num_heads` does not divide the width, a rate or the kernel's size is out of range, or there is a
+            kernel and no patches.
     """
 
     def __init__(
@@ -223,6 +279,8 @@ class EncoderBlock(Layer):
         dropout_rate: float = 0.0,
         attention_dropout_rate: float = 0.0,
         drop_path_rate: float = 0.0,
+        mlp_kernel_size: int = 0,
+        prefix_tokens: int = 0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -233,29 +291,33 @@ class EncoderBlock(Layer):
         self.dropout_rate = require_rate("dropout_rate", dropout_rate)
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.drop_path_rate = require_rate("drop_path_rate", drop_path_rate)
+        self.mlp_kernel_size = require_kernel_size("mlp_kernel_size", mlp_kernel_size)
+        self.prefix_tokens = prefix_tokens
 
-    def build(self, input_shape):
-        require_rank(self, input_shape, 3, "tokens (batch, tokens, width)")
+    def build(self, tokens_shape, patches_shape=None):
+        require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
         policy = self.dtype_policy
         self.attention_norm = LayerNorm(self.layer_norm_epsilon, name="attention_norm", dtype=policy)
         self.attention = MultiHeadSelfAttention(
             self.num_heads, self.attention_dropout_rate, name="attention", dtype=policy
         )
         self.mlp_norm = LayerNorm(self.layer_norm_epsilon, name="mlp_norm", dtype=policy)
-        self.mlp = MLPBlock(self.mlp_dim, self.activation, self.dropout_rate, name="mlp", dtype=policy)
-        for part in (self.attention_norm, self.attention, self.mlp_norm, self.mlp):
-            part.build(input_shape)
+        local = {"kernel_size": self.mlp_kernel_size, "prefix_tokens": self.prefix_tokens}
+        self.mlp = MLPBlock(self.mlp_dim, self.activation, self.dropout_rate, **local, name="mlp", dtype=policy)
+        for part in (self.attention_norm, self.attention, self.mlp_norm):
+            part.build(tokens_shape)
+        self.mlp.build(tokens_shape, patches_shape)
         self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=policy)
         self.drop_path = StochasticDepth(self.drop_path_rate, dtype=policy)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
+    def compute_output_shape(self, tokens_shape, patches_shape=None):
+        return tokens_shape
 
-    def call(self, tokens, training=False):
+    def call(self, tokens, patches=None, training=False):
         branch = self.attention(self.attention_norm(tokens), training=training)
         branch = self.dropout(branch, training=training)
         tokens = tokens + self.drop_path(branch, training=training)
-        branch = self.mlp(self.mlp_norm(tokens), training=training)
+        branch = self.mlp(self.mlp_norm(tokens), patches, training=training)
         return tokens + self.drop_path(branch, training=training)
 
     def attention_weights(self, tokens):

@@ -107,9 +107,10 @@ def _row(found: Architecture, source, num_heads) -> Variant:
     for row in alike:
         same_stem = (row.stem and row.stem.units) == found.units and found.width_factor == 1
         patch = (row.patch_size, row.patch_size)
-        if same_stem and patch == found.patch_size and row.num_heads == heads:
+        if same_stem and patch == found.patch_size and row.num_heads == heads and not found.mlp_kernel_size:
             return replace(row, stem=stem)
-    return Variant("ViT" if stem is None else "R_ViT", *sizes, heads, found.patch_size, stem=stem)
+    name = "ViT" if stem is None else "R_ViT"
+    return Variant(name, *sizes, heads, found.patch_size, stem, mlp_kernel_size=found.mlp_kernel_size)
 
 
 def _input_shape(found: Architecture, source, source_grid):

@@ -56,6 +56,8 @@ class Variant:
         patch_size: pixels of a patch (cells of the stem's map in a hybrid), one int or (height, width).
         stem: the ResNet in front of the patches; None for a plain ViT.
         positions: `learned` (the paper's), or `sincos2d`: fixed sines and cosines (arXiv 2205.01580).
+        mlp_kernel_size: patches along a side of the depth-wise convolution between the MLP's dense layers (LocalViT,
+            arXiv 2104.05707), odd; 0 for none, as in the paper.
         image_size: side in pixels that the model is built for where no `input_shape` is given.
         paper_name: as in the papers' tables, `ViT-B/16`.
         timm_name: the same architecture in timm, without its image size.
@@ -70,6 +72,7 @@ class Variant:
     patch_size: int | tuple[int, int]
     stem: ResNetStem | None = None
     positions: str = "learned"
+    mlp_kernel_size: int = 0
     image_size: int = 224
     paper_name: str | None = None
     timm_name: str | None = None

@@ -80,7 +80,7 @@ def build(
     if weights is not None and include_top:
         require_classes(weights, classes)
     if weights is not None:
-        variant, activation, layer_norm_epsilon = _follow(weights, variant, activation, layer_norm_epsilon)
+        variant, activation, layer_norm_epsilon = follow_conventions(weights, variant, activation, layer_norm_epsilon)
     if class_token is False and pooling == "token":
         raise ValueError("class_token expected True or None with pooling='token', received False.")
     if norm_after_pooling and pooling is None:
@@ -112,12 +112,13 @@ def build(
     position = POSITIONS[variant.positions](tuple(grid), prefix_tokens, name="position_embedding", dtype=policy)
     x = position(x, patches) if free else position(x)
     x = keras.layers.Dropout(dropout_rate, name="embedding_dropout", dtype=policy)(x)
+    local = {"mlp_kernel_size": variant.mlp_kernel_size, "prefix_tokens": prefix_tokens}
     for i in range(variant.depth):
         rates["drop_path_rate"] = drop_path_rate * i / max(variant.depth - 1, 1)
         block = layers.EncoderBlock(
-            variant.num_heads, **mlp, **norm, **rates, name=f"encoder_block_{i:02d}", dtype=policy
+            variant.num_heads, **mlp, **norm, **rates, **local, name=f"encoder_block_{i:02d}", dtype=policy
         )
-        x = block(x)  # (B, N, D)
+        x = block(x, patches) if variant.mlp_kernel_size else block(x)  # (B, N, D)
     if not norm_after_pooling:
         x = layers.LayerNorm(norm["layer_norm_epsilon"], name="encoder_norm", dtype=policy)(x)
     if pooling == "token":
@@ -141,8 +142,8 @@ def build(
     return model
 
 
-def _follow(weights, variant, activation, layer_norm_epsilon):
-    """What the file's origin computes with, where the caller says nothing else."""
+def follow_conventions(weights, variant, activation=None, layer_norm_epsilon=None):
+    """(variant, activation, layer_norm_epsilon) as the file's origin computes, where the caller says nothing else."""
     origin = conventions_of(weights)
     if not origin:
         return variant, activation, layer_norm_epsilon

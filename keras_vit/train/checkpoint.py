@@ -1,6 +1,7 @@
 """The state of a training run on disk, whole or not at all."""
 
 import shutil
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -14,10 +15,12 @@ class Checkpoints:
         folder: where they lie; made when the first one is saved.
         keep: how many to keep.
         state: name -> list of `tf.Variable`: all that is saved and restored.
+        chief: whether this worker's files are the ones that stay; TensorFlow has all workers save, and the others'
+            files are removed at once.
     """
 
-    def __init__(self, folder: Path, keep: int, state: dict[str, list]):
-        self.folder, self.keep = Path(folder), keep
+    def __init__(self, folder: Path, keep: int, state: dict[str, list], chief: bool = True):
+        self.folder, self.keep, self.chief = Path(folder), keep, chief
         self._checkpoint = tf.train.Checkpoint(**state)
 
     def steps(self) -> list[int]:
@@ -25,7 +28,28 @@ class Checkpoints:
         return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
 
     def save(self, step: int) -> None:
-        """Write the state of a step under a name of its own, then rename it, then remove the oldest ones."""
+        """Write the state of a step under a name of its own, then rename it, then remove the oldest ones.
+
+        Raises:
+            OSError: it cannot be written; the older ones are as they were.
+        """
+        if not self.chief:
+            with tempfile.TemporaryDirectory() as folder:
+                self._checkpoint.write(f"{folder}/state")
+            return
+        try:
+            self._save(step)
+        except (OSError, tf.errors.OpError) as error:
+            shutil.rmtree(self.folder / f"{step:08d}.partial", ignore_errors=True)
+            reason = str(error).strip().splitlines()[0]
+            left = self.steps()
+            older = f"the one of step {left[-1]} is intact" if left else "there is none before it"
+            raise OSError(
+                f"checkpoint of step {step} expected to be written to {str(self.folder)!r}, which failed ({reason}); "
+                f"{older}."
+            ) from error
+
+    def _save(self, step):
         self.folder.mkdir(parents=True, exist_ok=True)
         beside = self.folder / f"{step:08d}.partial"
         shutil.rmtree(beside, ignore_errors=True)

@@ -4,12 +4,15 @@ B batch, K classes.
 """
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.pipeline import evaluation_batches
-from keras_vit.data.sources import open_split
+from keras_vit.data.sources import open_data
 from keras_vit.models.interface import describe
 from keras_vit.train.recipe import Data, Loss
+
+BINS = 15  # of confidence
 
 
 def example_losses(loss: Loss, targets, logits):
@@ -24,42 +27,77 @@ def example_losses(loss: Loss, targets, logits):
 
 def logits_model(model: keras.Model) -> keras.Model:
     """A model that shares `model`'s weights and ends before its softmax or sigmoid."""
-    return keras.Model(model.inputs, model.get_layer("head").output, name=f"{model.name}_logits")
+    output = model.outputs[0]
+    layer, node, _ = output._keras_history
+    if layer.name == "predictions":
+        # Not `get_layer("head").output`: it is ambiguous where the layer serves other image sizes, too.
+        output = layer._inbound_nodes[node].input_tensors[0]
+    return keras.Model(model.input, output, name=f"{model.name}_logits")
 
 
-def evaluator(model: keras.Model, loss: Loss | None = None):
-    """A compiled function of a batch (images, labels, weights) -> its sums of loss, of hits and of weights.
+def evaluator(model: keras.Model, loss: Loss | None = None, metrics: tuple[str, ...] = ("accuracy",)):
+    """A compiled function of a batch (images, labels, weights) -> its sums, which `evaluate` turns into means.
 
-    The loss is reported without the label smoothing of training.
+    The loss is reported without the label smoothing of training. Labels are classes (B,), or sets of right ones
+    (B, K), as ImageNet-ReaL's: then an image counts whose set is not empty, and is right if its best class is in it.
     """
     logits_of = logits_model(model)
     loss = Loss(loss.kind) if loss else Loss()
 
     @tf.function
     def sums(images, labels, weights):
-        logits = logits_of(images, training=False)
-        losses = example_losses(loss, tf.one_hot(labels, logits.shape[-1]), logits)
-        hits = tf.cast(tf.argmax(logits, axis=-1) == tf.cast(labels, tf.int64), tf.float32)
-        return tf.stack([tf.reduce_sum(losses * weights), tf.reduce_sum(hits * weights), tf.reduce_sum(weights)])
+        logits = tf.cast(logits_of(images, training=False), tf.float32)
+        if labels.shape.rank == 2:
+            right = tf.cast(labels, tf.float32)
+            weights = weights * tf.cast(tf.reduce_any(right > 0, axis=-1), tf.float32)
+            shares = right if loss.kind == "sigmoid" else tf.math.divide_no_nan(
+                right, tf.reduce_sum(right, axis=-1, keepdims=True)
+            )  # fmt: skip
+        else:
+            right = shares = tf.one_hot(labels, logits.shape[-1])
+        losses = example_losses(loss, shares, logits)
+        hits = tf.gather(right, tf.argmax(logits, axis=-1), batch_dims=1)
+        found = [tf.reduce_sum(values * weights) for values in (losses, hits, tf.ones_like(weights))]
+        if "top5" in metrics:
+            best = tf.math.top_k(logits, min(5, logits.shape[-1])).indices
+            among = tf.reduce_max(tf.gather(right, best, batch_dims=1), axis=-1)
+            found.append(tf.reduce_sum(among * weights))
+        if "calibration" in metrics:
+            scores = tf.sigmoid(logits) if loss.kind == "sigmoid" else tf.nn.softmax(logits)
+            confidence = tf.reduce_max(scores, axis=-1)
+            bins = tf.minimum(tf.cast(confidence * BINS, tf.int32), BINS - 1)
+            gaps = tf.math.unsorted_segment_sum((confidence - hits) * weights, bins, BINS)
+            return tf.concat([tf.stack(found), gaps], axis=0)
+        return tf.stack(found)
 
     return sums
 
 
-def evaluate(model: keras.Model, batches, loss: Loss | None = None, sums=None) -> dict:
+def evaluate(
+    model: keras.Model, batches, loss: Loss | None = None, sums=None, metrics: tuple[str, ...] = ("accuracy",)
+) -> dict:
     """Evaluate a classifier.
 
     Args:
         model: a model of this package with its top.
         batches: of (images, labels, weights), as `evaluation_batches` gives them.
         loss: which loss to report, without its label smoothing; softmax where None.
-        sums: `evaluator(model, loss)`, where it is at hand already.
+        sums: `evaluator(model, loss, metrics)`, where it is at hand already.
+        metrics: of `accuracy`, `top5` and `calibration`, the expected error of the confidence over 15 bins of equal
+            width (arXiv 1706.04599).
 
     Returns:
-        `{"loss": mean, "accuracy": share in [0, 1], "examples": count}`.
+        `{"loss": mean, "accuracy": share in [0, 1], "examples": count}`, and `top5` and `calibration` if asked for.
     """
-    sums = sums or evaluator(model, loss)
-    total = sum((tf.cast(sums(*batch), tf.float64) for batch in batches), tf.zeros(3, tf.float64)).numpy()
-    return {"loss": float(total[0] / total[2]), "accuracy": float(total[1] / total[2]), "examples": round(total[2])}
+    sums = sums or evaluator(model, loss, metrics)
+    total = sum(tf.cast(sums(*batch), tf.float64) for batch in batches).numpy()
+    loss, hits, count = total[:3]
+    found = {"loss": float(loss / count), "accuracy": float(hits / count)}
+    if "top5" in metrics:
+        found["top5"] = float(total[3] / count)
+    if "calibration" in metrics:
+        found["calibration"] = float(np.abs(total[-BINS:]).sum() / count)
+    return found | {"examples": round(count)}
 
 
 def evaluate_model(
@@ -81,7 +119,7 @@ def evaluate_model(
         FileNotFoundError: the data is absent.
         ValueError: the model has no classifier, or not for these classes.
     """
-    examples = open_split(data.source, split or data.test_split, data_dir or data.directory)
+    examples = open_data(data, split or data.test_split, data_dir)
     interface = describe(model)
     if interface.classes is None:
         raise ValueError(f"model expected a classifier, received {model.name}, which has no top.")
@@ -96,6 +134,7 @@ def evaluate_model(
         batch_size=data.batch_size,
         input_shape=(*interface.image_size, interface.input_shape[2]),
         scale=not interface.takes_pixels,
+        resize=data.resize,
     )
     return evaluate(model, batches, loss)
 

@@ -1,51 +1,184 @@
-"""AdamW and SGD with momentum, for gradients that are already summed over all replicas."""
+"""The optimizers: AdamW, SGD with momentum, LAMB, Adafactor, for gradients already summed over all replicas.
+
+What all of them do alike stands here: decoupled decay of kernels, a rate for every layer, means of gradients in
+bfloat16. Keras's own differ from optax and torch: its AdamW adds epsilon before the bias correction, its Lamb leaves
+the decay out of the trust ratio, its Adafactor scales by the weights.
+"""
+
+import re
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+_BLOCK = re.compile(r"encoder_block_\d+|stage\d+_unit\d+")
 
-class _Summed:
-    """Mixin: leaves the gradients as they are, since the engine sums them before it clips them.
 
-    Keras sums inside the optimizer, after clipping each replica's own share, which is another update than one
-    device makes.
+class Update(keras.optimizers.Optimizer):
+    """Base of the optimizers: decay first, then the update of its kind.
+
+    Args:
+        rate: a `LearningRateSchedule`, or a number.
+        settings: a `keras_vit.train.recipe.Optimizer`.
+        shares: name of a layer -> its share of the rate; 1 for those it lacks.
     """
 
-    def _all_reduce_sum_gradients(self, grads_and_vars):
-        return grads_and_vars
+    def __init__(self, rate, settings, shares: dict[str, float]):
+        super().__init__(rate, name=settings.kind)
+        self.settings, self._shares_of_layers = settings, shares
 
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        paths = [variable.path.split("/") for variable in variables]
+        self._shares = [self._shares_of_layers.get(path[0], 1.0) for path in paths]
+        self._decays = [self.settings.weight_decay * (path[-1] == "kernel") for path in paths]
+        self._slots = [self.make_slots(variable) for variable in variables]
 
-class AdamW(_Summed, keras.optimizers.AdamW):
-    """Adam with decoupled weight decay (arXiv 1711.05101), to the letter: epsilon joins the corrected root.
-
-    Keras adds epsilon before the bias correction, which makes it up to 30 times larger in the first steps than the
-    paper, optax and torch have it. One kernel of TensorFlow does the whole update, in place of a dozen passes.
-    """
+    def slot(self, name: str, variable, dtype: str | None = None, shape=None) -> keras.Variable:
+        """A variable of zeros beside one of the model's, of its shape unless said."""
+        return self.add_variable(
+            shape=variable.shape if shape is None else shape, dtype=dtype or variable.dtype, initializer="zeros",
+            name=f"{variable.path.replace('/', '_')}_{name}",
+        )  # fmt: skip
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
-        step = tf.cast(self.iterations.value + 1, variable.dtype)
-        power_1, power_2 = tf.pow(self.beta_1, step), tf.pow(self.beta_2, step)
+        rate = tf.cast(learning_rate, variable.dtype) * self._shares[index]
+        slots = [slot.value for slot in self._slots[index]]
+        self.step(tf.cast(gradient, variable.dtype), variable, rate, self._decays[index], *slots)
+
+    def decay(self, variable, rate, decay):
+        """Decoupled: variable -= rate * decay * variable."""
+        if decay:
+            variable.assign_sub(variable * (rate * decay))
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        """The engine sums before it clips; Keras would sum here, after clipping each replica's own share."""
+        return grads_and_vars
+
+
+class AdamW(Update):
+    """Adam with decoupled weight decay (arXiv 1711.05101), to the letter: epsilon joins the corrected root."""
+
+    def make_slots(self, variable):
+        return self.slot("mean", variable, self.settings.moment_dtype), self.slot("square", variable)
+
+    def step(self, gradient, variable, rate, decay, mean, square):
+        self.decay(variable, rate, decay)
+        if mean.dtype != variable.dtype:
+            variable.assign_sub(rate * self.direction(gradient, mean, square))
+            return
+        power_1, power_2 = self.powers()
+        # One kernel of TensorFlow does the whole update, in place of a dozen passes.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
-            m=self._momentums[index].value.handle,
-            v=self._velocities[index].value.handle,
+            m=mean.handle,
+            v=square.handle,
             beta1_power=power_1,
             beta2_power=power_2,
-            lr=tf.cast(learning_rate, variable.dtype),
-            beta1=self.beta_1,
-            beta2=self.beta_2,
+            lr=rate,
+            beta1=self.settings.beta_1,
+            beta2=self.settings.beta_2,
             # The kernel adds epsilon to the root before the correction; this is the same once it is corrected.
-            epsilon=self.epsilon * tf.sqrt(1.0 - power_2),
-            grad=tf.cast(gradient, variable.dtype),
+            epsilon=self.settings.epsilon * tf.sqrt(1.0 - power_2),
+            grad=gradient,
         )
 
+    def powers(self):
+        """beta_1 and beta_2 to the number of updates, this one included."""
+        step = tf.cast(self.iterations.value + 1, tf.float32)
+        return tf.pow(self.settings.beta_1, step), tf.pow(self.settings.beta_2, step)
 
-class SGD(_Summed, keras.optimizers.SGD):
-    """Momentum: m = momentum * m - rate * gradient; variable += m."""
+    def direction(self, gradient, mean, square):
+        """Move both means on; the corrected mean gradient over its corrected root mean square."""
+        beta_1, beta_2 = self.settings.beta_1, self.settings.beta_2
+        power_1, power_2 = self.powers()
+        first = beta_1 * tf.cast(mean, gradient.dtype) + (1.0 - beta_1) * gradient
+        second = square.assign(beta_2 * square + (1.0 - beta_2) * gradient * gradient)
+        mean.assign(tf.cast(first, mean.dtype))
+        return first / (1.0 - power_1) / (tf.sqrt(second / (1.0 - power_2)) + self.settings.epsilon)
 
 
-def build_optimizer(settings, rate, variables) -> keras.optimizers.Optimizer:
+class SGD(Update):
+    """Momentum: m = momentum * m + gradient; variable -= rate * m, as in optax, torch and the official code."""
+
+    def make_slots(self, variable):
+        return (self.slot("momentum", variable, self.settings.moment_dtype),) if self.settings.momentum else ()
+
+    def step(self, gradient, variable, rate, decay, momentum=None):
+        self.decay(variable, rate, decay)
+        if momentum is not None:
+            gradient = self.settings.momentum * tf.cast(momentum, gradient.dtype) + gradient
+            momentum.assign(tf.cast(gradient, momentum.dtype))
+        variable.assign_sub(rate * gradient)
+
+
+class Lamb(AdamW):
+    """AdamW whose steps have the length of the variable, times the rate (arXiv 1904.00962)."""
+
+    def step(self, gradient, variable, rate, decay, mean, square):
+        direction = self.direction(gradient, mean, square) + decay * variable
+        lengths = tf.norm(variable), tf.norm(direction)
+        ratio = tf.where((lengths[0] > 0) & (lengths[1] > 0), tf.math.divide_no_nan(*lengths), 1.0)
+        variable.assign_sub(rate * ratio * direction)
+
+
+class Adafactor(Update):
+    """Squares kept as a row's and a column's means (arXiv 1804.04235), as arXiv 2106.04560 trains large models.
+
+    With momentum, without scaling by the weights and without clipping by block; `beta_2` is the longest memory.
+    """
+
+    SMALLEST = 32  # an axis shorter than this is not averaged over
+    POWER = 0.8  # the memory of update t is 1 - t ** -0.8
+    TINY = 1e-30
+
+    def axes(self, shape) -> tuple[int, int] | None:
+        """The two longest axes, the longest last; None where the squares are kept whole."""
+        order = np.argsort(shape, kind="stable")
+        if len(shape) < 2 or shape[order[-2]] < self.SMALLEST:
+            return None
+        return int(order[-2]), int(order[-1])
+
+    def make_slots(self, variable):
+        shape = tuple(variable.shape)
+        means = (self.slot("mean", variable, self.settings.moment_dtype),) if self.settings.beta_1 else ()
+        axes = self.axes(shape)
+        if axes is None:
+            return (self.slot("square", variable), *means)
+        rows, columns = (tuple(side for i, side in enumerate(shape) if i != axis) for axis in (axes[1], axes[0]))
+        return (self.slot("rows", variable, shape=rows), self.slot("columns", variable, shape=columns), *means)
+
+    def step(self, gradient, variable, rate, decay, *slots):
+        step = tf.cast(self.iterations.value + 1, tf.float32)
+        memory = tf.minimum(self.settings.beta_2, 1.0 - tf.pow(step, -self.POWER))
+        square = gradient * gradient + self.TINY
+        axes = self.axes(tuple(variable.shape))
+        if axes is None:
+            whole, *means = slots
+            update = gradient * tf.math.rsqrt(whole.assign(memory * whole + (1.0 - memory) * square))
+        else:
+            rows, columns, *means = slots
+            short, long = axes
+            rows = rows.assign(memory * rows + (1.0 - memory) * tf.reduce_mean(square, axis=long))
+            columns = columns.assign(memory * columns + (1.0 - memory) * tf.reduce_mean(square, axis=short))
+            place = short - 1 if short > long else short
+            rows = tf.math.rsqrt(rows / tf.reduce_mean(rows, axis=place, keepdims=True))
+            columns = tf.math.rsqrt(columns)
+            update = gradient * tf.expand_dims(rows, long) * tf.expand_dims(columns, short)
+        for mean in means:
+            update = self.settings.beta_1 * tf.cast(mean, update.dtype) + (1.0 - self.settings.beta_1) * update
+            mean.assign(tf.cast(update, mean.dtype))
+        self.decay(variable, rate, decay)
+        variable.assign_sub(rate * update)
+
+
+_KINDS = {"adamw": AdamW, "sgd": SGD, "lamb": Lamb, "adafactor": Adafactor}
+
+
+def build_optimizer(settings, rate, variables, shares: dict[str, float] | None = None) -> Update:
     """The optimizer of a recipe, with its variables made. Weight decay reaches kernels alone, not biases, norms or
     tokens. Call it in the strategy's scope.
 
@@ -53,16 +186,26 @@ def build_optimizer(settings, rate, variables) -> keras.optimizers.Optimizer:
         settings: a `keras_vit.train.recipe.Optimizer`.
         rate: a `LearningRateSchedule`, or a number.
         variables: that will be trained.
+        shares: name of a layer -> its share of the rate; 1 for those it lacks.
     """
-    if settings.kind == "adamw":
-        optimizer = AdamW(rate, settings.weight_decay, settings.beta_1, settings.beta_2, settings.epsilon)
-    else:
-        optimizer = SGD(rate, settings.momentum, weight_decay=settings.weight_decay or None)
-    kept = [variable for variable in variables if not variable.path.endswith("/kernel")]
-    if settings.weight_decay:
-        optimizer.exclude_from_weight_decay(var_list=kept)
+    optimizer = _KINDS[settings.kind](rate, settings, shares or {})
     optimizer.build(variables)
     return optimizer
+
+
+def layer_shares(model: keras.Model, decay: float) -> dict[str, float]:
+    """Each layer's share of the rate: 1 behind the last block, `decay` in it, `decay` times as much in each before.
+
+    What lies in front of the first block gets one `decay` less than it (arXiv 2106.08254).
+    """
+    names = [layer.name for layer in model.layers]
+    blocks = sum(bool(_BLOCK.fullmatch(name)) for name in names)
+    shares, passed = {}, 0
+    for name in names:
+        passed += bool(_BLOCK.fullmatch(name))
+        behind = passed == blocks and not _BLOCK.fullmatch(name)
+        shares[name] = 1.0 if behind else decay ** (blocks + 1 - passed)
+    return shares
 
 
 def clip_by_norm(gradients: list, largest: float | None):

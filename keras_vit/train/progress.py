@@ -15,27 +15,30 @@ class Progress:
         steps: updates of the whole run.
         epochs: of the whole run.
         start: updates already done.
+        quiet: True shows nothing.
     """
 
-    def __init__(self, steps: int, epochs: int, start: int = 0):
+    def __init__(self, steps: int, epochs: int, start: int = 0, quiet: bool = False):
+        self.quiet = quiet
         self.steps, self.epochs = steps, epochs
         self._first = None  # step and time of the first call, which compiles
         self._said = 0.0
         self._bar = None
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not quiet:
             layout = "{desc} |{bar}| {n_fmt}/{total_fmt} steps{postfix}, {remaining} left"
             self._bar = tqdm(
                 total=steps, initial=start, bar_format=layout, dynamic_ncols=True, smoothing=0, desc="compiling"
             )
 
-    def show(self, step: int, epoch: int, loss: float, rate: float) -> None:
+    def show(self, step: int, epoch: int, loss: float, speed: float, rate: float) -> None:
         """Tell where the run is.
 
         Args:
             step: updates done.
             epoch: that the last one belongs to, from 1.
             loss: mean of the epoch so far.
-            rate: images a second.
+            speed: images a second.
+            rate: the learning rate of the last update.
         """
         now = time.perf_counter()
         compiled = self._first is None
@@ -45,21 +48,22 @@ class Progress:
             if compiled:  # the time left is told by the steps after it
                 self._bar.initial, self._bar.start_t = step, time.time()
             self._bar.set_description_str(f"epoch {epoch}/{self.epochs}", refresh=False)
-            if rate:
-                self._bar.set_postfix_str(f"{rate:,.0f} images/s, loss {loss:.4f}", refresh=False)
+            if speed:
+                self._bar.set_postfix_str(f"{speed:,.0f} images/s, loss {loss:.4f}, rate {rate:.2g}", refresh=False)
             self._bar.update(step - self._bar.n)
-        elif not compiled and (now - self._said >= LINE_SECONDS or step == self.steps):
+        elif not compiled and not self.quiet and (now - self._said >= LINE_SECONDS or step == self.steps):
             self._said = now
             begun, since = self._first
             left = tqdm.format_interval((now - since) / (step - begun) * (self.steps - step))
             self.say(
-                f"epoch {epoch}/{self.epochs}, step {step}/{self.steps}, {rate:,.0f} images/s, loss {loss:.4f}, "
-                f"{left} left"
+                f"epoch {epoch}/{self.epochs}, step {step}/{self.steps}, {speed:,.0f} images/s, loss {loss:.4f}, "
+                f"rate {rate:.2g}, {left} left"
             )
 
     def say(self, line: str) -> None:
         """Print one line above the bar."""
-        tqdm.write(line, file=sys.stderr)
+        if not self.quiet:
+            tqdm.write(line, file=sys.stderr)
 
     def __enter__(self):
         return self

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 
+from keras_vit.models.variants import BiTVariant as BiTVariant
 from keras_vit.models.variants import Variant as Variant
 from keras_vit.models.variants import find_variant
 from keras_vit.train.checks import is_count, is_number, is_size, require
@@ -25,7 +26,8 @@ class Model:
     """The model to train.
 
     Args:
-        variant: name of a row of the table (`ViT_B16`, `ViT-B/16`, `vit_base_patch16_224`), or your own `Variant`.
+        variant: name of a row of the table (`ViT_B16`, `ViT-B/16`, `vit_base_patch16_224`), or your own
+            `Variant` or `BiTVariant`.
         weights: file of weights to start from; its classifier is left out and the new one starts at zero.
         image_size: pixels, one int or (height, width); the row's where None.
         channels: of the images: 1 for grey, 3 for RGB.
@@ -40,7 +42,7 @@ class Model:
         include_preprocessing: True makes a model that takes pixels 0..255 in place of [-1, 1].
     """
 
-    variant: str | Variant
+    variant: str | Variant | BiTVariant
     weights: str | None = None
     image_size: int | tuple[int, int] | None = None
     channels: int = 3
@@ -55,8 +57,8 @@ class Model:
     include_preprocessing: bool = False
 
     def __post_init__(self):
-        if not isinstance(self.variant, Variant):
-            require(isinstance(self.variant, str), "variant", "a model's name or a Variant", self.variant)
+        if not isinstance(self.variant, Variant | BiTVariant):
+            require(isinstance(self.variant, str), "variant", "a model's name, a Variant or a BiTVariant", self.variant)
             find_variant(self.variant)
         for name in ("image_size", "patch_size"):
             require(is_size(getattr(self, name)), name, "a positive int or (height, width)", getattr(self, name))
@@ -69,9 +71,9 @@ class Model:
         require(patterns, "freeze", "a tuple of names", self.freeze)
 
     @property
-    def row(self) -> Variant:
+    def row(self) -> Variant | BiTVariant:
         """The row that `variant` means."""
-        return self.variant if isinstance(self.variant, Variant) else find_variant(self.variant)[0]
+        return self.variant if not isinstance(self.variant, str) else find_variant(self.variant)[0]
 
     @property
     def input_shape(self) -> tuple[int, int, int]:

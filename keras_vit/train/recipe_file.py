@@ -138,11 +138,12 @@ def _typed(hint, value, name):
     kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     classes = [kind for kind in kinds if dataclasses.is_dataclass(kind)]
     if classes and isinstance(value, dict):
-        hints = typing.get_type_hints(classes[0])
+        chosen = min(classes, key=lambda kind: len(value.keys() - typing.get_type_hints(kind).keys()))
+        hints = typing.get_type_hints(chosen)
         unknown = sorted(value.keys() - hints.keys())
         if unknown:
             raise ValueError(f"{name} expected the fields {', '.join(hints)}, received {', '.join(unknown)} as well.")
-        return classes[0](**{key: _typed(hints[key], inner, key) for key, inner in value.items()})
+        return chosen(**{key: _typed(hints[key], inner, key) for key, inner in value.items()})
     items = [typing.get_args(kind)[0] for kind in kinds if typing.get_origin(kind) is tuple]
     if items and isinstance(value, list):
         return tuple(_typed(items[0], inner, name) for inner in value)

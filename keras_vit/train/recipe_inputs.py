@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from keras_vit.data import SOURCES
 from keras_vit.train.checks import is_count, is_number, is_pair, is_positive, is_size, require
 
-SOURCES = ("digits", "folder", "tfds:NAME", "vtab:TASK")
 PREFIXES = ("tfds:", "vtab:")
 
 
@@ -13,9 +13,10 @@ class Data:
     """Where the examples come from, and how many make a batch.
 
     Args:
-        source: `digits` (scikit-learn's handwritten digits), `folder` (one's own images), `tfds:NAME`, or `vtab:TASK`
-            (one of the nineteen, whose labels and splits `vtab1k` are those of the benchmark).
-        directory: the folder of images, or the folder that TensorFlow Datasets keeps its data in.
+        source: `digits` (scikit-learn's handwritten digits), `folder` (one's own images), `arrays` (an `.npz` file
+            of `x_train`, `y_train`, `x_test`, `y_test`), `tfds:NAME`, or `vtab:TASK` (one of the nineteen, whose
+            labels and splits `vtab1k` are those of the benchmark).
+        directory: the folder of images, the file of arrays, or the folder that TensorFlow Datasets keeps its data in.
         train_split: examples to train on, `train` or a part of it, `train[:90%]`.
         test_split: examples to evaluate on.
         batch_size: examples of one update over all replicas; what is left of an epoch is dropped.
@@ -35,7 +36,7 @@ class Data:
     on_error: str = "stop"
 
     def __post_init__(self):
-        known = self.source in SOURCES[:2] or (isinstance(self.source, str) and self.source.startswith(PREFIXES))
+        known = self.source in SOURCES[:3] or (isinstance(self.source, str) and self.source.startswith(PREFIXES))
         require(known, "source", f"one of {', '.join(SOURCES)}", self.source)
         for name in ("batch_size", "shuffle"):
             require(is_count(getattr(self, name)), name, "a positive int", getattr(self, name))
@@ -49,10 +50,11 @@ class Augment:
 
     Args:
         crop: `none` (the whole image), `inception` (a random part of random aspect ratio, 3/4 to 4/3), `resize` (the
-            image squeezed to `crop_resize`, then a random part of the model's size), or `pad` (the image, black
+            image brought to `crop_resize`, then a random part of the model's size), or `pad` (the image, black
             `crop_pad` wide around it, then a random part of its own size).
         crop_area: the smallest share of the image that `inception` crops to, in (0, 1].
-        crop_resize: pixels, one int or (height, width), that `resize` brings the image to first.
+        crop_resize: pixels that `resize` brings the image to first: one int for its shorter side, or (height, width),
+            which squeezes it.
         crop_pad: pixels of black that `pad` puts on every side, at the model's size.
         flip: whether to mirror half of the images, left to right.
         shift: largest move along each axis as a share of the side, in [0, 1).

@@ -1,21 +1,33 @@
 """The learning rate over the steps."""
 
+import dataclasses
 import math
 
 import keras
 from keras import ops
 
 
-def rate_at(step, base: float, total: int, decay: str = "cosine", warmup_steps: int = 0, end: float = 0.0):
-    """Learning rate of an update: the decay times the warm-up, as in the official code.
+def rate_at(
+    step,
+    base: float,
+    total: int,
+    decay: str = "cosine",
+    warmup_steps: int = 0,
+    end: float = 0.0,
+    timescale: int = 10_000,
+    cooldown_steps: int = 0,
+):
+    """Learning rate of an update: the decay times the warm-up times the cool-down, as in the official code.
 
     Args:
         step: updates done before this one, so 0 for the first, whose rate is 0 under a warm-up.
         base: the rate at its highest.
         total: updates of the whole run.
-        decay: `cosine`, `linear` or `constant`.
+        decay: `cosine`, `linear`, `constant` or `rsqrt`.
         warmup_steps: updates over which the rate rises linearly.
         end: the rate that `linear` ends at.
+        timescale: updates behind the warm-up in which `rsqrt` falls to 1 / sqrt(2).
+        cooldown_steps: last updates, over which the rate falls linearly to 0.
     """
     step = ops.cast(step, "float32")
     progress = ops.clip((step - warmup_steps) / max(total - warmup_steps, 1), 0.0, 1.0)
@@ -23,9 +35,15 @@ def rate_at(step, base: float, total: int, decay: str = "cosine", warmup_steps: 
         rate = base * 0.5 * (1.0 + ops.cos(math.pi * progress))
     elif decay == "linear":
         rate = end + (base - end) * (1.0 - progress)
+    elif decay == "rsqrt":
+        rate = base * ops.rsqrt(1.0 + ops.maximum(step - warmup_steps, 0.0) / timescale)
     else:
         rate = base * ops.ones_like(step)
-    return rate * ops.minimum(1.0, step / warmup_steps) if warmup_steps else rate
+    if warmup_steps:
+        rate = rate * ops.minimum(1.0, step / warmup_steps)
+    if cooldown_steps:
+        rate = rate * ops.minimum(1.0, (total - step) / cooldown_steps)
+    return rate
 
 
 class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
@@ -37,7 +55,7 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
         schedule: a `keras_vit.train.recipe.Schedule`.
 
     Raises:
-        ValueError: the warm-up is not shorter than the run.
+        ValueError: warm-up and cool-down leave nothing of the run.
     """
 
     def __init__(self, base: float, total: int, schedule):
@@ -45,8 +63,13 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
             raise ValueError(
                 f"warmup_steps expected fewer than the {total} steps of the run, received {schedule.warmup_steps}."
             )
+        left = total - schedule.warmup_steps
+        if schedule.cooldown_steps > left:
+            raise ValueError(
+                f"cooldown_steps expected at most the {left} steps behind the warm-up, received "
+                f"{schedule.cooldown_steps}."
+            )
         self.base, self.total, self.schedule = base, total, schedule
 
     def __call__(self, step):
-        shape = self.schedule
-        return rate_at(step, self.base, self.total, shape.decay, shape.warmup_steps, shape.end)
+        return rate_at(step, self.base, self.total, **dataclasses.asdict(self.schedule))

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 import keras
 import tensorflow as tf
 
-from keras_vit.models.variants import find_variant
-from keras_vit.models.vit import build
-from keras_vit.train.optimizer import build_optimizer
+from keras_vit.train.freeze import trained_variables
+from keras_vit.train.fused import fuse
+from keras_vit.train.model import build_model
+from keras_vit.train.optimizer import Update, build_optimizer, layer_shares
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.schedule import LearningRate
-from keras_vit.weights import load_weights
+
+FIRST_SCALE = 2.0**15  # of the loss in half precision, as Keras's `LossScaleOptimizer` begins
 
 
 @dataclass(frozen=True)
@@ -20,23 +22,74 @@ class State:
     Args:
         model: that is trained.
         average: that is evaluated and saved: the moving average of the model, or the model itself.
+        trained: the model's variables that move: all that are not frozen.
+        averages: the average's variables, in the same order.
         optimizer: knows the step, too.
         rate: the learning rate over the steps.
-        spent: seconds so far, and the sum of the losses of this epoch so far.
+        scale: of the loss, and updates since it was last changed; None in other precisions than float16.
+        counters: what the run itself counts.
     """
 
     model: keras.Model
     average: keras.Model
-    optimizer: keras.optimizers.Optimizer
+    trained: list
+    averages: list
+    optimizer: Update
     rate: LearningRate
-    spent: tf.Variable
+    scale: tf.Variable | None
+    counters: "Counters"
 
     def variables(self) -> dict[str, list]:
         """Name -> TensorFlow variables, as `Checkpoints` takes them."""
         parts = {"model": self.model.variables, "optimizer": self.optimizer.variables}
         if self.average is not self.model:
             parts["average"] = self.average.variables
-        return {"spent": [self.spent], **{name: [v.value for v in part] for name, part in parts.items()}}
+        own = {name: [v.value for v in part] for name, part in parts.items()}
+        return {"counters": self.counters.variables, "scale": [self.scale] if self.scale is not None else [], **own}
+
+
+class Counters:
+    """Numbers of a run that outlive it in the checkpoint.
+
+    Args:
+        seconds: of training so far.
+        skipped_before: updates left out before the last report.
+        best: the highest accuracy of an evaluation; -1 before the first.
+        tally: since the last report, which the steps themselves count: the sum of the losses, the updates these are
+            of, and those whose loss or gradient was not finite.
+    """
+
+    def __init__(self):
+        self.seconds, self.skipped_before, self.best = 0.0, 0.0, -1.0
+        self._kept = tf.Variable(tf.zeros(3, tf.float64), trainable=False)
+        with tf.device("CPU:0"):
+            self.tally = tf.Variable(tf.zeros(3, tf.float64), trainable=False)
+        self.variables = [self._kept, self.tally]
+        self.store()
+
+    def load(self) -> None:
+        """Take over what a checkpoint filled the variables with."""
+        self.seconds, self.skipped_before, self.best = self._kept.numpy().tolist()
+
+    def store(self) -> None:
+        """Put the numbers where a checkpoint takes them from."""
+        self._kept.assign([self.seconds, self.skipped_before, self.best])
+
+    def next_report(self) -> None:
+        """Begin to count anew."""
+        self.skipped_before += self.skipped
+        self.tally.assign(tf.zeros_like(self.tally))
+
+    @property
+    def mean_loss(self) -> float:
+        """Of the updates since the last report."""
+        loss, updates, _ = self.tally.numpy()
+        return float(loss / max(updates, 1))
+
+    @property
+    def skipped(self) -> float:
+        """Updates since the last report that were not finite."""
+        return float(self.tally.numpy()[2])
 
 
 def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -> State:
@@ -50,37 +103,15 @@ def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -
     """
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
-        model = average = build_model(recipe, labels)
+        model = average = fuse(build_model(recipe, labels))
         if recipe.average.decay:
             average = keras.models.clone_model(model)
             average.set_weights(model.get_weights())
+        trained = trained_variables(model, recipe.model.freeze)
+        averages = trained_variables(average, recipe.model.freeze)
         rate = LearningRate(recipe.optimizer.learning_rate, steps, recipe.schedule)
-        optimizer = build_optimizer(recipe.optimizer, rate, model.trainable_variables)
-        spent = tf.Variable([0.0, 0.0], dtype=tf.float64)
-    return State(model, average, optimizer, rate, spent)
-
-
-def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
-    """The model that a recipe trains: a classifier of `labels` that starts at zero on top of the recipe's weights."""
-    settings = recipe.model
-    tag = None if not isinstance(settings.variant, str) else find_variant(settings.variant)[1]
-    model = build(
-        settings.row,
-        input_shape=settings.input_shape,
-        pooling=settings.pooling,
-        classes=len(labels),
-        classifier_activation=recipe.loss.kind,
-        patch_size=settings.patch_size,
-        representation_size=settings.representation_size,
-        dropout_rate=settings.dropout_rate,
-        attention_dropout_rate=settings.attention_dropout_rate,
-        drop_path_rate=settings.drop_path_rate,
-        include_preprocessing=settings.include_preprocessing,
-        labels=labels,
-        dtype=recipe.precision,
-    )
-    source = settings.weights or tag
-    if source is not None:
-        last = "pre_logits" if settings.representation_size else "pooling"
-        load_weights(keras.Model(model.inputs, model.get_layer(last).output), source)
-    return model
+        shares = layer_shares(model, recipe.optimizer.layer_decay)
+        optimizer = build_optimizer(recipe.optimizer, rate, trained, shares)
+        half = recipe.precision == "mixed_float16"
+        scale = tf.Variable([FIRST_SCALE, 0.0], trainable=False) if half else None
+    return State(model, average, trained, averages, optimizer, rate, scale, Counters())

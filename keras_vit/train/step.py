@@ -6,58 +6,147 @@ B batch, K classes.
 import keras
 import tensorflow as tf
 
-from keras_vit.data.augment import seed_pair
-from keras_vit.train.evaluate import example_losses, logits_model
+from keras_vit.data.seeds import seed_pair
+from keras_vit.train.evaluate import example_losses
 from keras_vit.train.optimizer import average_towards, clip_by_norm
 from keras_vit.train.recipe import Recipe
+from keras_vit.train.stages import Forward, Span
 from keras_vit.train.state import State
 
+GROWTH_STEPS = 2000  # updates in a row without overflow, after which the loss scale doubles
 
-def compiled_steps(recipe: Recipe, state: State, strategy):
-    """A compiled function (iterator of batches, count) -> sum of the losses of so many updates.
 
-    Micro-steps in this order: each example's loss over the global batch, gradients, sum over the replicas, clipping
-    by the global norm, one update of the optimizer, the average.
+class Step:
+    """The update of a stage.
+
+    In this order: each example's loss over the global batch; its gradient, micro-batch by micro-batch; the sum over
+    these and over the replicas; with `sam`, the same again at the weights a radius up that gradient; clipping by the
+    global norm; one update of the optimizer; the average. Where the gradient is not finite, the last two are left
+    out if the recipe says so, or a loss scale was too large.
 
     Args:
         recipe: of the run.
         state: of `first_state`.
         strategy: that the state was made in.
+        span: the stage.
     """
-    model, average, optimizer = state.model, state.average, state.optimizer
-    logits_of = logits_model(model)
-    variables = model.trainable_variables
-    seeds = [variable for variable in model.variables if "seed_generator" in variable.path]
 
-    def update(images, targets):
+    def __init__(self, recipe: Recipe, state: State, strategy, span: Span):
+        self.recipe, self.state, self.strategy = recipe, state, strategy
+        self.variables = state.trained
+        self._forward = Forward(state.model, self.variables, span, recipe.recompute)
+        self._seeds = [variable for variable in state.model.variables if "seed_generator" in variable.path]
+        self._guarded = recipe.nonfinite == "skip" or state.scale is not None
+
+    def __call__(self, images, targets):
+        """One update on every replica's part of a batch.
+
+        Returns:
+            Its loss, 1.0 where it was made, and 1.0 where loss or gradient was not finite.
+        """
+        step = tf.identity(self.state.optimizer.iterations.value)
+        loss, gradients, norm = self.strategy.run(self._gradients, args=(images, targets))
+        loss, norm = self._first(loss), self._first(norm)
+        finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
+        if self._guarded:
+            tf.cond(finite, lambda: self._update(gradients, step), self._pass_over)
+        else:
+            self._update(gradients, step)
+        wrong = ~finite if self.state.scale is None else self._rescale(finite, loss)
+        made = tf.cast(finite, tf.float32)
+        return tf.where(finite, loss, 0.0), made, tf.cast(wrong, tf.float32)
+
+    def _gradients(self, images, targets):
+        """On a replica: the loss of the global batch, its clipped gradient, and the norm that it had."""
         replica = tf.distribute.get_replica_context()
-        step = tf.cast(optimizer.iterations.value, tf.int64)
-        with tf.GradientTape() as tape, _dropout_seeds(seeds, recipe.seed, step, replica.replica_id_in_sync_group):
-            losses = example_losses(recipe.loss, targets, logits_of(images, training=True))
-            loss = tf.reduce_sum(losses) / recipe.data.batch_size
-        gradients = tape.gradient(loss, [variable.value for variable in variables])
-        gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
-        gradients, _ = clip_by_norm(gradients, recipe.optimizer.clip_norm)
-        optimizer.apply(gradients, variables)
-        return replica.all_reduce(tf.distribute.ReduceOp.SUM, loss)
+        values = [tf.convert_to_tensor(variable.value) for variable in self.variables]
+        loss, gradients = self._summed(values, images, targets, replica)
+        if self.recipe.optimizer.sam:
+            radius = self.recipe.optimizer.sam / tf.maximum(tf.linalg.global_norm(gradients), 1e-12)
+            up = [value + radius * gradient for value, gradient in zip(values, gradients, strict=True)]
+            _, gradients = self._summed(up, images, targets, replica)
+        gradients, norm = clip_by_norm(gradients, self.recipe.optimizer.clip_norm)
+        return loss, gradients, norm
+
+    def _summed(self, values, images, targets, replica):
+        """Loss and gradient over all replicas, each of which goes through its examples in `accumulate` parts."""
+        parts = self.recipe.optimizer.accumulate
+        if parts == 1:
+            loss, gradients = self._of_part(values, images, targets, 0, replica)
+        else:
+            split = lambda x: tf.reshape(x, (parts, -1, *x.shape[1:]))  # noqa: E731
+            images, targets = split(images), split(targets)
+
+            def add(part, loss, gradients):
+                more, slopes = self._of_part(values, images[part], targets[part], part, replica)
+                return part + 1, loss + more, [a + b for a, b in zip(gradients, slopes, strict=True)]
+
+            first = (tf.constant(0), tf.zeros(()), [tf.zeros_like(value) for value in values])
+            # One part at a time, else they would lie in memory side by side.
+            _, loss, gradients = tf.while_loop(
+                lambda part, *_: part < parts, add, first, parallel_iterations=1, maximum_iterations=parts
+            )
+        total = lambda x: replica.all_reduce(tf.distribute.ReduceOp.SUM, x)  # noqa: E731
+        loss, gradients = total(loss), total(gradients)
+        if self.state.scale is not None:
+            gradients = [gradient / tf.convert_to_tensor(self.state.scale)[0] for gradient in gradients]
+        return loss, gradients
+
+    def _of_part(self, values, images, targets, part, replica):
+        step = tf.cast(self.state.optimizer.iterations.value, tf.int64)
+        states = _dropout_states(self._seeds, self.recipe.seed, step, replica.replica_id_in_sync_group, part)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(values)
+            losses = example_losses(self.recipe.loss, targets, self._forward(values, states, images))
+            loss = tf.reduce_sum(losses) / self.recipe.data.batch_size
+            scaled = loss if self.state.scale is None else loss * tf.convert_to_tensor(self.state.scale)[0]
+        gradients = tape.gradient(scaled, values, unconnected_gradients="zero")
+        return loss, gradients
+
+    def _update(self, gradients, step):
+        optimizer, average = self.state.optimizer, self.state.average
+        self.strategy.run(lambda gradients: optimizer.apply(gradients, self.variables), args=(gradients,))
+        if average is not self.state.model:
+            decay = self.recipe.average.decay
+            average_towards(self.state.averages, self.variables, decay, step, self.strategy)
+
+    def _pass_over(self):
+        """The step is counted, and nothing else."""
+        self.strategy.run(lambda: self.state.optimizer.iterations.assign_add(1))
+
+    def _rescale(self, finite, loss):
+        """Move the loss scale as Keras's `LossScaleOptimizer` does; returns whether something else was wrong."""
+        scale, good = tf.unstack(tf.convert_to_tensor(self.state.scale))
+        grow = good + 1.0 >= GROWTH_STEPS
+        kept = tf.where(grow, [scale * 2.0, 0.0], [scale, good + 1.0])
+        self.state.scale.assign(tf.where(finite, kept, [tf.maximum(scale / 2.0, 1.0), 0.0]))
+        return ~tf.math.is_finite(loss) | (~finite & (scale <= 1.0))
+
+    def _first(self, value):
+        return self.strategy.experimental_local_results(value)[0]
+
+
+def compiled_steps(recipe: Recipe, state: State, strategy, span: Span):
+    """A compiled function (iterator of batches, count) that makes so many updates, and counts them in the state."""
+    update, tally = Step(recipe, state, strategy, span), state.counters.tally
 
     @tf.function
     def steps(iterator, count):
-        total = tf.zeros((), tf.float64)  # so that it does not hang on how the updates are grouped
         for _ in tf.range(count):
-            step = tf.identity(optimizer.iterations.value)
-            loss = strategy.run(update, args=next(iterator))
-            total += tf.cast(strategy.experimental_local_results(loss)[0], tf.float64)
-            if average is not model:
-                average_towards(average.trainable_variables, variables, recipe.average.decay, step, strategy)
-        return total
+            # One update after the other: where the data breaks off, all before are whole.
+            tf.autograph.experimental.set_loop_options(parallel_iterations=1)
+            tally.assign_add(tf.cast(tf.stack(update(*next(iterator))), tf.float64))
 
     return steps
 
 
-def _dropout_seeds(seeds, seed: int, step, replica):
-    """A scope in which the state of every dropout hangs on (recipe, step, layer, replica) and is left unchanged."""
-    states = [seed_pair(seed, step, layer, replica) for layer in range(len(seeds))]
+def _dropout_states(seeds, seed: int, step, replica, part=0) -> list:
+    """(variable, value): the state of every dropout, which hangs on (recipe, step, layer, replica, part)."""
+    states = [seed_pair(seed, step, layer, replica, part) for layer in range(len(seeds))]
     # 31 bits: Keras passes its seeds to TensorFlow as int32.
-    mapping = [(s, tf.bitwise.bitwise_and(state, 2**31 - 1)) for s, state in zip(seeds, states, strict=True)]
-    return keras.StatelessScope(state_mapping=mapping)
+    return [(s, tf.bitwise.bitwise_and(state, 2**31 - 1)) for s, state in zip(seeds, states, strict=True)]
+
+
+def dropout_seeds(*arguments) -> keras.StatelessScope:
+    """A scope in which dropout draws by `_dropout_states`, and leaves its states unchanged."""
+    return keras.StatelessScope(state_mapping=_dropout_states(*arguments))

@@ -1,26 +1,127 @@
-"""Which devices train."""
+"""Which devices train, and what the workers of a run agree on.
+
+`keras.Model.fit` is right on one device. Under `tf.distribute` it clips each replica's gradient before the sum,
+draws the same dropout masks on every replica, and does not run at all on several workers (Keras 3.15).
+"""
+
+import functools
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import tensorflow as tf
 
-STRATEGIES = ("auto", "one", "mirrored")
+STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 
 
-def choose(name: str, batch_size: int) -> tf.distribute.Strategy:
-    """The strategy of a name.
+@dataclass(frozen=True)
+class Devices:
+    """The devices of a run, as one of its processes sees them.
 
     Args:
-        name: `one` device, `mirrored` over all GPUs (or all logical CPUs where there is no GPU), or `auto`:
-            mirrored where there are several of them.
+        strategy: that its variables and updates live in.
+        worker: number of this process; 0 is the chief, which alone writes files.
+        workers: how many processes there are.
+    """
+
+    strategy: tf.distribute.Strategy
+    worker: int = 0
+    workers: int = 1
+
+    @property
+    def chief(self) -> bool:
+        return self.worker == 0
+
+    @property
+    def replicas(self) -> int:
+        return self.strategy.num_replicas_in_sync
+
+    def iterator(self, batches: Callable, batch_size: int):
+        """Batches on the devices: `batches((part, parts))` gives the examples of one process."""
+        if self.workers == 1 and not isinstance(self.strategy, tf.distribute.TPUStrategy):
+            return iter(self.strategy.experimental_distribute_dataset(batches((0, 1))))
+
+        def own(context):
+            part = context.input_pipeline_id, context.num_input_pipelines
+            return batches(part).rebatch(batch_size // self.replicas, drop_remainder=True)
+
+        return iter(self.strategy.distribute_datasets_from_function(own))
+
+    def agree(self, stop: bool, count: int, save: bool) -> tuple[bool, int, bool]:
+        """What all workers do: stop as soon as one was asked to, and the rest as the chief has it."""
+        if self.workers == 1:
+            return stop, count, save
+        stops, counts, saves = self._sum([stop, count * self.chief, save * self.chief])
+        return stops > 0, counts, saves > 0
+
+    def require_same_step(self, step: int) -> None:
+        """Raise unless all workers go on from the same step, which tells whether they see the same workdir."""
+        if self.workers > 1 and self._sum([step, step * step]) != [self.workers * step, self.workers * step**2]:
+            raise ValueError(f"workdir expected a folder that all workers share, received one of step {step} here "
+                             "and of another step elsewhere.")  # fmt: skip
+
+    def _sum(self, numbers: list) -> list[int]:
+        """Of every worker's numbers, three at most, the sums; returns when all workers have come here."""
+        padded = [float(number) for number in numbers] + [0.0] * (3 - len(numbers))
+        local = self.replicas // self.workers
+        sums = self._total(tf.constant(padded, tf.float64)).numpy()
+        return [round(float(number) / local) for number in sums[: len(numbers)]]
+
+    @functools.cached_property
+    def _total(self):
+        def on_replica(values):
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
+
+        @tf.function
+        def total(values):
+            return self.strategy.experimental_local_results(self.strategy.run(on_replica, args=(values,)))[0]
+
+        return total
+
+
+def choose(name: str, batch_size: int, accumulate: int = 1, tpu: str | None = None) -> Devices:
+    """The devices of a name. Call it before anything else touches TensorFlow: several workers must meet first.
+
+    Args:
+        name: `one` device; `mirrored` over all GPUs (or all logical CPUs where there is no GPU); `multiworker` over
+            the processes in the environment's TF_CONFIG; `tpu`, untested on TPU hardware; `auto`: what TF_CONFIG, a
+            TPU's name, or the number of GPUs asks for.
         batch_size: examples of one update, to be shared out evenly.
+        accumulate: parts that each replica goes through its examples in.
+        tpu: name or address of a TPU; the one of this machine where None.
 
     Raises:
-        ValueError: the name is unknown, or the batch cannot be shared out.
+        ValueError: the name is unknown, TF_CONFIG or the TPU is absent, or the batch cannot be shared out.
     """
     if name not in STRATEGIES:
         raise ValueError(f"strategy expected one of {STRATEGIES}, received {name!r}.")
-    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
-    if name == "one" or (name == "auto" and len(devices) == 1):
-        return tf.distribute.get_strategy()
-    if batch_size % len(devices):
-        raise ValueError(f"batch_size expected a multiple of the {len(devices)} replicas, received {batch_size}.")
-    return tf.distribute.MirroredStrategy([device.name for device in devices])
+    devices = _choose(name, tpu)
+    if batch_size % (devices.replicas * accumulate):
+        shares = f"{devices.replicas} replicas" + (f" times {accumulate} parts" if accumulate > 1 else "")
+        raise ValueError(f"batch_size expected a multiple of the {shares}, received {batch_size}.")
+    return devices
+
+
+def _choose(name, tpu) -> Devices:
+    cluster = json.loads(os.environ.get("TF_CONFIG") or "{}")
+    if name == "multiworker" or (name == "auto" and cluster):
+        if not cluster:
+            raise ValueError("strategy 'multiworker' expected the environment's TF_CONFIG, found none.")
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        resolver = strategy.cluster_resolver
+        workers = len(resolver.cluster_spec().as_dict()["worker"])
+        return Devices(strategy, resolver.task_id, workers)
+    if name == "tpu" or (name == "auto" and tpu):
+        try:
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=tpu or "local")
+            tf.config.experimental_connect_to_cluster(resolver)
+            tf.tpu.experimental.initialize_tpu_system(resolver)
+            return Devices(tf.distribute.TPUStrategy(resolver))
+        except (ValueError, tf.errors.OpError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ValueError(f"strategy 'tpu' expected a TPU, found none at {tpu or 'local'!r} ({reason}).") from None
+    found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    if name == "one" or (name == "auto" and len(found) == 1):
+        return Devices(tf.distribute.get_strategy())
+    return Devices(tf.distribute.MirroredStrategy([device.name for device in found]))

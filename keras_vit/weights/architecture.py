@@ -19,6 +19,7 @@ class Architecture:
         width: D.
         depth: number of encoder blocks.
         mlp_dim: width between an MLP's dense layers.
+        mlp_kernel_size: of the depth-wise convolution between them; 0 for none.
         num_heads: attention heads.
         patch_size: pixels of a patch, or cells of the stem's map.
         units: units of each stage of the ResNet; None without one.
@@ -45,6 +46,7 @@ class Architecture:
     width: int | None = None
     depth: int = 0
     mlp_dim: int | None = None
+    mlp_kernel_size: int = 0
     num_heads: int | None = None
     patch_size: tuple[int, int] | None = None
     units: tuple[int, ...] | None = None
@@ -98,6 +100,7 @@ def of_contents(contents: Contents) -> Architecture:
         width=shapes[first][3],
         depth=len({path.split("/")[0] for path in shapes if path.startswith("encoder_block_")}),
         mlp_dim=shapes.get("encoder_block_00/mlp/fc1/kernel", (0, 0))[-1],
+        mlp_kernel_size=shapes.get("encoder_block_00/mlp/local/kernel", (0,))[0],
         num_heads=_heads(contents),
         patch_size=shapes[first][:2],
         units=units if "stem_root/kernel" in shapes else None,
@@ -167,7 +170,7 @@ def of_model(model) -> Architecture:
     blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]
     block = {"num_heads": 1, "mlp_dim": 1}
     if blocks:
-        names = ("num_heads", "mlp_dim", "activation", "layer_norm_epsilon")
+        names = ("num_heads", "mlp_dim", "mlp_kernel_size", "activation", "layer_norm_epsilon")
         block = {name: getattr(blocks[0], name) for name in names}
     positions = layers["position_embedding"]
     return Architecture(

@@ -189,6 +189,7 @@ VIT = (
         "blocks.{i}.mlp.fc1",
         _HF + "intermediate.dense",
     ),
+    *(_cells(f"{_OURS}mlp/local/{part}", {}) for part in ("kernel", "bias")),  # in no published layout
     *_dense(
         _OURS + "mlp/fc2",
         _NPZ + "MlpBlock_3/Dense_1",

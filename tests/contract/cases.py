@@ -36,6 +36,7 @@ class Case:
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 HYBRID = replace(TINY, patch_size=1, stem=keras_vit.ResNetStem((1, 1), 0.5))
 STEM_ONLY = replace(TINY, patch_size=2, stem=keras_vit.ResNetStem((), 0.5))
+LOCAL = replace(TINY, mlp_kernel_size=3)
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
 TOKENS = ((6, 16),)
 BLOCK = {"num_heads": 2, "mlp_dim": 24}
@@ -60,9 +61,22 @@ LAYERS = (
         "MultiHeadSelfAttention", layers.MultiHeadSelfAttention, {"num_heads": 4, "attention_dropout_rate": 0.1}, TOKENS
     ),
     Case("MLPBlock", layers.MLPBlock, {"mlp_dim": 24, "dropout_rate": 0.1}, TOKENS),
+    Case("MLPBlock_local", layers.MLPBlock, {"mlp_dim": 24, "kernel_size": 3}, ((6, 16), (2, 3, 5))),
+    Case(
+        "MLPBlock_local_beside_a_class_token",
+        layers.MLPBlock,
+        {"mlp_dim": 24, "kernel_size": 3, "prefix_tokens": 1},
+        ((7, 16), (2, 3, 5)),
+    ),
     Case("LayerNorm", layers.LayerNorm, {"epsilon": 1e-6}, TOKENS),
     Case("StochasticDepth", layers.StochasticDepth, {"rate": 0.5}, TOKENS),
     Case("EncoderBlock", layers.EncoderBlock, {**BLOCK, **DROPS}, TOKENS),
+    Case(
+        "EncoderBlock_local",
+        layers.EncoderBlock,
+        {**BLOCK, "mlp_kernel_size": 3, "prefix_tokens": 1},
+        ((7, 16), (2, 3, 16)),
+    ),
     Case("TokenPooling", layers.TokenPooling, shapes=TOKENS),
     Case("MeanPooling", layers.MeanPooling, shapes=TOKENS),
     Case("AttentionPooling", layers.AttentionPooling, BLOCK, TOKENS),
@@ -102,6 +116,11 @@ MODELS = (
     Case("gap_beside_a_class_token", arguments={"pooling": "gap", "class_token": True, "norm_after_pooling": True}),
     Case("hybrid", arguments={"variant": HYBRID}, shapes=((32, 32, 3),)),
     Case("stem_only", arguments={"variant": STEM_ONLY}, shapes=((20, 16, 3),)),
+    Case("local", arguments={"variant": LOCAL, "pooling": "gap"}, shapes=((8, 12, 3),)),
+    Case("local_beside_a_class_token", arguments={"variant": LOCAL, "pooling": "gap", "class_token": True}),
+    Case(
+        "local_free_size", arguments={"variant": LOCAL, "pooling": "gap"}, shapes=((None, None, 3),), static_size=False
+    ),
     Case("bit", arguments={"variant": BIT}, shapes=((32, 40, 1),)),
     Case("bit_map", arguments={"variant": BIT, "include_top": False, "pooling": None}, shapes=((32, 32, 3),)),
     Case("bit_free_size", arguments={"variant": BIT}, shapes=((None, 96, 3),), static_size=False),

@@ -57,18 +57,40 @@ def test_random_crop_keeps_to_its_area():
     assert augment.random_crop(image, augment.seed_pair(0, 3), 0.25).shape == shapes[3]
 
 
-def test_mixup_is_its_formula():
-    images = np.arange(3, dtype="float32").reshape(3, 1, 1, 1)
-    targets = np.eye(3, dtype="float32")
-    shares = []
-    for i in range(200):
-        mixed, blended = (x.numpy() for x in augment.mixup(images, targets, 0.2, augment.seed_pair(1, i)))
-        share = blended[0, 0]
-        shares.append(share)
-        assert np.allclose(blended, share * targets + (1 - share) * np.roll(targets, 1, 0), atol=1e-6)
-        assert np.allclose(mixed, share * images + (1 - share) * np.roll(images, 1, 0), atol=1e-5)
-    drawn = np.random.default_rng(0).beta(0.2, 0.2, 100_000)
-    assert min(shares) >= 0.5 and np.mean(shares) == pytest.approx(np.maximum(drawn, 1 - drawn).mean(), abs=0.03)
+@pytest.mark.parametrize("border", [0, 2])
+def test_a_window_of_the_padded_image_is_anywhere(border):
+    image = np.arange(1, 31, dtype="float32").reshape(5, 6, 1)
+    wide = np.pad(image, [[border, border], [border, border], [0, 0]])
+    windows = {wide[y : y + 5, x : x + 6].tobytes() for y in range(2 * border + 1) for x in range(2 * border + 1)}
+    draws = np.random.default_rng(0).uniform(0, 1, (300, 2)).astype("float32")
+    found = [augment.padded_window(tf.constant(image), tf.constant(d), border).numpy().tobytes() for d in draws]
+    assert set(found) == windows
+
+
+def test_a_window_keeps_to_the_image():
+    image = tf.constant(np.arange(30, dtype="float32").reshape(5, 6, 1))
+    corner = augment.random_window(image, tf.constant([0.999, 0.999]), (3, 2)).numpy()
+    assert np.array_equal(corner, image.numpy()[2:, 4:])
+
+
+def test_erasing_fills_a_rectangle_with_noise():
+    image = tf.fill((40, 60, 3), 300.0)
+    change = tf.function(lambda i: augment.erase(image, 0.5, augment.seed_pair(0, i)))
+    found = [change(tf.constant(i, tf.int64)).numpy() for i in range(300)]
+    erased = [x for x in found if x.min() < 300]
+    assert 120 < len(erased) < 180
+    shares, ratios = [], []
+    for x in erased:
+        rows, columns = np.nonzero(x[..., 0] < 300)
+        height, width = np.ptp(rows) + 1, np.ptp(columns) + 1
+        assert height * width == len(rows) and np.all((x < 256) | (x == 300))
+        shares.append(len(rows) / 2400)
+        ratios.append(height / width)
+    assert min(shares) > 0.015 and max(shares) < 0.36 and 0.1 < np.mean(shares) < 0.22
+    assert min(ratios) < 0.5 and max(ratios) > 1.4 and min(ratios) > 0.25 and max(ratios) < 4
+    noise = np.concatenate([x[x < 300] for x in erased])
+    assert abs(noise.mean() - 127.5) < 2 and abs(noise.std() - 73.9) < 2
+    assert np.array_equal(found[1], change(tf.constant(1, tf.int64)).numpy())
 
 
 def test_uniform_numbers_are_uniform_and_independent():

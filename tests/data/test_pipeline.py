@@ -7,15 +7,19 @@ import pytest
 import tensorflow as tf
 from support import needs_tensorflow
 
+from keras_vit.data.decode import decode, decode_crop, middle
 from keras_vit.data.pipeline import evaluation_batches, naming_broken_files, steps_per_epoch, training_batches
-from keras_vit.data.sources import in_memory
+from keras_vit.data.seeds import seed_pair
+from keras_vit.data.sources import from_arrays, in_memory
 from keras_vit.train.recipe import Augment
 
 pytestmark = needs_tensorflow
 
 RNG = np.random.default_rng(0)
 ARRAYS = in_memory(RNG.integers(0, 256, (21, 8, 8, 1), "uint8"), np.arange(21) % 3, ["a", "b", "c"])
-EVERYTHING = Augment("inception", 0.3, flip=True, shift=0.1, rotate=10, zoom=0.1, mixup=0.2)
+EVERYTHING = Augment(
+    "inception", 0.3, flip=True, shift=0.1, rotate=10, zoom=0.1, randaugment=(2, 9), mixup=0.2, cutmix=0.5, erasing=0.3
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +76,7 @@ def test_an_epoch_has_each_example_once():
 
 def test_an_examples_augmentation_hangs_on_it_alone():
     """The same example, in batches of another size and so at another place, is changed in the same way."""
-    augment = dataclasses.replace(EVERYTHING, mixup=0.0)
+    augment = dataclasses.replace(EVERYTHING, mixup=0.0, cutmix=0.0)
     small, large = (batches(augment=augment, batch_size=size, epochs=1) for size in (3, 7))
     images = [{image.tobytes() for images, _ in found for image in images} for found in (small, large)]
     assert images[0] == images[1] and len(images[0]) == 21
@@ -105,3 +109,112 @@ def test_a_broken_file_is_named(files, tmp_path):
             with naming_broken_files(files, examples):
                 batches(examples, batch_size=2)
         broken.unlink(missing_ok=missing)
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"mixup": 0.0, "cutmix": 0.0}, {"crop": "none", "randaugment": None, "erasing": 0.0}]
+)
+def test_workers_parts_are_the_whole_batch_to_the_bit(change):
+    augment = dataclasses.replace(EVERYTHING, **change)
+    whole = batches(augment=augment, epochs=2)
+    for workers in (2, 4):
+        parts = [batches(augment=augment, epochs=2, shard=(i, workers)) for i in range(workers)]
+        joined = [tuple(np.concatenate(x) for x in zip(*rows, strict=True)) for rows in zip(*parts, strict=True)]
+        assert same(whole, joined)
+    assert same(batches(augment=augment, epochs=2, shard=(1, 2), start=3), parts_of(whole[3:], 1, 2))
+
+
+def parts_of(whole, worker, workers):
+    return [tuple(np.split(x, workers)[worker] for x in batch) for batch in whole]
+
+
+def test_a_batch_that_cannot_be_shared_out():
+    with pytest.raises(ValueError, match=r"shard expected a worker of a number that divides 4 .*received \(0, 3\)"):
+        batches(shard=(0, 3))
+
+
+def test_without_end_and_at_another_size():
+    """A run of steps, whose images grow, sees the same examples as one of epochs."""
+    dataset = training_batches(ARRAYS, Augment(), batch_size=4, input_shape=(8, 8, 1), epochs=None, seed=5)
+    found = list(dataset.take(12).as_numpy_iterator())
+    assert same(found, batches(augment=Augment())[:12])
+    larger = batches(augment=Augment(), input_shape=(16, 16, 1), start=7)
+    assert larger[0][0].shape == (4, 16, 16, 1)
+    assert all(np.array_equal(a[1], b[1]) for a, b in zip(larger, batches(augment=Augment(), start=7), strict=True))
+
+
+@pytest.mark.parametrize(("crop", "shape"), [("pad", (8, 8, 1)), ("resize", (8, 8, 1))])
+def test_windows_are_parts_of_the_image(crop, shape):
+    augment = Augment(crop, crop_resize=10 if crop == "resize" else None, crop_pad=2)
+    pictures = from_arrays(
+        np.arange(1, 7, dtype="uint8")[:, None, None, None] * np.ones((1, 10, 10, 1), "uint8"), np.arange(6)
+    )
+    found = batches(pictures, augment, batch_size=6, input_shape=shape, scale=False, epochs=30)
+    rows = [(x, t) for images, targets in found for x, t in zip(images, targets, strict=True)]
+    for image, target in rows:
+        assert set(np.unique(np.round(image))) <= {0, np.argmax(target) + 1}
+    black = np.mean([image[0, 0, 0] == 0 for image, _ in rows])
+    assert black == 0 if crop == "resize" else 0.4 < black < 0.85  # 1 - (3 / 5) ** 2
+    if crop == "resize":
+        with pytest.raises(ValueError, match="^crop_resize expected at least the images' .16, 16.*received 10"):
+            batches(pictures, augment, batch_size=6, input_shape=(16, 16, 1))
+
+
+@pytest.mark.parametrize(("size", "slope"), [(10, 1), ((10, 10), 2)])
+def test_one_number_keeps_the_shape_and_two_squeeze(size, slope):
+    pictures = from_arrays(np.tile(np.arange(20, dtype="uint8")[None, None, :, None], (4, 10, 1, 1)), np.arange(4) % 2)
+    found = batches(pictures, Augment("resize", crop_resize=size), batch_size=4, input_shape=(8, 8, 1), scale=False,
+                    epochs=10)  # fmt: skip
+    for images, _ in found:
+        assert np.allclose(np.diff(images[:, :, 1:-1], axis=2), slope, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def jpeg():
+    picture = np.kron(RNG.integers(0, 256, (12, 15, 3)), np.ones((8, 8, 1))).astype("uint8")
+    return tf.io.encode_jpeg(picture, quality=95), picture
+
+
+def test_a_jpegs_crop_is_the_part_that_would_be_cut_out(jpeg):
+    from keras_vit.data.augment import crop_box
+
+    data, picture = jpeg
+    whole = tf.io.decode_jpeg(data).numpy()
+    for i in range(10):
+        seed = seed_pair(0, i)
+        top, left, height, width = crop_box(picture.shape, seed, 0.1).numpy()
+        found = decode_crop(data, seed, 0.1).numpy()
+        part = whole[top : top + height, left : left + width]
+        assert found.shape == part.shape and np.mean(np.abs(found.astype(int) - part)) < 1
+        png = decode_crop(tf.io.encode_png(picture), seed, 0.1).numpy()
+        assert np.array_equal(png, picture[top : top + height, left : left + width])
+
+
+def test_evaluation_of_the_middle(jpeg):
+    data, picture = jpeg
+    found = middle(decode(data), 48, (32, 32, 3)).numpy()
+    expected = tf.image.resize(decode(data), (48, 60), antialias=True).numpy()[8:40, 14:46]
+    assert found.shape == (32, 32, 3) and np.allclose(found, expected, atol=1e-3)
+    examples = from_arrays(picture[None], [0])
+    images, *_ = next(
+        evaluation_batches(examples, batch_size=1, input_shape=(32, 32, 3), scale=False, resize=48).as_numpy_iterator()
+    )
+    assert np.allclose(images[0], middle(picture, 48, (32, 32, 3)), atol=1e-3)
+    with pytest.raises(ValueError, match="resize expected at least the model's 64 pixels, received 48"):
+        middle(picture, 48, (64, 64, 3))
+
+
+def test_several_classes_an_example():
+    lists = [[0, 2], [], [1], [1, 2, 0]]
+    stream = lambda seed=None: tf.data.Dataset.range(4).map(  # noqa: E731
+        lambda i: (i, tf.zeros((8, 8, 1), tf.uint8), tf.ragged.constant(lists, dtype=tf.int64)[i])
+    )
+    from keras_vit.data.sources import Examples
+
+    examples = Examples(4, ("a", "b", "c"), stream, encoded=False, shape=(8, 8, 1), multi=True)
+    hot = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0], [1, 1, 1]], "float32")
+    _, labels, weights = next(evaluation_batches(examples, batch_size=5, input_shape=(8, 8, 1)).as_numpy_iterator())
+    assert np.array_equal(labels[:4], hot) and weights.tolist() == [1, 0, 1, 1, 0]
+    options = {"augment": Augment(), "epochs": 1}
+    assert np.array_equal(batches(examples, **options, multi_hot=True)[0][1], hot)
+    assert np.allclose(batches(examples, **options)[0][1], hot / np.maximum(hot.sum(1, keepdims=True), 1))

@@ -8,7 +8,7 @@ from PIL import Image
 from support import needs_tensorflow
 
 from keras_vit.data.pipeline import held_out
-from keras_vit.data.sources import open_split
+from keras_vit.data.sources import from_arrays, open_split
 from keras_vit.preprocess import load_image
 from keras_vit.train.recipe import Data
 
@@ -116,7 +116,13 @@ def test_held_out_digits():
     [
         ("digits", "validation", None, ValueError, "split expected test or train of digits, .* received 'validation'"),
         ("digits", "train[:x]", None, ValueError, "split expected .* received 'train"),
-        ("cifar10", "train", None, ValueError, "source expected one of digits, folder, tfds:NAME, received 'cifar10'"),
+        (
+            "cifar10",
+            "train",
+            None,
+            ValueError,
+            "source expected one of digits, folder, arrays, tfds:NAME, vtab:TASK, received 'cifar10'",
+        ),
         ("folder", "train", None, FileNotFoundError, "directory expected a folder of images .* found none at None"),
         ("folder", "train", "nowhere", FileNotFoundError, "found none at 'nowhere'"),
     ],
@@ -133,3 +139,63 @@ def test_a_folder_without_classes_or_images(tmp_path):
         (tmp_path / label).mkdir()
     with pytest.raises(ValueError, match=r"directory expected images \(.jpg.*cat'.*found none"):
         open_split("folder", "train", str(tmp_path))
+
+
+def test_a_place_is_read_as_tensorflow_reads_it(folder):
+    """A scheme, as `gs://` is one: everything goes through TensorFlow's own file systems."""
+    here, there = (open_split("folder", "train", place) for place in (str(folder), f"file://{folder}/"))
+    assert [path.removeprefix("file://") for path in there.files] == list(here.files)
+    images = [row[1] for row in there.images().as_numpy_iterator()]
+    assert all(len(image) > 50 for image in images) and len(images) == 12
+
+
+def test_classes_and_counts_in_a_line(folder):
+    examples = open_split("folder", "train", str(folder))
+    assert examples.listing() == "12 images of 2 classes: cat 8, dog 4"
+    assert open_split("digits", "test").listing(2) == "359 images of 10 classes: 0 36, 1 36, and 8 more"
+
+
+def test_arrays():
+    pixels = np.zeros((4, 8, 8, 3), "uint8")
+    assert from_arrays(pixels, [0, 2, 1, 1]).labels == ("0", "1", "2")
+    assert from_arrays(pixels, [0, 0, 1, 1], ["no", "yes"]).counts == (2, 2)
+    for wrong, message in (
+        ((pixels / 255.0, [0] * 4), "images expected uint8 .* received float64"),
+        ((pixels[0], [0] * 4), r"images expected .* received uint8 \(8, 8, 3\)"),
+        ((pixels, [0] * 3), r"targets expected 4 class indices, received int64 \(3,\)"),
+        ((pixels, [0.0] * 4), "targets expected 4 class indices, received float64"),
+        ((pixels, [0, 1, 2, 3], ["a", "b"]), "targets expected indices of the 2 classes, received 0 to 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            from_arrays(*wrong)
+
+
+def arrays(path, **changes):
+    """A file of 20 pictures to train on and 8 to test on, whose grey level is 10 times the class."""
+    parts = {"train": np.arange(20) % 4, "test": np.arange(8) % 4}
+    found = {f"y_{name}": y[:, None] for name, y in parts.items()}  # Keras's CIFAR has columns
+    found |= {f"x_{name}": (10 * y)[:, None, None] * np.ones((1, 6, 5), "uint8") for name, y in parts.items()}
+    found = {name: array.astype("uint8") for name, array in found.items()} | changes
+    np.savez(path, **{name: array for name, array in found.items() if array is not None})
+    return str(path)
+
+
+def test_arrays_in_a_file(tmp_path):
+    path = arrays(tmp_path / "grey.npz")
+    train, test = (open_split("arrays", split, path) for split in ("train", "test"))
+    assert (train.count, test.count, train.shape) == (20, 8, (6, 5, 1)) and train.labels == tuple("0123")
+    for images, labels in map(everything, (train, test)):
+        assert all(np.all(image == 10 * label) for image, label in zip(images, labels, strict=True))
+    part = open_split("arrays", "train[:50%]", path)
+    assert part.count == 10 and len(set(everything(part)[1])) > 2
+    named = arrays(tmp_path / "named.npz", labels=np.array(["a", "b", "c", "d"]))
+    assert open_split("arrays", "test", named).labels == ("a", "b", "c", "d")
+
+
+def test_arrays_that_are_none(tmp_path):
+    with pytest.raises(FileNotFoundError, match="directory expected an .npz file .* found none at None; pass"):
+        open_split("arrays", "train")
+    with pytest.raises(ValueError, match="expected the arrays x_train.* found no y_test"):
+        open_split("arrays", "train", arrays(tmp_path / "less.npz", y_test=None))
+    with pytest.raises(ValueError, match="images expected uint8"):
+        open_split("arrays", "train", arrays(tmp_path / "float.npz", x_train=np.zeros((20, 6, 5))))

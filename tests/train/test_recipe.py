@@ -8,6 +8,7 @@ from support import run_python
 from keras_vit.train.recipe import (
     Augment,
     Average,
+    BiTVariant,
     Curriculum,
     Data,
     Loss,
@@ -36,7 +37,11 @@ RECIPE = Recipe(
 )
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, Recipe("B", Model("ViT-B/16"))], ids=["own row", "row's name"])
+@pytest.mark.parametrize(
+    "recipe",
+    [RECIPE, Recipe("B", Model("ViT-B/16")), Recipe("R", Model(BiTVariant("own", (1, 2), 0.5)))],
+    ids=["own row", "row's name", "own ResNet"],
+)
 def test_json_round_trip(recipe):
     assert from_json(to_json(recipe)) == recipe
 
@@ -86,7 +91,10 @@ def test_differences_are_paths():
         ("model.dropout_rate=1", "dropout_rate expected a rate in .*1"),
         ("model.image_size=[8, 8, 8]", "image_size expected a positive int or .*8, 8, 8"),
         ("model.channels=4", "channels expected 1 or 3, received 4"),
-        ("data.source=cifar10", "source expected one of digits, folder, tfds:NAME, vtab:TASK, received 'cifar10'"),
+        (
+            "data.source=cifar10",
+            "source expected one of digits, folder, arrays, .*vtab:TASK, received 'cifar10'",
+        ),
         ("data.batch_size=1.5", "batch_size expected a positive int, received 1.5"),
         ("augment.crop=center", "crop expected one of 'none', 'inception', 'resize', 'pad', received 'center'"),
         ("augment.crop_area=0", "crop_area expected a share in .*received 0"),

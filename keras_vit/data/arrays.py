@@ -1,0 +1,62 @@
+"""Arrays in memory, and in a file as Keras's own data sets have them."""
+
+from pathlib import Path
+
+import numpy as np
+
+from keras_vit.data.examples import Examples, in_memory
+
+
+def from_arrays(images, targets, labels=None) -> Examples:
+    """A split of pixels in memory.
+
+    Args:
+        images: uint8 (N, H, W, C), 1 or 3 channels.
+        targets: N class indices.
+        labels: the classes' names; their numbers where None.
+
+    Raises:
+        ValueError: an array has another shape or type, or a target is no class.
+    """
+    images, targets = np.asarray(images), np.asarray(targets)
+    if images.ndim != 4 or images.dtype != np.uint8 or images.shape[-1] not in (1, 3):
+        raise ValueError(f"images expected uint8 (N, height, width, 1 or 3), received {images.dtype} {images.shape}.")
+    if targets.shape != images.shape[:1] or targets.dtype.kind not in "iu" or not len(targets):
+        raise ValueError(f"targets expected {len(images)} class indices, received {targets.dtype} {targets.shape}.")
+    labels = tuple(str(i) for i in range(int(targets.max()) + 1)) if labels is None else tuple(labels)
+    if targets.min() < 0 or targets.max() >= len(labels):
+        raise ValueError(
+            f"targets expected indices of the {len(labels)} classes, received {targets.min()} to {targets.max()}."
+        )
+    return in_memory(images, targets, labels)
+
+
+def open_arrays(split: str, directory: str | None, part) -> Examples:
+    """Open one split of an `.npz` file of `x_train`, `y_train`, `x_test`, `y_test` and, if there are any, `labels`.
+
+    Args:
+        split: `train`, `test`, or a part of one.
+        directory: path of the file. Grey images may lack the channel axis, as in Keras's `mnist.npz`.
+        part: function of (split, parts, name) -> a part's name and the slice of it.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: an array is absent or of another shape or type, or the split is unknown.
+    """
+    if directory is None or not Path(directory).is_file():
+        raise FileNotFoundError(
+            "directory expected an .npz file of the arrays x_train, y_train, x_test and y_test, found none at "
+            f"{directory!r}; pass its path as --data-dir."
+        )
+    with np.load(directory, allow_pickle=False) as file:
+        missing = [name for name in ("x_train", "y_train", "x_test", "y_test") if name not in file]
+        if missing:
+            raise ValueError(f"{directory!r} expected the arrays x_train, y_train, x_test and y_test, found no "
+                             f"{', '.join(missing)}.")  # fmt: skip
+        parts = {name: np.asarray(file[f"y_{name}"]).reshape(-1) for name in ("train", "test")}
+        name, chosen = part(split, parts, f"arrays {str(directory)!r}")
+        images = file[f"x_{name}"]
+        labels = file["labels"].tolist() if "labels" in file else range(1 + max(int(y.max()) for y in parts.values()))
+    images = images[..., None] if images.ndim == 3 else images
+    order = np.random.default_rng(0).permutation(len(images))[chosen]  # a part is of all classes
+    return from_arrays(images[order], parts[name][order], [str(label) for label in labels])

@@ -1,0 +1,93 @@
+"""One's own images: CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg, wherever TensorFlow can read files."""
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.data.examples import Examples, in_memory
+
+HELD_OUT = 0.2  # share of every class in a fixed split
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+TEST_FOLDERS = ("test", "validation", "val", "valid")
+
+
+def open_folder(split: str, directory: str | None, part) -> Examples:
+    """Open one split of a folder of images.
+
+    Where there is no `train` folder, a fifth of every class is its test split: the files whose names have the
+    smallest SHA-256, so that a picture stays on its side when others are added or the folder is moved.
+
+    Args:
+        split: `train`, `test`, or a part of one.
+        directory: path, or a place as `gs://bucket/folder`.
+        part: function of (split, parts, name) -> a part's name and the slice of it.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        ValueError: it holds no classes or images, or the split is unknown.
+    """
+    if directory is None or not tf.io.gfile.isdir(directory):
+        raise FileNotFoundError(
+            f"directory expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg), found none at {directory!r}; "
+            "pass its path as --data-dir."
+        )
+    root = str(directory).rstrip("/")
+    train = tf.io.gfile.join(root, "train")
+    if tf.io.gfile.isdir(train):
+        labels = _classes(train)
+        test = next((path for name in TEST_FOLDERS if tf.io.gfile.isdir(path := tf.io.gfile.join(root, name))), None)
+        parts = {"train": list(_rows(train, labels))} | ({"test": list(_rows(test, labels, some=True))} if test else {})
+    else:
+        labels = _classes(root)
+        parts = {"train": [], "test": []}
+        for target, files in enumerate(_by_class(root, labels)):
+            files = sorted(files, key=lambda path: hashlib.sha256(path.rpartition("/")[2].encode()).digest())
+            cut = max(1, round(HELD_OUT * len(files)))
+            parts["test"] += [(path, target) for path in files[:cut]]
+            parts["train"] += [(path, target) for path in files[cut:]]
+    name, chosen = part(split, parts, f"folder {root!r}")
+    rng = np.random.default_rng(0)
+    rows = [parts[name][i] for i in rng.permutation(len(parts[name]))[chosen]]
+    files = tuple(path for path, _ in rows)
+    return in_memory(np.array(files), [target for _, target in rows], labels, files)
+
+
+def _folders(root) -> list[str]:
+    """Names of the folders that may be classes."""
+    names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(root))  # a bucket lists folders with a slash
+    return [name for name in names if not name.startswith((".", "__")) and tf.io.gfile.isdir(f"{root}/{name}")]
+
+
+def _classes(root) -> tuple[str, ...]:
+    found = _folders(root)
+    if len(found) < 2:
+        raise ValueError(f"directory expected a folder for each of at least 2 classes in {root!r}, found "
+                         f"{len(found)}{': ' * bool(found)}{', '.join(found)}.")  # fmt: skip
+    return tuple(found)
+
+
+def _by_class(root, labels, some: bool = False) -> Iterator[list[str]]:
+    """The image files of each class; raises if a folder is no class or, but for `some`, a class has none."""
+    strangers = [name for name in _folders(root) if name not in labels]
+    if strangers:
+        raise ValueError(f"directory expected only the classes {', '.join(labels)} in {root!r}, found "
+                         f"{', '.join(strangers)}.")  # fmt: skip
+    for label in labels:
+        place = f"{root}/{label}"
+        files = sorted(
+            f"{folder.rstrip('/')}/{name}"
+            for folder, _, names in (tf.io.gfile.walk(place) if tf.io.gfile.isdir(place) else ())
+            for name in names
+            if name.lower().endswith(SUFFIXES)
+        )
+        if not files and not some:
+            raise ValueError(f"directory expected images ({', '.join(SUFFIXES)}) in {place!r}, found none.")
+        yield files
+
+
+def _rows(root, labels, some: bool = False) -> Iterator[tuple[str, int]]:
+    """(path, class index) of every image."""
+    for target, files in enumerate(_by_class(root, labels, some)):
+        yield from ((path, target) for path in files)

@@ -1,0 +1,89 @@
+"""What a run reads: its splits, and how many steps they make."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches
+from keras_vit.data.sources import Examples, open_data, open_split
+from keras_vit.train.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Datasets:
+    """The splits of a run.
+
+    Args:
+        recipe: of the run.
+        train: examples to train on.
+        test: examples of the last evaluation.
+        validation: examples of the evaluations on the way.
+        few_shot: examples to fit linear heads to, and to test these on; None without few-shot evaluation.
+    """
+
+    recipe: Recipe
+    train: Examples
+    test: Examples
+    validation: Examples
+    few_shot: tuple[Examples, Examples] | None = None
+
+    @classmethod
+    def open(cls, recipe: Recipe, data_dir: str | None = None) -> "Datasets":
+        """Open all that a recipe names, before anything is trained.
+
+        Raises:
+            FileNotFoundError: the data is absent.
+            ValueError: a split is unknown, or there are fewer training examples than a batch.
+        """
+        data, evaluate = recipe.data, recipe.evaluate
+        train, test = (open_data(data, split, data_dir) for split in (data.train_split, data.test_split))
+        validation = open_data(data, evaluate.split, data_dir) if evaluate.split else test
+        few_shot = None
+        if evaluate.few_shot is not None:
+            directory = data_dir or data.directory
+            few_shot = tuple(open_split(evaluate.few_shot, split, directory) for split in ("train", "test"))
+        found = cls(recipe, train, test, validation, few_shot)
+        found.epoch_steps  # noqa: B018  raises where there is none
+        return found
+
+    @property
+    def splits(self) -> list[Examples]:
+        """All of them, to look for broken files in."""
+        return [self.train, self.test, self.validation, *(self.few_shot or ())]
+
+    @property
+    def epoch_steps(self) -> int:
+        """Updates that go through the training examples once."""
+        return steps_per_epoch(self.train, self.recipe.data.batch_size)
+
+    @property
+    def steps(self) -> int:
+        """Updates of the whole run."""
+        return self.recipe.steps or self.epoch_steps * self.recipe.epochs
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that the run begins."""
+        return -(-self.steps // self.epoch_steps)
+
+    def batches(self, input_shape: tuple[int, int, int], start: int) -> Callable:
+        """A function (part, parts) -> that part of the training batches from a step on, as a `tf.data.Dataset`."""
+
+        def of_part(shard):
+            return training_batches(
+                self.train, self.recipe.augment, batch_size=self.recipe.data.batch_size, input_shape=input_shape,
+                epochs=self.epochs, seed=self.recipe.seed, start=start, scale=self._scale, shard=shard,
+                multi_hot=self.recipe.loss.kind == "sigmoid",
+            )  # fmt: skip
+
+        return of_part
+
+    def evaluation(self, examples: Examples):
+        """A split as evaluations see it, at the model's own size."""
+        return evaluation_batches(
+            examples, batch_size=self.recipe.data.batch_size, input_shape=self.recipe.model.input_shape,
+            scale=self._scale, resize=self.recipe.data.resize,
+        )  # fmt: skip
+
+    @property
+    def _scale(self):
+        return not self.recipe.model.include_preprocessing

@@ -1,0 +1,77 @@
+"""Two real steps of a recipe, its model shrunk, on generated data: does it hang together?"""
+
+import dataclasses
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.data.arrays import from_arrays
+from keras_vit.data.pipeline import evaluation_batches, training_batches
+from keras_vit.models.variants import BiTVariant
+from keras_vit.train.evaluate import evaluate
+from keras_vit.train.recipe import Recipe
+from keras_vit.train.stages import spans_of
+from keras_vit.train.state import first_state
+from keras_vit.train.step import compiled_steps
+from keras_vit.train.workdir import save_model
+
+CLASSES, STEPS = 5, 2
+
+
+def shrunk(recipe: Recipe) -> Recipe:
+    """The recipe with a model of the same kind and few weights, of its own image size, and a batch of 4 or so.
+
+    Weights are not loaded: they may be hundreds of megabytes away.
+    """
+    model, row = recipe.model, recipe.model.row
+    stage = lambda units: tuple(1 for _ in units)  # noqa: E731
+    if isinstance(row, BiTVariant):
+        small = dataclasses.replace(row, units=stage(row.units), width_factor=0.5)
+    else:
+        stem = row.stem and dataclasses.replace(row.stem, units=stage(row.stem.units), width_factor=0.5)
+        small = dataclasses.replace(row, width=16, depth=2, mlp_dim=32, num_heads=2, stem=stem)
+    size = 16 if model.representation_size else None
+    parts = recipe.optimizer.accumulate
+    return dataclasses.replace(
+        recipe,
+        model=dataclasses.replace(model, variant=small, weights=None, representation_size=size, freeze=()),
+        data=dataclasses.replace(recipe.data, batch_size=2 * parts if parts > 1 else 4),
+        schedule=dataclasses.replace(recipe.schedule, warmup_steps=0, cooldown_steps=0),
+    )
+
+
+def dry_run(recipe: Recipe) -> dict:
+    """Make two updates of every stage of a shrunk recipe on random images, evaluate, and save; keeps nothing.
+
+    Returns:
+        `{"parameters": of the shrunk model, "losses": [of every stage], "accuracy": of nothing in particular}`.
+
+    Raises:
+        FloatingPointError: a loss is not finite.
+        ValueError: the recipe does not hang together.
+    """
+    recipe = shrunk(recipe)
+    batch, shape = recipe.data.batch_size, recipe.model.input_shape
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (2 * batch, *shape), "uint8")
+    examples = from_arrays(images, rng.integers(0, CLASSES, len(images)), tuple(map(str, range(CLASSES))))
+    inputs = {"batch_size": batch, "scale": not recipe.model.include_preprocessing}
+    devices = tf.distribute.get_strategy()
+    state = first_state(recipe, examples.labels, 2 * STEPS * (1 + len(recipe.curriculum.stages)), devices)
+    losses = []
+    for span in spans_of(recipe, 100):
+        batches = training_batches(
+            examples, recipe.augment, epochs=None, seed=recipe.seed, input_shape=span.input_shape,
+            multi_hot=recipe.loss.kind == "sigmoid", **inputs,
+        )  # fmt: skip
+        compiled_steps(recipe, state, devices, span)(iter(batches), tf.constant(STEPS))
+        losses.append(state.counters.mean_loss)
+        if state.counters.skipped:
+            raise FloatingPointError(f"loss expected finite numbers and gradients, received others after {losses}.")
+        state.counters.next_report()
+    tests = evaluation_batches(examples, input_shape=shape, resize=recipe.data.resize, **inputs)
+    result = evaluate(state.average, tests, recipe.loss, metrics=recipe.evaluate.metrics)
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(state.average, f"{folder}/model.keras")
+    return {"parameters": state.model.count_params(), "losses": losses, "accuracy": result["accuracy"]}

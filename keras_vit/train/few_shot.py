@@ -1,0 +1,76 @@
+"""A linear head on frozen features, fitted to a few examples of each class (section 4.1, "few-shot")."""
+
+from dataclasses import replace
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.analysis.probe import few_of_each, fit_ridge, ridge_scores
+from keras_vit.data.sources import Examples
+from keras_vit.train.evaluate import logits_model
+
+L2 = 2.0**10  # big_vision's
+SEEDS = (0, 1, 2)  # the accuracy is the mean over three draws of the examples
+
+
+def few_shot(model: keras.Model, train: Examples, test: Examples, shots: tuple[int, ...], batches_of) -> dict:
+    """Accuracy on the test split of heads fitted to so many examples a class.
+
+    Args:
+        model: a classifier of this package, whose head is left out.
+        train: examples to draw from.
+        test: examples to measure on.
+        shots: how many of each class.
+        batches_of: a split -> batches of (images, labels, weights).
+
+    Returns:
+        `{"few_shot_5": share in [0, 1], ...}`.
+
+    Raises:
+        ValueError: an image has several classes.
+    """
+    frozen = keras.Model(model.input, _before_head(model))
+    features = tf.function(lambda images: tf.cast(frozen(images, training=False), tf.float32))
+    if train.multi or test.multi:
+        raise ValueError("few_shot expected data of one class an image, received images of several classes.")
+    pairs = train.stream().map(lambda index, _, label: (index, label)).as_numpy_iterator()
+    indices, labels = (np.array(column) for column in zip(*pairs, strict=True))
+    x_test, y_test = _features(features, batches_of(test))
+    found = {}
+    for count in shots:
+        hits = []
+        for seed in SEEDS:
+            chosen = indices[few_of_each(labels, count, seed)]
+            x, y = _features(features, batches_of(_only(train, chosen, indices.max() + 1)))
+            head = fit_ridge(x, y, len(train.labels), L2)
+            hits.append(np.mean(np.argmax(ridge_scores(head, x_test), axis=-1) == y_test))
+        found[f"few_shot_{count}"] = float(np.mean(hits))
+    return found
+
+
+def _before_head(model):
+    """The features that the head takes."""
+    logits = logits_model(model).outputs[0]
+    layer, node, _ = logits._keras_history
+    return layer._inbound_nodes[node].input_tensors[0]
+
+
+def _only(examples: Examples, chosen, size) -> Examples:
+    """The split of the chosen indices."""
+    kept = np.zeros(size, bool)
+    kept[chosen] = True
+    return replace(
+        examples, count=len(chosen),
+        stream=lambda seed=None: examples.stream(seed).filter(lambda i, *_: tf.gather(tf.constant(kept), i)),
+    )  # fmt: skip
+
+
+def _features(features, batches):
+    """(N, D) and labels (N,) of all examples."""
+    rows, labels = [], []
+    for images, y, weights in batches:
+        real = weights.numpy() > 0
+        rows.append(features(images).numpy()[real])
+        labels.append(y.numpy()[real])
+    return np.concatenate(rows), np.concatenate(labels)

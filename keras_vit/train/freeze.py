@@ -1,0 +1,30 @@
+"""Which variables move."""
+
+import fnmatch
+
+import keras
+
+
+def trained_variables(model: keras.Model, frozen: tuple[str, ...]) -> list:
+    """The trainable variables of a model, without those of layers whose names match a pattern.
+
+    The layers themselves stay trainable: what a run leaves is a model like any other.
+
+    Args:
+        model: of this package.
+        frozen: shell patterns, `encoder_block_0*`.
+
+    Raises:
+        ValueError: a pattern matches no layer with weights, or nothing is left to train.
+    """
+    owners = {variable.path.split("/")[0] for variable in model.trainable_variables}
+    matched = {pattern: set(fnmatch.filter(owners, pattern)) for pattern in frozen}
+    idle = [pattern for pattern, names in matched.items() if not names]
+    still = set().union(*matched.values())
+    if idle or still == owners:
+        names = ", ".join(layer.name for layer in model.layers if layer.name in owners)
+        raise ValueError(
+            f"freeze expected patterns that match layers with weights, and leave one ({names}), received "
+            f"{', '.join(map(repr, idle or frozen))}."
+        )
+    return [variable for variable in model.trainable_variables if variable.path.split("/")[0] not in still]

@@ -1,0 +1,62 @@
+"""The model that a recipe trains."""
+
+import keras
+
+from keras_vit.models.builders import build, released_tag
+from keras_vit.models.variants import BiTVariant, find_variant
+from keras_vit.models.vit import follow_conventions
+from keras_vit.train.recipe import Model, Recipe
+from keras_vit.weights import load_weights
+
+_OF_TOKENS = ("patch_size", "representation_size", "dropout_rate", "attention_dropout_rate", "drop_path_rate")
+
+
+def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
+    """The classifier of `labels` that a recipe trains, its head at zero on top of the recipe's weights.
+
+    It computes as the weights' origin does: activation and epsilons are the file's. The file's own head is left out,
+    and its representation layer as well unless the recipe has one of that size (section 3.2).
+
+    Raises:
+        FileNotFoundError: the weights are absent.
+        ValueError: the weights do not fit, or the row lacks what the recipe asks for.
+    """
+    settings = recipe.model
+    source = _source(settings)
+    options = {
+        "input_shape": settings.input_shape,
+        "pooling": settings.pooling,
+        "classes": len(labels),
+        "classifier_activation": recipe.loss.kind,
+        "include_preprocessing": settings.include_preprocessing,
+        "labels": labels,
+        "dtype": recipe.precision,
+    }
+    row = settings.row
+    if isinstance(row, BiTVariant):
+        options["pooling"] = "gap"
+        for field in (*_OF_TOKENS, "pooling"):
+            default = getattr(Model("ViT_B16"), field)
+            if getattr(settings, field) != default and (field, settings.pooling) != ("pooling", "gap"):
+                raise ValueError(f"{field} expected {default!r} with {row.name}, which has none, received "
+                                 f"{getattr(settings, field)!r}.")  # fmt: skip
+    else:
+        options |= {field: getattr(settings, field) for field in _OF_TOKENS}
+        if source is not None:
+            row, options["activation"], options["layer_norm_epsilon"] = follow_conventions(source, row)
+    model = build(row, **options)
+    if source is not None:
+        last = "pre_logits" if settings.representation_size else "pooling"
+        load_weights(keras.Model(model.inputs, model.get_layer(last).output), source)
+    if settings.head_bias:
+        bias = model.get_layer("head").bias
+        bias.assign(keras.ops.full(bias.shape, settings.head_bias))
+    return model
+
+
+def _source(settings) -> str | None:
+    """A file or a full tag of weights to start from."""
+    if settings.weights is not None or not isinstance(settings.variant, str):
+        return settings.weights
+    row, tag = find_variant(settings.variant)
+    return tag and released_tag(row, tag)

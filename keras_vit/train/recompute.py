@@ -1,0 +1,39 @@
+"""Blocks whose insides are computed again in the backward pass in place of being kept (arXiv 1604.06174)."""
+
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+
+class Recomputed(keras.layers.Layer):
+    """A layer as it is, but that only its input is kept for the gradient.
+
+    The second computation sees the first one's values and dropout seeds, so the gradient is the plain one.
+
+    Args:
+        layer: to compute twice.
+        mapping: gives the (variable, value) pairs of the step under way; empty outside of one.
+    """
+
+    def __init__(self, layer: keras.layers.Layer, mapping: Callable):
+        super().__init__(name=f"{layer.name}_recomputed", dtype="float32", autocast=False)
+        self._computed = [layer]  # in a list: not a part whose weights are this layer's
+        self._mapping = mapping
+
+    def compute_output_spec(self, *args, **options):
+        return self._computed[0].compute_output_spec(*args, **options)
+
+    def call(self, x, *grid, training=False):
+        layer = self._computed[0]
+        known = {id(variable): (variable, value) for variable, value in self._mapping()}
+        weights = layer.trainable_variables
+        values = [known[id(v)][1] if id(v) in known else tf.convert_to_tensor(v.value) for v in weights]
+        seeds = [known[id(v)] for v in layer.non_trainable_variables if id(v) in known]
+
+        @tf.recompute_grad
+        def computed(x, *values):
+            with keras.StatelessScope(state_mapping=[*zip(weights, values, strict=True), *seeds]):
+                return layer(x, *grid, training=training)
+
+        return computed(x, *values)

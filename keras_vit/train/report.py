@@ -1,0 +1,93 @@
+"""What a run tells while it runs: `metrics.jsonl`, TensorBoard's events, and the progress on the standard error."""
+
+from pathlib import Path
+
+import tensorflow as tf
+
+from keras_vit.train.datasets import Datasets
+from keras_vit.train.progress import Progress
+from keras_vit.train.recipe import Recipe
+from keras_vit.train.workdir import Metrics
+
+
+class Report:
+    """Writes the same numbers to all places; the workers that are not the chief tell nothing.
+
+    Args:
+        recipe: of the run.
+        workdir: folder of the run.
+        data: of the run.
+        step: where the run goes on.
+        chief: whether this process tells anything.
+    """
+
+    def __init__(self, recipe: Recipe, workdir: Path, data: Datasets, step: int, chief: bool = True):
+        self._recipe, self._data, self._step, self._chief = recipe, data, step, chief
+        if chief:
+            self._metrics = Metrics(workdir / "metrics.jsonl", step)
+            self._events = Events(workdir / "tensorboard")
+        self._progress = Progress(data.steps, data.epochs, step, quiet=not chief)
+
+    def begin(self, parameters: int) -> None:
+        """What is trained on what."""
+        data = self._data
+        self.say(
+            f"{self._recipe.name}: {data.train.listing()} to train on, {data.test.count:,} to test on; "
+            f"{parameters:,} parameters; {self._step:,} of {data.steps:,} steps done"
+        )
+
+    def show(self, step: int, counters, rate: float, images_per_second: float) -> None:
+        """Where the run is."""
+        epoch = (step - 1) // self._data.epoch_steps + 1
+        self._progress.show(step, epoch, counters.mean_loss, images_per_second, rate)
+
+    def train(self, step: int, counters, rate: float, images_per_second: float) -> None:
+        """The end of an epoch; the counters of this report start anew."""
+        values = {"loss": counters.mean_loss, "learning_rate": rate, "images_per_second": images_per_second}
+        if self._recipe.nonfinite == "skip":
+            values["skipped"] = counters.skipped
+        self.write(step, "train", values)
+        counters.next_report()
+
+    def write(self, step: int, split: str, values: dict) -> None:
+        """Numbers of a split."""
+        if self._chief:
+            values = {name: value for name, value in values.items() if name != "examples"}
+            self._metrics.write(step, split, **values)
+            self._events.write(step, split, **values)
+
+    def say(self, line: str) -> None:
+        """One line."""
+        self._progress.say(line)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._progress.__exit__()
+        if self._chief:
+            self._events.close()
+
+
+class Events:
+    """TensorBoard's scalars, written without TensorBoard.
+
+    Args:
+        folder: where the events go.
+    """
+
+    def __init__(self, folder: Path):
+        self._writer = tf.summary.create_file_writer(str(folder))
+        plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
+        self._scalar = tf.compat.v1.SummaryMetadata(plugin_data=plugin)
+
+    def write(self, step: int, split: str, **values: float) -> None:
+        """One scalar a value, named `split/name`."""
+        with self._writer.as_default():
+            for name, value in values.items():
+                tf.summary.write(f"{split}/{name}", tf.constant(value, tf.float32), step, metadata=self._scalar)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """End the file."""
+        self._writer.close()

@@ -1,0 +1,66 @@
+"""How fast a run is, and where its time goes."""
+
+import contextlib
+import time
+from pathlib import Path
+
+import tensorflow as tf
+
+
+class Speed:
+    """Images a second, the first call of a stage left out, since it compiles."""
+
+    def __init__(self):
+        self._images, self._seconds, self.recent = 0, 0.0, 0.0
+        self.restart()
+
+    def restart(self) -> None:
+        """The next call compiles, and the ones after it have another speed."""
+        self._compiled, self._images_of_stage, self._seconds_of_stage = False, 0, 0.0
+
+    def timed(self, function, *args, images: int) -> None:
+        """Call a function that works on so many images, and wait for it."""
+        begun = time.perf_counter()
+        function(*args)
+        seconds = time.perf_counter() - begun
+        if self._compiled:
+            self._images, self._seconds = self._images + images, self._seconds + seconds
+            self._images_of_stage, self._seconds_of_stage = (
+                self._images_of_stage + images,
+                self._seconds_of_stage + seconds,
+            )
+        self._compiled = True
+
+    @property
+    def images_per_second(self) -> float:
+        """Of the whole run; 0.0 while it is unknown."""
+        return self._images / self._seconds if self._images else 0.0
+
+    def images_in(self, seconds: float) -> int:
+        """How many images of this stage so many seconds are enough for."""
+        return int(self._images_of_stage / self._seconds_of_stage * seconds) if self._images_of_stage else 0
+
+
+class Profile:
+    """TensorBoard's profile of the third call of a run, which compiles nothing any more.
+
+    Args:
+        folder: where it goes; None for no profile.
+    """
+
+    def __init__(self, folder: Path | None):
+        self._folder, self._calls = folder, 0
+
+    @contextlib.contextmanager
+    def around(self):
+        """A call."""
+        self._calls += 1
+        if self._folder is None or self._calls != 3:
+            yield
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        tf.profiler.experimental.start(str(self._folder))
+        try:
+            yield
+        finally:
+            tf.profiler.experimental.stop()

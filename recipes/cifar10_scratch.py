@@ -1,0 +1,44 @@
+"""A plain Vision Transformer on CIFAR-10 from scratch: no convolution anywhere, no other data.
+
+Command:  keras-vit train recipes/cifar10_scratch.py --workdir runs/cifar10_scratch --data-dir TFDS_FOLDER
+          (longer: --set epochs=40)
+Hardware: 2 CPU cores (AMD EPYC, AVX-512 bf16, no AMX), TensorFlow 2.21, bfloat16.
+Time:     2,977 s for the 22 epochs, with tests and other training running on the same two cores all the while; images
+          a second in calmer stretches: 1,070 at 16 pixels, 550 at 24. A run alone on the machine was not measured.
+Figure:   69.99 % of the 10,000 test images (seed 0, once; the weights' average). 40 epochs: not run to the end here.
+          In 150 s, growing images gave 48.4 %, 32 pixels throughout 39.0 %.
+Source:   arXiv 2010.11929 for the model, made small; AdamW, crops, smoothing and averaging as is usual from scratch on
+          little data (arXiv 2012.12877, 2106.10270); images that grow: arXiv 2104.00298.
+"""
+
+from keras_vit.train.recipe import (
+    Augment,
+    Average,
+    Curriculum,
+    Data,
+    Evaluate,
+    Loss,
+    Model,
+    Optimizer,
+    Recipe,
+    Schedule,
+    Stage,
+    Variant,
+)  # fmt: skip
+
+row = Variant("ViT_cifar10", width=192, depth=6, mlp_dim=768, num_heads=3, patch_size=4, image_size=32)
+
+recipe = Recipe(
+    "cifar10_scratch",
+    Model(row, pooling="gap"),
+    Data("tfds:cifar10", batch_size=128),
+    Augment(crop="inception", crop_area=0.3, flip=True),
+    Optimizer("adamw", learning_rate=1e-3, weight_decay=0.1, beta_2=0.99, clip_norm=1.0),
+    Schedule("cosine", warmup_steps=400),
+    Loss(label_smoothing=0.1),
+    Average(0.999),
+    Evaluate(every=11),
+    curriculum=Curriculum((Stage(0.45, image_size=16), Stage(0.75, image_size=24))),
+    epochs=22,
+    precision="mixed_bfloat16",
+)

@@ -1,0 +1,57 @@
+"""Files that are no images: left out and counted, and the run still exact."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import needs_tensorflow
+
+from keras_vit.data.pipeline import training_batches
+from keras_vit.data.sources import open_data, open_split
+from keras_vit.train.recipe import Augment, Data
+
+pytestmark = needs_tensorflow
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """240 pictures of two classes, each of its own shade."""
+    for i in range(240):
+        place = tmp_path / ("cat", "dog")[i % 2]
+        place.mkdir(exist_ok=True)
+        Image.fromarray(np.full((16, 16, 3), i, "uint8")).save(place / f"{i}.{('png', 'jpg')[i % 4 // 2]}")
+    return tmp_path
+
+
+def shades(examples, **options):
+    options = {"batch_size": 8, "input_shape": (16, 16, 3), "epochs": 2, "scale": False, **options}
+    return [
+        x[:, 0, 0, 0].round().tolist() for x, _ in training_batches(examples, Augment(), **options).as_numpy_iterator()
+    ]
+
+
+def test_broken_files_are_left_out_and_counted(folder):
+    whole = open_split("folder", "train", str(folder), on_error="skip")  # no warning, for warnings are errors
+    assert whole.count == 192
+    path = next(path for path in whole.files if path.endswith(".jpg"))
+    picture = Path(path)
+    picture.write_bytes(picture.read_bytes()[: picture.stat().st_size // 2])  # a truncated file has a good header
+    with pytest.warns(UserWarning, match="left out: 1 of the 192 files of train of folder") as warned:
+        examples = open_data(Data("folder", directory=str(folder), on_error="skip"))
+    assert len(warned) == 1 and path in str(warned[0].message)
+    assert examples.count == 191 == sum(examples.counts) == len(examples.files)
+    assert examples.listing().startswith("191 images of 2 classes: cat ")
+    found = shades(examples)
+    assert len(found) == 2 * (191 // 8) and shades(examples, start=30) == found[30:]
+    seen = [shade for batch in found for shade in batch]
+    broken = float(path.rpartition("/")[2].split(".")[0])
+    assert broken not in seen and len(set(seen)) == 191
+
+
+def test_more_than_one_in_a_hundred_is_an_error(folder):
+    files = open_split("folder", "train", str(folder)).files
+    for path in files[:2]:
+        Path(path).write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=f"on_error 'skip' expected at most 1% .* found 2 of the 192 .*{files[0]}"):
+        open_split("folder", "train", str(folder), on_error="skip")

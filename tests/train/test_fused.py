@@ -1,0 +1,65 @@
+"""The forms of GELU that training on CPUs uses, beside the plain ones."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import max_difference, randomise
+
+import keras_vit
+from keras_vit.layers import encoder
+from keras_vit.train import fused
+
+ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
+FORMS = [(fused.gelu_tanh, encoder.gelu_tanh), (fused.gelu, encoder.gelu)]
+
+
+def value_and_slope(function, x):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return y, tape.gradient(y, x, 2.0 * tf.ones_like(y)) / 2.0
+
+
+@pytest.mark.parametrize(("form", "plain"), FORMS)
+def test_value_and_gradient_are_the_plain_ones(form, plain):
+    x = tf.linspace(-12.0, 12.0, 4001)
+    for fast, slow in zip(value_and_slope(form, x), value_and_slope(plain, x), strict=True):
+        assert max_difference(fast, slow) < 1e-5
+
+
+@pytest.mark.parametrize(("form", "plain"), FORMS)
+def test_half_precision_rounds_once(form, plain):
+    x = tf.linspace(-6.0, 6.0, 4001)
+    exact = value_and_slope(plain, tf.cast(tf.cast(x, tf.bfloat16), tf.float32))
+    for fast, slow in zip(value_and_slope(form, tf.cast(x, tf.bfloat16)), exact, strict=True):
+        assert fast.dtype == tf.bfloat16
+        np.testing.assert_allclose(tf.cast(fast, tf.float32), slow, rtol=2**-8, atol=2**-9)
+
+
+@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu"])
+def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activation, monkeypatch):
+    model = randomise(keras_vit.build(ROW, classes=5, activation=activation))
+    x = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x, training=True)[:, 0])
+        return tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+
+    before, predicted = gradients(), model(x, training=False)
+    assert fused.fuse(model) is model
+    for new, old in zip(gradients(), before, strict=True):
+        assert max_difference(new, old) < 1e-5
+    assert max_difference(model(x, training=False), predicted) == 0
+    calls = {layer.activate_in_training for layer in model._flatten_layers() if hasattr(layer, "activate_in_training")}
+    assert calls == {{"gelu_tanh": fused.gelu_tanh, "gelu": fused.gelu}.get(activation, keras.activations.relu)}
+
+
+def test_the_gradient_is_one_product():
+    graph = tf.function(lambda x: value_and_slope(fused.gelu_tanh, x)[1])
+    operations = [o.type for o in graph.get_concrete_function(tf.TensorSpec((4, 8))).graph.get_operations()]
+    assert (
+        "Tanh" not in operations
+        and operations.count("PartitionedCall") + operations.count("StatefulPartitionedCall") == 1
+    )

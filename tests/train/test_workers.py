@@ -1,0 +1,130 @@
+"""Two processes train as one device does; stopped together, or killed, a run goes on to the same end."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+from support import ROOT, needs_tensorflow
+
+pytestmark = needs_tensorflow
+pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
+
+RECIPE = """
+import os, signal, sys
+import keras, numpy as np, tensorflow as tf
+from keras_vit.train import engine
+from keras_vit.train.engine import train
+from keras_vit.train.recipe import *
+
+row = Variant("tiny", width=8, depth=2, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
+recipe = Recipe(
+    "tiny", Model(row, channels=1),
+    Data("digits", train_split="train[:5%]", test_split="test[:20%]", batch_size=16),
+    Augment(shift=0.1, mixup=0.2),
+    Optimizer("adamw", learning_rate=1e-2, weight_decay=0.1, clip_norm=0.1, epsilon=1e-4, accumulate=2),
+    Schedule("linear", warmup_steps=2), average=Average(0.9), checkpoint=Checkpoint(seconds=0), epochs=2,
+)
+engine.CALL_SECONDS = 0.0
+"""
+
+WORKER = """
+folder, interrupted = sys.argv[1], sys.argv[2] == "yes"
+save = engine.Checkpoints.save
+def saving(self, step):
+    save(self, step)
+    if interrupted and step == 3 and not self.chief:
+        os.kill(os.getpid(), signal.SIGTERM)
+engine.Checkpoints.save = saving
+print(train(recipe, folder)["replicas"])
+"""
+
+RANDOM = """
+recipe = override(recipe, ["model.dropout_rate=0.1", "model.drop_path_rate=0.1", "optimizer.accumulate=1"])
+""".replace("override(", "__import__('keras_vit.train.recipe_file', fromlist=['']).override(")
+
+WHOLE = """
+train(recipe, sys.argv[1] + "/killed", strategy=sys.argv[2])
+train(recipe, sys.argv[1] + "/whole", strategy=sys.argv[2])
+"""
+
+TWO_CPUS = """
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+"""
+
+
+def start(code, *arguments, **environment):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)], env=environment, text=True, cwd=ROOT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def finish(process):
+    said, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors[-3000:]
+    return said, errors
+
+
+def two_workers(folder, interrupted):
+    """Both processes of a run to their end: what they wrote to standard output and error."""
+    sockets = [socket.socket() for _ in range(2)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    config = lambda index: json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})  # noqa: E731
+    workers = [start(RECIPE + WORKER, folder, interrupted, TF_CONFIG=config(index)) for index in range(2)]
+    try:
+        return [finish(worker) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+def weights(folder):
+    return keras.saving.load_model(folder / "model.keras", compile=False).get_weights()
+
+
+def test_two_workers_stop_together_go_on_and_equal_one_device(tmp_path):
+    """SIGTERM to the second alone stops both at one step; the end is that of one device on the same batches."""
+    (_, told), (_, quiet) = two_workers(tmp_path / "two", "yes")
+    assert "stopped at step 4 of 8; the same command goes on from there." in told and "stopped" not in quiet
+    assert sorted(path.name for path in (tmp_path / "two" / "checkpoints").iterdir()) == ["00000003", "00000004"]
+    ends = two_workers(tmp_path / "two", "no")
+    assert [said.split()[-1] for said, _ in ends] == ["2", "2"]
+    assert "4 of 8 steps done" in ends[0][1]
+    finish(start(RECIPE + 'train(recipe, sys.argv[1], strategy="one")', tmp_path / "one"))
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert max(float(np.max(np.abs(a - b))) for a, b in zip(one, two, strict=True)) < 1e-6
+    assert np.max(np.abs(one[-2])) > 1e-3  # the head's kernel, which starts at 0
+    lines = [json.loads(line) for line in (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in lines if row["name"] == "loss" and row["split"] == "train"] == [4, 8]
+
+
+@pytest.mark.parametrize("strategy", ["one", "mirrored"])
+def test_killed_anywhere_it_goes_on_to_the_same_bit(tmp_path, strategy):
+    """kill -9 at a random step, with shuffle, dropout, stochastic depth, mixup and average on."""
+    code = (TWO_CPUS if strategy == "mirrored" else "") + RECIPE + RANDOM
+    process = start(code + 'train(recipe, sys.argv[1] + "/killed", strategy=sys.argv[2])', tmp_path, strategy)
+    saved = tmp_path / "killed" / "checkpoints" / f"{random.randint(1, 7):08d}"
+    until = time.monotonic() + 200
+    while not saved.exists() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert saved.exists() and not (tmp_path / "killed" / "summary.json").exists()
+    finish(start(code + WHOLE, tmp_path, strategy))
+    for killed, whole in zip(weights(tmp_path / "killed"), weights(tmp_path / "whole"), strict=True):
+        assert np.array_equal(killed, whole)
