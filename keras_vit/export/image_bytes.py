@@ -19,7 +19,7 @@ def read_images(image_bytes, interface: Interface):
         interface: of the model, with a known image size and 1 or 3 channels.
 
     Returns:
-        Images (B, H, W, C) in the model's range, zeros where there is an error, and errors (B,), '' where there is none.
+        Images (B, H, W, C) in the model's range, zeros where there is an error; errors (B,), '' where there is none.
     """
     shape = (*interface.image_size, interface.input_shape[2])
     pixels = _decoded(image_bytes)

@@ -25,7 +25,9 @@ def rollout_function(model: keras.Model):
         return None
     pooling, prefix_tokens = layers.get("pooling"), int("class_token" in layers)
     readers = [*blocks, pooling] if hasattr(pooling, "attention_weights") else blocks
-    taken = keras.Model(model.input, [layers["embedding"].output, *(reader.input for reader in readers)])
+    # A block with a convolution inside takes the patches, too.
+    read = [keras.tree.flatten(reader.input)[0] for reader in readers]
+    taken = keras.Model(model.input, [layers["embedding"].output, *read])
 
     def rollout(images):
         patches, *tokens = taken(images, training=False)

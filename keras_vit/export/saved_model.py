@@ -34,12 +34,14 @@ class ServingModule(tf.Module):
         super().__init__(name=model.name)
         self.interface = describe(model)
         self.variables_held_once = [variable.value for variable in model.weights]
-        outputs, stages, rollout = named_outputs(model), _stages(model), rollout_function(model)
+        outputs = named_outputs(model)
         self.forward = self._function(lambda images: outputs(images, training=False))
-        self.features = self._function(lambda images: stages(images, training=False)) if stages else None
-        self.attention = self._function(lambda images: {"rollout": rollout(images)}) if rollout else None
+        self.features = self._function(features_function(model))
+        self.attention = self._function(attention_function(model))
 
     def _function(self, call):
+        if call is None:
+            return None
         # One function for all signatures that share it, so that the graph holds the network once for them.
         images = tf.TensorSpec((None, *self.interface.input_shape), tf.float32, name="images")
         return tf.function(call, [images], autograph=False)
@@ -71,14 +73,22 @@ class ServingModule(tf.Module):
         return tf.function(classify_bytes, [tf.TensorSpec((None,), tf.string, name="image_bytes")], autograph=False)
 
 
-def _stages(model: keras.Model) -> keras.Model | None:
-    """`pooled` (B, D) and `tokens` (B, N, D) in float32, those that the model has; None where it has neither."""
+def features_function(model: keras.Model):
+    """images (B, H, W, C) -> `pooled` (B, D) and `tokens` (B, N, D) in float32, those of the two that the model has;
+    None for a model that has neither."""
     layers = {layer.name: layer for layer in model.layers}
     blocks = sorted(name for name in layers if name.startswith("encoder_block_"))
     named = {"pooled": ("pooled_norm", "pooling"), "tokens": ("encoder_norm", *blocks[-1:])}
     found = {stage: [name for name in names if name in layers] for stage, names in named.items()}
     outputs = {stage: ops.cast(layers[names[0]].output, "float32") for stage, names in found.items() if names}
-    return keras.Model(model.input, outputs) if outputs else None
+    stages = keras.Model(model.input, outputs) if outputs else None
+    return stages and (lambda images: stages(images, training=False))
+
+
+def attention_function(model: keras.Model):
+    """images (B, H, W, C) -> `rollout` (B, down, across); None for a model without attention."""
+    rollout = rollout_function(model)
+    return rollout and (lambda images: {"rollout": rollout(images)})
 
 
 def signatures_of(folder: str | Path) -> dict:

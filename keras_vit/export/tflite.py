@@ -5,7 +5,6 @@ import io
 import json
 import re
 import zipfile
-from dataclasses import dataclass
 
 import keras
 import numpy as np
@@ -18,39 +17,10 @@ from keras_vit.models.interface import Interface
 METADATA = "keras_vit.json"
 
 
-@dataclass(frozen=True)
-class Precision:
-    """How a TFLite file stores and computes.
-
-    Args:
-        operators: kernel sets of the converter, by their names in `tf.lite.OpsSet`.
-        optimised: whether weights are stored smaller than float32.
-        half: whether they are float16.
-        calibrated: whether ranges of activations are measured on images.
-        kept_float: converter's operators that stay float32 in a calibrated file.
-    """
-
-    operators: tuple[str, ...] = ("TFLITE_BUILTINS",)
-    optimised: bool = True
-    half: bool = False
-    calibrated: bool = False
-    kept_float: tuple[str, ...] = ()
+PRECISIONS = ("float32", "float16", "int8-dynamic")  # of the stored weights; the last computes products in int8
 
 
-PRECISIONS = {
-    "float32": Precision(optimised=False),
-    "float16": Precision(half=True),
-    "int8-dynamic": Precision(),
-    "int8": Precision(("TFLITE_BUILTINS_INT8", "TFLITE_BUILTINS"), calibrated=True, kept_float=KEPT_FLOAT),
-    "int16x8": Precision(
-        ("EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8", "TFLITE_BUILTINS"), calibrated=True
-    ),
-}
-
-
-def convert(
-    model: keras.Model, precision: str = "float32", calibration: np.ndarray | None = None, batch: int | None = 1
-) -> bytes:
+def convert(model: keras.Model, precision: str = "float32", batch: int | None = 1) -> bytes:
     """Convert a model to a TFLite file with the signature `serving_default`; its inputs and outputs are float32.
 
     The file says what it is: a metadata entry `keras_vit.json` holds labels and normalisation, and `labels.txt` is
@@ -59,18 +29,14 @@ def convert(
     Args:
         model: a model of this package with a fixed image size.
         precision: one of `PRECISIONS`.
-        calibration: (N, H, W, C) real images in the model's own range, which `int8` and `int16x8` measure ranges on.
         batch: images a call; None for any number.
 
     Raises:
-        ValueError: the image size is free, the precision is unknown or lacks its images, or the model needs operators
-            outside TFLite's own.
+        ValueError: the image size is free, the precision is unknown, or the model needs operators outside TFLite's
+            own.
     """
     if precision not in PRECISIONS:
-        raise ValueError(f"precision expected one of {tuple(PRECISIONS)}, received {precision!r}.")
-    row = PRECISIONS[precision]
-    if row.calibrated and (calibration is None or not len(calibration)):
-        raise ValueError(f"calibration expected real images to measure {precision}'s ranges on, received none.")
+        raise ValueError(f"precision expected one of {PRECISIONS}, received {precision!r}.")
     module = ServingModule(in_dtype(model, "float32"))
     shape = module.interface.input_shape
     if None in shape:
@@ -78,29 +44,19 @@ def convert(
     images = tf.TensorSpec((batch, *shape), tf.float32, name="images")
     function = tf.function(module.forward.python_function, autograph=False).get_concrete_function(images)
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
-    converter.target_spec.supported_ops = [getattr(tf.lite.OpsSet, name) for name in row.operators]
-    if row.optimised:
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    if precision != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    if row.half:
+    if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
-    if row.calibrated:
-        converter.representative_dataset = lambda: ([image[None].astype("float32")] for image in calibration)
     try:
-        flatbuffer = _selective(converter, row.kept_float) if row.kept_float else converter.convert()
+        flatbuffer = converter.convert()
     except Exception as error:  # the converter's errors share no base class
         foreign = re.search(r"(?:Select|Flex|Custom) ops: (.+)", str(error))
         reason = f"one with {foreign[1].strip()}" if foreign else str(error).strip().splitlines()[0]
         raise ValueError(f"tflite expected a model of TFLite's builtin operators, received {reason}.") from error
     require_builtin(flatbuffer)
     return _with_metadata(flatbuffer, module.interface, precision)
-
-
-def _selective(converter, kept_float) -> bytes:
-    options = tf.lite.experimental.QuantizationDebugOptions(denylisted_ops=list(kept_float))
-    debugger = tf.lite.experimental.QuantizationDebugger(
-        converter=converter, debug_dataset=converter.representative_dataset, debug_options=options
-    )
-    return debugger.get_nondebug_quantized_model()
 
 
 def _with_metadata(flatbuffer: bytes, interface: Interface, precision: str) -> bytes:
@@ -156,7 +112,7 @@ def operators(flatbuffer: bytes) -> dict[str, int]:
 
 
 def runner(flatbuffer: bytes):
-    """A function (images=(B, H, W, C)) -> outputs by name that runs a TFLite file image by image.
+    """A function (images=(B, H, W, C)) -> outputs by name that runs a TFLite file, image by image or as one batch.
 
     Raises:
         ValueError: the interpreter is not installed.
@@ -164,7 +120,11 @@ def runner(flatbuffer: bytes):
     interpreter = _import("interpreter").Interpreter(model_content=flatbuffer)
     run = interpreter.get_signature_runner("serving_default")
 
+    free = run.get_input_details()["images"]["shape_signature"][0] == -1
+
     def infer(*, images: np.ndarray) -> dict[str, np.ndarray]:
+        if free:
+            return run(images=images.astype("float32"))
         answers = [run(images=image[None].astype("float32")) for image in images]
         return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
