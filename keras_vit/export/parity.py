@@ -3,6 +3,7 @@
 N images, H W C image.
 """
 
+import time
 from dataclasses import dataclass
 
 import keras
@@ -46,6 +47,7 @@ class Comparison:
         mean_difference: mean |difference| of the outputs.
         agreement: share of images with the same best class, in [0, 1]; None without classes.
         accuracy: share of images whose best class is their label, in [0, 1]; None without labels.
+        latency: milliseconds for one image, the median of a few calls; None where it is not taken.
     """
 
     format: str
@@ -56,6 +58,7 @@ class Comparison:
     mean_difference: float
     agreement: float | None
     accuracy: float | None
+    latency: float | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,16 @@ def in_batches(function, inputs) -> dict[str, np.ndarray]:
     """The outputs by name of a function that answers a batch, for any number of inputs."""
     parts = [function(inputs[i : i + BATCH]) for i in range(0, len(inputs), BATCH)]
     return {name: np.concatenate([np.asarray(part[name]) for part in parts]) for name in parts[0]}
+
+
+def latency(function, inputs: np.ndarray, calls: int = 7) -> float:
+    """Median milliseconds of a signature on one image, after two calls that do not count."""
+    seconds = []
+    for _ in range(calls + 2):
+        start = time.perf_counter()
+        function(images=inputs[:1])
+        seconds.append(time.perf_counter() - start)
+    return 1e3 * float(np.median(seconds[2:]))
 
 
 def figures(expected: np.ndarray, received: np.ndarray, scores: bool, labels=None) -> dict:

@@ -111,6 +111,17 @@ def operators(flatbuffer: bytes) -> dict[str, int]:
     return {name: found.count(name) for name in dict.fromkeys(found)}
 
 
+def stored_types(flatbuffer: bytes) -> dict[str, int]:
+    """How many bytes of constants a TFLite file holds in each type."""
+    schema = _import("schema_py_generated")
+    names = {code: name for name, code in vars(schema.TensorType).items() if isinstance(code, int)}
+    model, found = schema.ModelT.InitFromPackedBuf(flatbuffer, 0), {}
+    for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
+        data = model.buffers[tensor.buffer].data
+        found[names[tensor.type]] = found.get(names[tensor.type], 0) + (0 if data is None else len(data))
+    return found
+
+
 def runner(flatbuffer: bytes):
     """A function (images=(B, H, W, C)) -> outputs by name that runs a TFLite file, image by image or as one batch.
 

@@ -102,9 +102,11 @@ def test_a_file_that_disagrees_is_not_let_out(wrong, model, images, tmp_path, mo
     other = randomise(keras_vit.build(TINY, classes=3), seed=1)
     convert, write_saved = tflite.convert, saved_model.write_saved_model
     if wrong == "tflite":
-        monkeypatch.setattr(tflite, "convert", lambda _, precision: convert(other, precision))
+        monkeypatch.setattr(tflite, "convert", lambda _, precision, batch: convert(other, precision))
     else:
-        row = write.Format(lambda _, folder: write_saved(other, folder), saved_model.signatures_of, write.parity.EXACT)
+        row = write.Format(
+            lambda _, folder, __: write_saved(other, folder), saved_model.signatures_of, write.parity.EXACT
+        )
         monkeypatch.setitem(write.FORMATS, "saved_model", row)
     message = rf"{wrong} \(serving_default\) expected logits within 0.0001 of the Keras model's, received a difference"
     with pytest.raises(ValueError, match=message):
@@ -128,7 +130,7 @@ def test_a_model_that_answers_nan_is_not_let_out(model, images, tmp_path):
 
 def test_half_precision_is_held_to_its_agreement(model, images, tmp_path, monkeypatch):
     other, convert = randomise(keras_vit.build(TINY, classes=3), seed=1), tflite.convert
-    monkeypatch.setattr(tflite, "convert", lambda _, precision: convert(other, precision))
+    monkeypatch.setattr(tflite, "convert", lambda _, precision, batch: convert(other, precision))
     with pytest.raises(ValueError, match="have the Keras model's best class for 99% of the images, received"):
         export.export(model, tmp_path / "tiny", images, formats=("tflite-fp16",))
 
@@ -172,6 +174,8 @@ def test_an_export_is_loaded_again_by_name_and_by_version(model, images, tmp_pat
     ("arguments", "message"),
     [
         ({"formats": ("onnx",)}, r"formats expected some of .*, received \('onnx',\)"),
+        ({"dtype": "float8"}, "dtype expected one of .*, received 'float8'"),
+        ({"batch": 0}, "batch expected a positive int or None, received 0"),
         ({"formats": "tflite"}, "formats expected some of .*, received 'tflite'"),
         ({"images": np.zeros((2, 9, 8, 3))}, r"images expected shape \(N, 8, 8, 3\), received \(2, 9, 8, 3\)"),
         ({"images": np.zeros((8, 8, 3))}, r"images expected shape \(N, 8, 8, 3\), received \(8, 8, 3\)"),
@@ -197,7 +201,7 @@ def test_labels_without_a_classifier_and_an_output_that_is_a_file_are_refused(mo
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "bfloat16"])
 def test_a_half_precision_model_passes_by_agreement_and_is_float32_in_tflite(dtype, tmp_path):
-    report = export.export(golden_model("g1", dtype=dtype), tmp_path / "g1")
+    report = export.export(golden_model("g1", dtype=dtype), tmp_path / "g1", formats=("saved_model", "tflite"))
     assert {row.format for row in report.rows} == {"saved_model", "tflite"}
     assert all(row.max_difference < 0.1 for row in report.rows)
     assert all(row.agreement >= 0.99 for row in report.rows if row.signature in ("serving_default", "classify_bytes"))
