@@ -33,6 +33,7 @@ benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/python benchmarks/training.py
 	$(RUN)/python benchmarks/import_time.py
 	$(RUN)/python benchmarks/weights.py
+	$(RUN)/python benchmarks/data.py
 
 $(INSTALLED): setup.py constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)

@@ -81,6 +81,9 @@ def naming_broken_files(*splits: Examples):
         path = next((path for split in splits for path in split.files or () if not _is_image(path)), None)
         if path is None:
             raise
+        if not tf.io.gfile.exists(path):
+            raise ValueError(f"data expected the image file {path!r}, which was there when the run began, found none; "
+                             "put it back.") from error  # fmt: skip
         raise ValueError(
             f"data expected an image file (JPEG, PNG, ...), received {path!r}; on_error='skip' leaves such files out."
         ) from error

@@ -14,11 +14,19 @@ L2 = 2.0**10  # big_vision's
 SEEDS = (0, 1, 2)  # the accuracy is the mean over three draws of the examples
 
 
-def few_shot(model: keras.Model, train: Examples, test: Examples, shots: tuple[int, ...], batches_of) -> dict:
+def features_of(model: keras.Model):
+    """A compiled function: images (B, H, W, C) -> what the head of a classifier takes of them, float32 (B, D)."""
+    logits = logits_model(model).outputs[0]
+    layer, node, _ = logits._keras_history
+    frozen = keras.Model(model.input, layer._inbound_nodes[node].input_tensors[0])
+    return tf.function(lambda images: tf.cast(frozen(images, training=False), tf.float32))
+
+
+def few_shot(features, train: Examples, test: Examples, shots: tuple[int, ...], batches_of) -> dict:
     """Accuracy on the test split of heads fitted to so many examples a class.
 
     Args:
-        model: a classifier of this package, whose head is left out.
+        features: of `features_of`.
         train: examples to draw from.
         test: examples to measure on.
         shots: how many of each class.
@@ -30,8 +38,6 @@ def few_shot(model: keras.Model, train: Examples, test: Examples, shots: tuple[i
     Raises:
         ValueError: an image has several classes.
     """
-    frozen = keras.Model(model.input, _before_head(model))
-    features = tf.function(lambda images: tf.cast(frozen(images, training=False), tf.float32))
     if train.multi or test.multi:
         raise ValueError("few_shot expected data of one class an image, received images of several classes.")
     pairs = train.stream().map(lambda index, _, label: (index, label)).as_numpy_iterator()
@@ -47,13 +53,6 @@ def few_shot(model: keras.Model, train: Examples, test: Examples, shots: tuple[i
             hits.append(np.mean(np.argmax(ridge_scores(head, x_test), axis=-1) == y_test))
         found[f"few_shot_{count}"] = float(np.mean(hits))
     return found
-
-
-def _before_head(model):
-    """The features that the head takes."""
-    logits = logits_model(model).outputs[0]
-    layer, node, _ = logits._keras_history
-    return layer._inbound_nodes[node].input_tensors[0]
 
 
 def _only(examples: Examples, chosen, size) -> Examples:

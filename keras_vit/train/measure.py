@@ -4,7 +4,7 @@ import keras
 
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.evaluate import evaluate, evaluator
-from keras_vit.train.few_shot import few_shot
+from keras_vit.train.few_shot import features_of, few_shot
 from keras_vit.train.recipe import Recipe
 
 
@@ -19,6 +19,7 @@ class Measure:
 
     def __init__(self, recipe: Recipe, model: keras.Model, data: Datasets):
         self._recipe, self._model, self._data = recipe, model, data
+        self._features = features_of(model)
         self._sums = evaluator(model, recipe.loss, recipe.evaluate.metrics)
         self._batches = {}
 
@@ -38,5 +39,5 @@ class Measure:
             self._batches[split] = self._data.evaluation(getattr(self._data, split))
         result = evaluate(self._model, self._batches[split], sums=self._sums, metrics=self._recipe.evaluate.metrics)
         if self._data.few_shot is not None:
-            result |= few_shot(self._model, *self._data.few_shot, self._recipe.evaluate.shots, self._data.evaluation)
+            result |= few_shot(self._features, *self._data.few_shot, self._recipe.evaluate.shots, self._data.evaluation)
         return result

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from keras_vit.train.recipe import Recipe
 
+SHOWN = 8  # names in an error
+
 
 def load_recipe(path: str | os.PathLike) -> Recipe:
     """Read a recipe from `recipes/NAME.py`, which defines `recipe`; from `recipes/NAME.py:ROW`, a row of the `recipes`
@@ -29,7 +31,8 @@ def load_recipe(path: str | os.PathLike) -> Recipe:
     found = recipes_in(path)
     if row in found:
         return found[row]
-    nearest = ", ".join(difflib.get_close_matches(row, found, n=5, cutoff=0)) if row else ", ".join(found)
+    some = difflib.get_close_matches(row, found, n=5, cutoff=0) if row else list(found)
+    nearest = ", ".join(some[:SHOWN]) + f" and {len(some) - SHOWN} more" * (len(some) > SHOWN)
     raise ValueError(f"recipe expected one of the {len(found)} rows of {path.name} behind a colon, received {row!r}; "
                      f"{'the nearest' if row else 'they'} are {nearest}.")  # fmt: skip
 

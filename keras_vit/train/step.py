@@ -45,13 +45,13 @@ class Step:
             Its loss, 1.0 where it was made, and 1.0 where loss or gradient was not finite.
         """
         step = tf.identity(self.state.optimizer.iterations.value)
-        loss, gradients, norm = self.strategy.run(self._gradients, args=(images, targets))
-        loss, norm = self._first(loss), self._first(norm)
+        losses, gradients, norm = self.strategy.run(self._gradients, args=(images, targets))
+        loss, norm = self._first(losses), self._first(norm)
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
         if self._guarded:
-            tf.cond(finite, lambda: self._update(gradients, step), self._pass_over)
+            tf.cond(finite, lambda: self._update(losses, gradients, step), self._pass_over)
         else:
-            self._update(gradients, step)
+            self._update(losses, gradients, step)
         wrong = ~finite if self.state.scale is None else self._rescale(finite, loss)
         made = tf.cast(finite, tf.float32)
         return tf.where(finite, loss, 0.0), made, tf.cast(wrong, tf.float32)
@@ -103,12 +103,17 @@ class Step:
         gradients = tape.gradient(scaled, values, unconnected_gradients="zero")
         return loss, gradients
 
-    def _update(self, gradients, step):
-        optimizer, average = self.state.optimizer, self.state.average
-        self.strategy.run(lambda gradients: optimizer.apply(gradients, self.variables), args=(gradients,))
+    def _update(self, losses, gradients, step):
+        average = self.state.average
+        self.strategy.run(self._apply, args=(losses, gradients))
         if average is not self.state.model:
             decay = self.recipe.average.decay
             average_towards(self.state.averages, self.variables, decay, step, self.strategy)
+
+    def _apply(self, loss, gradients):
+        # Decay and step count need no batch: without this they would move although the batch cannot be read.
+        with tf.control_dependencies([loss]):
+            self.state.optimizer.apply(gradients, self.variables)
 
     def _pass_over(self):
         """The step is counted, and nothing else."""

@@ -118,7 +118,7 @@ def _choose(name, tpu) -> Devices:
             tf.config.experimental_connect_to_cluster(resolver)
             tf.tpu.experimental.initialize_tpu_system(resolver)
             return Devices(tf.distribute.TPUStrategy(resolver))
-        except (ValueError, tf.errors.OpError) as error:
+        except (ValueError, OSError, tf.errors.OpError) as error:
             reason = str(error).strip().splitlines()[0]
             raise ValueError(f"strategy 'tpu' expected a TPU, found none at {tpu or 'local'!r} ({reason}).") from None
     found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")

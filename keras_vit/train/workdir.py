@@ -46,8 +46,12 @@ def write_atomically(path: str | os.PathLike, text: str) -> None:
     """Write a text file beside its place, then move it there."""
     path = Path(path)
     beside = path.with_name(path.name + ".partial")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 class Metrics:
@@ -81,8 +85,12 @@ def save_model(model, path: str | os.PathLike) -> None:
     """Write a `.keras` file beside its place, then move it there."""
     path = Path(path)
     beside = path.with_name(f"partial-{path.name}")
-    model.save(beside)
-    beside.replace(path)
+    try:
+        model.save(beside)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)  # a full disk needs its space back
+        raise
 
 
 def write_summary(path: str | os.PathLike, summary: dict) -> dict:

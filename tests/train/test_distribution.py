@@ -67,3 +67,14 @@ def test_two_replicas_equal_one_device_with_clipping_decay_and_average():
 
 def test_dropout_differs_by_layer_step_and_replica_and_comes_back():
     assert run_python(TWO_CPUS + DROPOUT).strip() == "8 True True"
+
+
+def test_an_absent_tpu_gets_one_sentence():
+    said = run_python("""
+from keras_vit.train.strategy import choose
+try:
+    choose("tpu", 8)
+except ValueError as error:
+    print(error)
+""")
+    assert said.startswith("strategy 'tpu' expected a TPU, found none at 'local' (") and said.count("\n") == 1

@@ -144,6 +144,9 @@ def test_a_row_of_a_file_is_named_behind_a_colon(tmp_path):
         load_recipe(f"{file}:lange")
     with pytest.raises(FileNotFoundError, match="absent.py"):
         load_recipe(f"{tmp_path / 'absent.py'}:large")
+    file.write_text(file.read_text().replace("('small', 'large')", "map(str, range(30))"))
+    with pytest.raises(ValueError, match="one of the 30 rows .* they are 0, 1, 2, 3, 4, 5, 6, 7 and 22 more"):
+        load_recipe(file)
 
 
 def test_a_recipe_needs_no_tensorflow():

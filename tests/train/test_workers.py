@@ -1,5 +1,6 @@
 """Two processes train as one device does; stopped together, or killed, a run goes on to the same end."""
 
+import contextlib
 import json
 import os
 import random
@@ -8,17 +9,19 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
 import pytest
 from support import ROOT, needs_tensorflow
 
+LIMIT = 300  # seconds, after which a process has lost its way
 pytestmark = needs_tensorflow
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 
 RECIPE = """
-import os, signal, sys
+import os, signal, sys, time
 import keras, numpy as np, tensorflow as tf
 from keras_vit.train import engine
 from keras_vit.train.engine import train
@@ -50,6 +53,14 @@ RANDOM = """
 recipe = override(recipe, ["model.dropout_rate=0.1", "model.drop_path_rate=0.1", "optimizer.accumulate=1"])
 """.replace("override(", "__import__('keras_vit.train.recipe_file', fromlist=['']).override(")
 
+SLOW = """
+save = engine.Checkpoints.save
+def saving(self, step):
+    time.sleep(0.1)  # or the run might be over before it is killed
+    save(self, step)
+engine.Checkpoints.save = saving
+"""
+
 WHOLE = """
 train(recipe, sys.argv[1] + "/killed", strategy=sys.argv[2])
 train(recipe, sys.argv[1] + "/whole", strategy=sys.argv[2])
@@ -70,27 +81,30 @@ def start(code, *arguments, **environment):
     )  # fmt: skip
 
 
-def finish(process):
-    said, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors[-3000:]
-    return said, errors
+def finish(*processes):
+    """What each of several processes that run at once wrote to standard output and error; all of them are ended."""
+    with ThreadPoolExecutor(len(processes)) as threads:  # side by side: a full pipe would hold one of them up
+        try:
+            found = list(threads.map(lambda process: process.communicate(timeout=LIMIT), processes))
+        finally:
+            for process in processes:
+                process.kill()
+    for process, (_, errors) in zip(processes, found, strict=True):
+        assert process.returncode == 0, errors[-3000:]
+    return found
 
 
 def two_workers(folder, interrupted):
-    """Both processes of a run to their end: what they wrote to standard output and error."""
-    sockets = [socket.socket() for _ in range(2)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
-    config = lambda index: json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})  # noqa: E731
-    workers = [start(RECIPE + WORKER, folder, interrupted, TF_CONFIG=config(index)) for index in range(2)]
-    try:
-        return [finish(worker) for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
+    """Both processes of a run to their end."""
+    with contextlib.ExitStack() as open_sockets:
+        sockets = [open_sockets.enter_context(socket.socket()) for _ in range(2)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))  # any two ports that are free
+        addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    configs = [
+        json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}) for index in range(2)
+    ]
+    return finish(*(start(RECIPE + WORKER, folder, interrupted, TF_CONFIG=config) for config in configs))
 
 
 def weights(folder):
@@ -117,14 +131,17 @@ def test_two_workers_stop_together_go_on_and_equal_one_device(tmp_path):
 def test_killed_anywhere_it_goes_on_to_the_same_bit(tmp_path, strategy):
     """kill -9 at a random step, with shuffle, dropout, stochastic depth, mixup and average on."""
     code = (TWO_CPUS if strategy == "mirrored" else "") + RECIPE + RANDOM
-    process = start(code + 'train(recipe, sys.argv[1] + "/killed", strategy=sys.argv[2])', tmp_path, strategy)
-    saved = tmp_path / "killed" / "checkpoints" / f"{random.randint(1, 7):08d}"
-    until = time.monotonic() + 200
-    while not saved.exists() and process.poll() is None and time.monotonic() < until:
+    step, delay = random.randint(1, 6), random.uniform(0, 0.05)
+    process = start(code + SLOW + 'train(recipe, sys.argv[1] + "/killed", strategy=sys.argv[2])', tmp_path, strategy)
+    checkpoints = tmp_path / "killed" / "checkpoints"
+    until = time.monotonic() + LIMIT
+    while not (checkpoints / f"{step:08d}").exists() and process.poll() is None and time.monotonic() < until:
         time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert saved.exists() and not (tmp_path / "killed" / "summary.json").exists()
+    time.sleep(delay)
+    process.kill()
+    said = process.communicate(timeout=LIMIT)
+    assert process.returncode == -signal.SIGKILL, (step, delay, said)
+    assert list(checkpoints.glob("0*")) and not (tmp_path / "killed" / "summary.json").exists(), (step, delay)
     finish(start(code + WHOLE, tmp_path, strategy))
     for killed, whole in zip(weights(tmp_path / "killed"), weights(tmp_path / "whole"), strict=True):
-        assert np.array_equal(killed, whole)
+        assert np.array_equal(killed, whole), (step, delay)

@@ -1,0 +1,141 @@
+"""What evaluations report, against scikit-learn and plain loops."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import needs_tensorflow
+
+from keras_vit.data.examples import Examples
+from keras_vit.data.pipeline import evaluation_batches
+from keras_vit.train.evaluate import evaluate, example_losses, logits_model
+from keras_vit.train.recipe import Loss
+
+pytestmark = needs_tensorflow
+CLASSES, COUNT = 8, 37
+RNG = np.random.default_rng(0)
+LOGITS = (4 * RNG.standard_normal((COUNT, CLASSES))).astype("float32")
+LABELS = RNG.integers(0, CLASSES, COUNT)
+ALL = ("accuracy", "top5", "calibration")
+
+
+def passes_on(activation="softmax"):
+    """A classifier whose images (1, 1, K) are its logits."""
+    images = keras.Input((1, 1, CLASSES))
+    logits = keras.layers.Flatten(name="head")(images)
+    return keras.Model(images, keras.layers.Activation(activation, name="predictions")(logits))
+
+
+def batches(labels, size=10):
+    """Of `size`, the last one filled up with images that must not count."""
+    for start in range(0, len(labels), size):
+        part = slice(start, start + size)
+        missing = size - len(labels[part])
+        pad = lambda x, value: np.pad(x, [(0, missing)] + [(0, 0)] * (x.ndim - 1), constant_values=value)  # noqa: E731,B023
+        images = pad(LOGITS[part], 9.0)[:, None, None, :]
+        yield tf.constant(images), tf.constant(pad(labels[part], 0)), tf.constant(pad(np.ones(size - missing, "f"), 0))
+
+
+def softmax(logits):
+    powers = np.exp(logits.astype("float64"))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def expected_calibration_error(confidence, right):
+    """Guo et al. 2017, equation 3, as a loop over 15 bins."""
+    total = 0.0
+    for low in np.arange(15) / 15:
+        inside = (confidence > low) & (confidence <= low + 1 / 15)
+        if inside.any():
+            total += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+    return total
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1], ids=["plain", "smoothed in training"])
+def test_scikit_learn_agrees(smoothing):
+    metrics = pytest.importorskip("sklearn.metrics")
+    found = evaluate(passes_on(), batches(LABELS), Loss(label_smoothing=smoothing), metrics=ALL)
+    assert found["examples"] == COUNT
+    assert found["accuracy"] == pytest.approx(metrics.accuracy_score(LABELS, LOGITS.argmax(axis=1)))
+    assert found["top5"] == pytest.approx(metrics.top_k_accuracy_score(LABELS, LOGITS, k=5, labels=range(CLASSES)))
+    assert 0 < found["accuracy"] < found["top5"] < 1
+    assert found["loss"] == pytest.approx(metrics.log_loss(LABELS, softmax(LOGITS), labels=range(CLASSES)), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "sigmoid"])
+def test_calibration_is_the_published_sum(kind):
+    scores = softmax(LOGITS) if kind == "softmax" else 1 / (1 + np.exp(-LOGITS.astype("float64")))
+    expected = expected_calibration_error(scores.max(axis=1), LOGITS.argmax(axis=1) == LABELS)
+    found = evaluate(passes_on(kind), batches(LABELS), Loss(kind), metrics=ALL)
+    assert found["calibration"] == pytest.approx(expected, abs=1e-6) and expected > 0.1
+
+
+def test_only_what_is_asked_for():
+    assert set(evaluate(passes_on(), batches(LABELS))) == {"loss", "accuracy", "examples"}
+
+
+def test_sets_of_right_answers():
+    """As ImageNet-ReaL: an answer is right that is in the set; an image with an empty set does not count."""
+    sets = (RNG.uniform(size=(COUNT, CLASSES)) < 0.2).astype("float32")
+    assert 3 < (counted := sets.any(axis=1)).sum() < COUNT
+    right, best = [], []
+    for logits, truth in zip(LOGITS[counted], sets[counted], strict=True):
+        order = np.argsort(-logits)
+        right.append(truth[order[0]] == 1)
+        best.append(any(truth[i] == 1 for i in order[:5]))
+    found = evaluate(passes_on(), batches(sets), metrics=ALL)
+    assert found["examples"] == counted.sum()
+    assert found["accuracy"] == pytest.approx(np.mean(right)) and found["top5"] == pytest.approx(np.mean(best))
+    shares = sets[counted] / sets[counted].sum(axis=1, keepdims=True)
+    expected = -np.mean(np.sum(shares * np.log(softmax(LOGITS[counted])), axis=1))
+    assert found["loss"] == pytest.approx(expected, rel=1e-6)
+    confidence = softmax(LOGITS[counted]).max(axis=1)
+    assert found["calibration"] == pytest.approx(expected_calibration_error(confidence, np.array(right)), abs=1e-6)
+
+
+def test_a_stream_of_sets_is_measured_as_one():
+    """From the source's lists of classes to the figure, an example of no class among them."""
+    lists = [[0, 2], [], [1], [3, 1, 2]]
+    logits = np.array([[0, 0, 5, 0], [9, 0, 0, 0], [5, 0, 0, 0], [0, 5, 0, 0]], "float32")
+
+    def stream(seed=None):
+        rows = ((i, (i * np.ones((1, 1, 1))).astype("uint8"), np.array(x, "int64")) for i, x in enumerate(lists))
+        spec = tf.TensorSpec((), tf.int64), tf.TensorSpec((1, 1, 1), tf.uint8), tf.TensorSpec((None,), tf.int64)
+        return tf.data.Dataset.from_generator(lambda: rows, output_signature=spec)
+
+    examples = Examples(4, tuple("abcd"), stream, encoded=False, shape=(1, 1, 1), multi=True)
+    images = keras.Input((1, 1, 1))
+    rows = keras.layers.Embedding(4, 4, embeddings_initializer=lambda *_, **__: tf.constant(logits))
+    answers = keras.layers.Softmax(name="predictions")(rows(keras.layers.Flatten()(images))[:, 0])
+    found = evaluate(
+        keras.Model(images, answers), evaluation_batches(examples, batch_size=3, input_shape=(1, 1, 1), scale=False)
+    )
+    assert found["examples"] == 3 and found["accuracy"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "sigmoid"])
+def test_label_smoothing_is_its_formula(kind):
+    """(1 - s) of the target, and s spread evenly over all classes; torch smooths a softmax's targets alike."""
+    torch = pytest.importorskip("torch", reason="extra `parity` is not installed")
+    targets = np.eye(CLASSES, dtype="float32")[LABELS]
+    found = example_losses(Loss(kind, label_smoothing=0.3), tf.constant(targets), tf.constant(LOGITS)).numpy()
+    if kind == "softmax":
+        function = torch.nn.CrossEntropyLoss(label_smoothing=0.3, reduction="none")
+        expected = function(torch.tensor(LOGITS), torch.tensor(targets))
+    else:
+        smoothed = torch.tensor(0.7 * targets + 0.3 / CLASSES)
+        function = torch.nn.BCEWithLogitsLoss(reduction="none")
+        expected = function(torch.tensor(LOGITS), smoothed).sum(axis=1)
+    assert np.allclose(found, expected.numpy(), rtol=1e-5)
+
+
+def test_losses_are_float32_whatever_the_logits_are():
+    targets = tf.one_hot(LABELS, CLASSES)
+    half = example_losses(Loss(), targets, tf.cast(LOGITS, tf.bfloat16))
+    assert half.dtype == tf.float32
+    assert np.allclose(half, example_losses(Loss(), targets, tf.cast(tf.cast(LOGITS, tf.bfloat16), tf.float32)))
+
+
+def test_logits_end_before_the_scores():
+    logits = logits_model(passes_on())(LOGITS[:, None, None, :])
+    assert np.array_equal(logits, LOGITS)

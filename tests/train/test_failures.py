@@ -1,0 +1,249 @@
+"""What a run does when the disk is full or a file is gone; and the files that it leaves besides the model."""
+
+import errno
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from support import needs_tensorflow
+
+from keras_vit import cli
+from keras_vit.data.sources import open_split
+from keras_vit.train import engine
+from keras_vit.train.engine import train
+from keras_vit.train.evaluate import evaluate_model
+from keras_vit.train.recipe import Augment, Average, Checkpoint, Data, Evaluate, Model, Optimizer, Recipe, Variant
+from keras_vit.train.recipe_file import to_json
+
+pytestmark = needs_tensorflow
+ROW = Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
+RECIPE = Recipe(
+    "photos",
+    Model(ROW, dropout_rate=0.1),
+    Data("folder", batch_size=8),
+    Augment(crop="inception", crop_area=0.5, flip=True, mixup=0.2),
+    Optimizer(learning_rate=1e-2, weight_decay=0.5, clip_norm=1.0),
+    average=Average(0.9),
+    evaluate=Evaluate(every=1),
+    checkpoint=Checkpoint(seconds=0, keep=3, best=True),
+    epochs=2,
+)
+# 40 pictures, of which 32 to train on: 8 steps
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    for label, colour in (("day", 180), ("night", 60)):
+        (folder / label).mkdir()
+        for i in range(20):
+            pixels = np.clip(rng.normal(colour, 40, (10, 12, 3)), 0, 255).astype("uint8")
+            Image.fromarray(pixels).save(folder / label / f"{i:02d}.png")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def one_step_a_call(monkeypatch):
+    monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
+
+
+@pytest.fixture(scope="module")
+def whole(photos, tmp_path_factory):
+    """The undisturbed run, with a profile."""
+    workdir = tmp_path_factory.mktemp("whole") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "CALL_SECONDS", 0.0)
+        return workdir, train(RECIPE, workdir, str(photos), profile=True)
+
+
+@pytest.fixture
+def command(photos, tmp_path):
+    """The command line on the recipe: its exit code."""
+    (tmp_path / "recipe.json").write_text(to_json(RECIPE))
+    arguments = ["train", str(tmp_path / "recipe.json"), "--workdir", str(tmp_path / "run"), "--data-dir"]
+    return lambda data=photos: cli.main([*arguments, str(data)])
+
+
+def lines(workdir):
+    rows = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in rows if row["name"] != "images_per_second"]
+
+
+def model(path):
+    return keras.saving.load_model(path, compile=False)
+
+
+def same_end(one, other):
+    ours, theirs = (model(workdir / "model.keras").get_weights() for workdir in (one, other))
+    return all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True)) and lines(one) == lines(other)
+
+
+def in_copy(photos, tmp_path, split):
+    """A picture of a split, in a copy of the folder; of those to train on, one of the third batch."""
+    return tmp_path / "photos" / Path(open_split("folder", split, str(photos)).files[-3]).relative_to(photos)
+
+
+def sentence(capsys):
+    """The last line on the standard error, which is the only one of the command itself."""
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("keras-vit train: ")]
+    assert len(said) == 1
+    return said[0]
+
+
+NO_SPACE = [OSError(errno.ENOSPC, "No space left on device"), tf.errors.ResourceExhaustedError(None, None, "no space")]
+
+
+@pytest.mark.parametrize("error", NO_SPACE, ids=["python", "tensorflow"])
+def test_a_full_disk_gets_a_sentence_and_loses_nothing(error, whole, command, tmp_path, monkeypatch, capsys):
+    write = tf.train.Checkpoint.write
+
+    def full(self, path, *arguments, **options):
+        found = write(self, path, *arguments, **options)  # part of the files is there when the space runs out
+        if "00000006" in str(path):
+            raise error
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.train.Checkpoint, "write", full)
+        assert command() == 2
+    said = sentence(capsys)
+    assert said.startswith("keras-vit train: checkpoint of step 6 expected to be written to ")
+    assert "o space" in said and said.endswith("; the one of step 5 is intact.")
+    kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert kept == ["00000003", "00000004", "00000005"]
+    assert command() == 0
+    assert same_end(tmp_path / "run", whole[0])
+
+
+@pytest.mark.parametrize("place", ["model", "metrics"])
+def test_a_full_disk_elsewhere_gets_a_sentence_and_loses_nothing(place, whole, command, tmp_path, monkeypatch, capsys):
+    """At the best model of the first epoch, half of which is written; at a line of the curve."""
+
+    def no_space(*arguments, **_):
+        if place == "model":
+            arguments[1].write_bytes(b"half of")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        if place == "model":
+            patch.setattr(keras.Model, "save", no_space)
+        else:
+            patch.setattr("keras_vit.train.workdir.Metrics.write", no_space)
+        assert command() == 2
+    assert "No space left on device" in sentence(capsys)
+    assert not list((tmp_path / "run").glob("*.keras"))
+    assert command() == 0
+    assert same_end(tmp_path / "run", whole[0])
+
+
+def test_a_picture_that_goes_missing_is_named_and_once_it_is_back_the_run_goes_on(
+    photos, whole, command, tmp_path, monkeypatch, capsys
+):
+    shutil.copytree(photos, tmp_path / "photos")
+    run_steps = engine.compiled_steps
+    victim = in_copy(photos, tmp_path, "train")
+    aside = tmp_path / "aside.png"
+
+    def losing(*arguments):
+        victim.rename(aside)
+        return run_steps(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "compiled_steps", losing)
+        assert command(tmp_path / "photos") == 2
+    errors = capsys.readouterr().err
+    assert f"keras-vit train: data expected the image file '{victim}', which was there when the run began" in errors
+    step = int(errors.split("the state of step ")[1].split()[0])
+    assert f"the state of step {step} of 8 is saved; the same command goes on from there." in errors
+    assert step == 2 and (tmp_path / "run" / "checkpoints" / f"{step:08d}").is_dir()
+    aside.rename(victim)
+    assert command(tmp_path / "photos") == 0
+    assert f"{step} of 8 steps done" in capsys.readouterr().err
+    assert same_end(tmp_path / "run", whole[0])
+
+
+def test_a_picture_of_the_test_split_that_goes_missing_is_named(photos, whole, command, tmp_path, monkeypatch, capsys):
+    """Found at an evaluation, when the epoch before it has been trained."""
+    shutil.copytree(photos, tmp_path / "photos")
+    victim = in_copy(photos, tmp_path, "test")
+    aside, opened = tmp_path / "aside.png", engine.Datasets.open
+
+    def losing(*arguments):
+        found = opened(*arguments)
+        victim.rename(aside)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.Datasets, "open", losing)
+        assert command(tmp_path / "photos") == 2
+    assert f"data expected the image file '{victim}'" in sentence(capsys)
+    aside.rename(victim)
+    assert command(tmp_path / "photos") == 0
+    assert same_end(tmp_path / "run", whole[0])
+
+
+def test_the_best_weights_are_kept(whole, photos):
+    workdir, summary = whole
+    accuracies = [row["value"] for row in lines(workdir) if (row["split"], row["name"]) == ("test", "accuracy")]
+    assert len(accuracies) == 2 and accuracies[-1] == summary["accuracy"]
+    best = evaluate_model(model(workdir / "best.keras"), RECIPE.data, str(photos))
+    assert best["accuracy"] == max(accuracies)
+
+
+def test_the_best_weights_are_not_the_last_where_these_are_worse(photos, tmp_path, monkeypatch):
+    """Evaluations made to rise and fall: the file holds the weights of the highest, through a stop as well."""
+    measured, weights = [], {}
+    measure = engine.Measure.__call__
+
+    def rising_and_falling(self, last):
+        found = measure(self, last)
+        weights[len(measured)] = [np.asarray(w) for w in self._model.weights]
+        measured.append(found | {"accuracy": [0.5, 0.9, 0.7][len(measured)]})
+        if len(measured) == 2:
+            monkeypatch.setattr(engine.Interrupt, "asked", True, raising=False)
+        return measured[-1]
+
+    def never(self):
+        self._before = {}
+
+    monkeypatch.setattr(engine.Measure, "__call__", rising_and_falling)
+    monkeypatch.setattr(engine.Interrupt, "__init__", never)
+    monkeypatch.setattr(engine.Interrupt, "asked", False, raising=False)
+    recipe = replace(RECIPE, epochs=3)
+    with pytest.raises(SystemExit):
+        train(recipe, tmp_path / "run", str(photos))
+    monkeypatch.setattr(engine.Interrupt, "asked", False)
+    assert train(recipe, tmp_path / "run", str(photos))["accuracy"] == 0.7
+    kept = model(tmp_path / "run" / "best.keras").get_weights()
+    assert all(np.array_equal(a, b) for a, b in zip(kept, weights[1], strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(kept, weights[2], strict=True))
+
+
+def test_no_best_weights_unless_asked_for(photos, tmp_path):
+    train(replace(RECIPE, checkpoint=Checkpoint(), epochs=1), tmp_path / "run", str(photos))
+    assert not (tmp_path / "run" / "best.keras").exists() and not (tmp_path / "run" / "profile").exists()
+
+
+def test_a_profile_is_left_where_asked_for(whole):
+    assert list((whole[0] / "profile").glob("plugins/profile/*/*.xplane.pb"))
+
+
+def test_tensorboards_events_hold_the_numbers_of_the_curve(whole):
+    found = {}
+    for path in (whole[0] / "tensorboard").iterdir():
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            event = tf.compat.v1.Event.FromString(record)
+            for value in event.summary.value:
+                assert value.metadata.plugin_data.plugin_name == "scalars"
+                found[event.step, value.tag] = float(tf.make_ndarray(value.tensor))
+    rows = [json.loads(line) for line in (whole[0] / "metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == len(found) > 9
+    for row in rows:
+        assert found[row["step"], f"{row['split']}/{row['name']}"] == pytest.approx(row["value"], rel=1e-6)

@@ -1,0 +1,87 @@
+"""Few-shot evaluation during a run: heads fitted to a model's features."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import needs_tensorflow, randomise
+
+import keras_vit
+from keras_vit.data.examples import Examples, in_memory
+from keras_vit.data.pipeline import evaluation_batches
+from keras_vit.data.sources import open_split
+from keras_vit.train.engine import train
+from keras_vit.train.few_shot import SEEDS, features_of, few_shot
+from keras_vit.train.recipe import Data, Evaluate, Model, Optimizer, Recipe, Variant
+
+pytestmark = needs_tensorflow
+pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
+ROW = Variant("tiny", width=16, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
+
+
+def batches_of(examples):
+    return evaluation_batches(examples, batch_size=50, input_shape=(8, 8, 1))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return open_split("digits", "train"), open_split("digits", "test[:50%]")
+
+
+def test_the_accuracy_is_that_of_ridge_regression_on_the_pooled_features(digits):
+    """Features, draws and heads once more, with scikit-learn's Ridge."""
+    linear = pytest.importorskip("sklearn.linear_model")
+    model = randomise(keras_vit.build(ROW, input_shape=(8, 8, 1), classes=10))
+    found = few_shot(features_of(model), *digits, (1, 5), batches_of)
+    frozen = keras.Model(model.input, model.get_layer("pooling").output)
+    (x, y), (x_test, y_test) = (arrays(frozen, examples) for examples in digits)
+    expected = {}
+    for count in (1, 5):
+        right = []
+        for seed in SEEDS:
+            rng = np.random.default_rng(seed)
+            chosen = np.concatenate([rng.permutation(np.flatnonzero(y == k))[:count] for k in range(10)])
+            mean, std = x[chosen].mean(axis=0), x[chosen].std(axis=0) + 1e-5
+            rows = lambda x: np.c_[(x - mean) / std, np.full(len(x), 100.0)]  # noqa: E731,B023
+            ridge = linear.Ridge(alpha=2.0**10, fit_intercept=False, solver="cholesky")
+            ridge.fit(rows(x[chosen]), 2 * np.eye(10)[y[chosen]] - 1)
+            right.append(np.mean(ridge.predict(rows(x_test)).argmax(axis=1) == y_test))
+        expected[f"few_shot_{count}"] = np.mean(right)
+    assert found == pytest.approx(expected, abs=0.006)  # one image of 180: features are float32
+    assert found["few_shot_5"] > 0.3
+
+
+def arrays(model, examples):
+    """Features and labels of a split, in the order of its stream."""
+    rows = list(examples.stream().as_numpy_iterator())
+    images = np.stack([image for _, image, _ in rows]).astype("float32") / 127.5 - 1
+    return np.asarray(model(images), "float64"), np.array([label for *_, label in rows])
+
+
+def test_a_run_reports_it_with_every_evaluation(tmp_path):
+    recipe = Recipe(
+        "few",
+        Model(ROW, channels=1),
+        Data("digits", train_split="train[:20%]", test_split="test[:50%]", batch_size=32),
+        optimizer=Optimizer(learning_rate=5e-3),
+        evaluate=Evaluate(every=1, metrics=("accuracy", "top5", "calibration"), few_shot="digits", shots=(2, 10)),
+        epochs=2,
+    )
+    summary = train(recipe, tmp_path / "run")
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    names = ("accuracy", "top5", "calibration", "few_shot_2", "few_shot_10")
+    for name in names:
+        values = [(row["step"], row["value"]) for row in rows if (row["split"], row["name"]) == ("test", name)]
+        assert [step for step, _ in values] == [9, 18] and values[-1][1] == summary[name]
+    assert 0.2 < summary["few_shot_2"] < summary["few_shot_10"] <= 1
+
+
+def test_several_classes_an_image_are_refused():
+    images = np.zeros((2, 8, 8, 1), "uint8")
+    one = in_memory(images, np.array([0, 1]), ("0", "1"))
+    several = Examples(2, ("0", "1"), lambda seed=None: tf.data.Dataset.range(2), encoded=False, multi=True)
+    model = keras_vit.build(ROW, input_shape=(8, 8, 1), classes=2)
+    with pytest.raises(ValueError, match="few_shot expected data of one class an image"):
+        few_shot(features_of(model), several, one, (1,), batches_of)

@@ -1,0 +1,317 @@
+"""One update: parts of a batch, computing again, SAM, what is not finite, half precision."""
+
+import json
+import os
+import signal
+from dataclasses import replace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import max_difference, needs_tensorflow, randomise, run_python
+
+from keras_vit.train import engine, step
+from keras_vit.train.checkpoint import Checkpoints
+from keras_vit.train.datasets import Datasets
+from keras_vit.train.recipe import Average, Checkpoint, Data, Loss, Model, Optimizer, Recipe, Schedule, Variant
+from keras_vit.train.stages import Forward, Span, spans_of
+from keras_vit.train.state import FIRST_SCALE, first_state
+
+pytestmark = needs_tensorflow
+ROW = Variant("tiny", width=8, depth=2, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
+RECIPE = Recipe(
+    "tiny",
+    Model(ROW, channels=1),
+    Data("digits", batch_size=8),
+    optimizer=Optimizer("sgd", learning_rate=0.1, momentum=0.0),
+    schedule=Schedule("constant"),
+)
+RANDOM = replace(RECIPE.model, dropout_rate=0.2, attention_dropout_rate=0.2, drop_path_rate=0.2)
+RNG = np.random.default_rng(0)
+IMAGES = RNG.uniform(-1, 1, (8, 8, 8, 1)).astype("float32")
+TARGETS = np.eye(3, dtype="float32")[RNG.integers(0, 3, 8)]
+LABELS = ("a", "b", "c")
+
+
+def start(recipe):
+    """A state whose head is not zero, and the update of it as a function of images and targets."""
+    state = first_state(recipe, LABELS, 100, tf.distribute.get_strategy())
+    randomise(state.model)
+    if state.average is not state.model:
+        state.average.set_weights(state.model.get_weights())
+    return state, tf.function(step.Step(recipe, state, tf.distribute.get_strategy(), spans_of(recipe, 100)[0]))
+
+
+def after(recipe, steps=2, images=IMAGES, targets=TARGETS):
+    """Loss and weights after a few updates."""
+    state, update = start(recipe)
+    for _ in range(steps):
+        loss, made, wrong = update(images, targets)
+        assert (float(made), float(wrong)) == (1.0, 0.0)
+    return float(loss), [np.asarray(variable) for variable in state.trained]
+
+
+def with_optimizer(recipe=RECIPE, **changes):
+    return replace(recipe, optimizer=replace(recipe.optimizer, **changes))
+
+
+def test_the_loss_is_the_mean_over_the_batch_and_the_update_its_gradient():
+    state, update = start(RECIPE)
+    model = state.model
+    with tf.GradientTape() as tape:
+        loss = keras.losses.CategoricalCrossentropy()(TARGETS, model(IMAGES, training=True))
+    slopes = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+    expected = [v - 0.1 * slope for v, slope in zip(model.trainable_variables, slopes, strict=True)]
+    assert float(update(IMAGES, TARGETS)[0]) == pytest.approx(float(loss), abs=1e-6)
+    assert max_difference(model.trainable_variables, expected) < 1e-6
+
+
+@pytest.mark.parametrize("parts", [2, 4, 8])
+def test_parts_of_a_batch_make_the_plain_update(parts):
+    plain = with_optimizer(kind="adamw", weight_decay=0.1, clip_norm=0.1, epsilon=1e-3)
+    loss, expected = after(plain)
+    found, weights = after(with_optimizer(plain, accumulate=parts))
+    assert found == pytest.approx(loss, abs=1e-6)
+    assert max_difference(weights, expected) < 1e-6
+
+
+def test_parts_draw_their_own_dropout():
+    """The same images twice: without dropout both parts are alike, with it they are not."""
+    twice, labels = np.concatenate([IMAGES[:4]] * 2), np.concatenate([TARGETS[:4]] * 2)
+    for model, same in ((RECIPE.model, True), (RANDOM, False)):
+        once = replace(RECIPE, model=model, data=replace(RECIPE.data, batch_size=4))
+        both = with_optimizer(replace(RECIPE, model=model), accumulate=2)
+        losses = after(once, 1, IMAGES[:4], TARGETS[:4])[0], after(both, 1, twice, labels)[0]
+        assert (abs(losses[0] - losses[1]) < 1e-6) == same
+
+
+def broken_off(strategy):
+    """All variables after two updates, and after the same two with a third batch that cannot be read."""
+    recipe = replace(with_optimizer(kind="adamw", weight_decay=0.5), average=Average(0.9))
+    found = []
+    for count in (2, 3):
+        state = first_state(recipe, LABELS, 100, strategy)
+        read = lambda i: (IMAGES + 0 * tf.cast(tf.strings.length(tf.io.read_file(_path(i))), tf.float32), TARGETS)  # noqa: E731
+        batches = strategy.experimental_distribute_dataset(tf.data.Dataset.range(4).map(read))
+        steps = step.compiled_steps(recipe, state, strategy, spans_of(recipe, 100)[0])
+        try:
+            steps(iter(batches), tf.constant(count))
+            found.append("whole")
+        except tf.errors.NotFoundError:
+            found.append("broken off")
+        found.append([np.asarray(v) for part in state.variables().values() for v in part])
+    return found
+
+
+def _path(i):
+    return tf.where(i < 2, __file__, "absent")
+
+
+@pytest.mark.parametrize("strategy", ["one", "mirrored"])
+def test_where_the_data_breaks_off_all_updates_before_are_whole(strategy):
+    """Neither the step nor the decay nor the average of the update that lacks its batch."""
+    if strategy == "one":
+        said, before, broken, after = broken_off(tf.distribute.get_strategy())
+        assert (said, broken) == ("whole", "broken off")
+        assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    else:
+        assert run_python(TWO_CPUS + BROKEN).strip() == "whole broken off True"
+
+
+TWO_CPUS = """
+import sys
+import numpy as np
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, "tests")
+"""
+
+BROKEN = """
+from train.test_step import broken_off
+
+said, before, broken, after = broken_off(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
+print(said, broken, all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)))
+"""
+
+MIRRORED = """
+from dataclasses import replace
+from support import max_difference, randomise
+from train.test_step import IMAGES, LABELS, RECIPE, ROW, TARGETS, with_optimizer
+from keras_vit.train import step
+from keras_vit.train.recipe import Average
+from keras_vit.train.stages import spans_of
+from keras_vit.train.state import first_state
+
+def after(recipe, strategy):
+    state = first_state(recipe, LABELS, 100, strategy)
+    with strategy.scope():
+        randomise(state.model)
+        state.average.set_weights(state.model.get_weights())
+    update = tf.function(step.Step(recipe, state, strategy, spans_of(recipe, 100)[0]))
+    batches = tf.data.Dataset.from_tensors((IMAGES, TARGETS)).unbatch().batch(8, drop_remainder=True).repeat(2)
+    for batch in strategy.experimental_distribute_dataset(batches):
+        loss, made, wrong = update(*batch)
+    return float(loss), [np.asarray(v) for v in state.model.weights + state.average.weights]
+
+model = replace(RECIPE.model, variant=replace(ROW, depth=1))
+recipe = replace(with_optimizer(clip_norm=0.1, sam=0.05), average=Average(0.9), model=model)
+loss, expected = after(recipe, tf.distribute.get_strategy())
+two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+for parts in (1, 4):
+    found, weights = after(with_optimizer(recipe, accumulate=parts), two)
+    print(parts, two.num_replicas_in_sync, abs(found - loss) < 1e-6, max_difference(weights, expected) < 1e-6)
+"""
+
+
+def test_two_replicas_in_parts_make_the_plain_update():
+    """With SAM and clipping, whose norms are of the whole gradient, and the average."""
+    assert run_python(TWO_CPUS + MIRRORED).splitlines() == [f"{parts} 2 True True" for parts in (1, 4)]
+
+
+def test_computing_again_makes_the_plain_update():
+    """With dropout and stochastic depth, whose draws must be the same ones the second time."""
+    plain = replace(RECIPE, model=RANDOM)
+    (loss, expected), (found, weights) = after(plain), after(replace(plain, recompute=True))
+    assert found == pytest.approx(loss, abs=1e-6)
+    assert max_difference(weights, expected) < 1e-6
+
+
+def largest_need(recompute):
+    """Bytes of tensors alive at once where a gradient's operations run one after the other, in a deep model."""
+    recipe = replace(RECIPE, model=replace(RANDOM, variant=replace(ROW, depth=8, image_size=32)))
+    state = first_state(recipe, LABELS, 1, tf.distribute.get_strategy())
+    forward = Forward(state.model, state.trained, Span(0, 1, (32, 32, 1)), recompute)
+
+    @tf.function
+    def gradients(images):
+        values = [tf.convert_to_tensor(variable.value) for variable in state.trained]
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            loss = tf.reduce_sum(forward(values, [], images))
+        return tape.gradient(loss, values)
+
+    graph = gradients.get_concrete_function(tf.TensorSpec((8, 32, 32, 1))).graph
+    operations = graph.get_operations()  # in the order of their making
+    last = {id(tensor): i for i, operation in enumerate(operations) for tensor in operation.inputs}
+    size = lambda tensor: (tensor.shape.num_elements() or 0) * max(tensor.dtype.size or 0, 0)  # noqa: E731
+    alive, most = 0, 0
+    ends = [0] * len(operations)
+    for i, operation in enumerate(operations):
+        for tensor in operation.outputs:
+            alive += size(tensor)
+            ends[max(last.get(id(tensor), i), i)] += size(tensor)
+        most = max(most, alive)
+        alive -= ends[i]
+    return most
+
+
+def test_computing_again_holds_less():
+    assert largest_need(recompute=True) < 0.4 * largest_need(recompute=False)
+
+
+def test_sam_is_the_gradient_a_radius_uphill():
+    recipe = with_optimizer(sam=0.3, clip_norm=0.05)
+    state, update = start(recipe)
+    model = state.model
+    before = [np.asarray(variable) for variable in model.trainable_variables]
+
+    def slopes():
+        with tf.GradientTape() as tape:
+            loss = keras.losses.CategoricalCrossentropy()(TARGETS, model(IMAGES, training=True))
+        found = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+        found = [np.asarray(slope, "float64") for slope in found]
+        return float(loss), found, np.sqrt(sum((slope**2).sum() for slope in found))
+
+    loss, plain, norm = slopes()
+    for variable, value, slope in zip(model.trainable_variables, before, plain, strict=True):
+        variable.assign(value + 0.3 * slope / norm)
+    _, uphill, length = slopes()
+    for variable, value in zip(model.trainable_variables, before, strict=True):
+        variable.assign(value)
+    assert float(update(IMAGES, TARGETS)[0]) == pytest.approx(loss, abs=1e-6)  # of the weights as they were
+    expected = [value - 0.1 * slope * 0.05 / length for value, slope in zip(before, uphill, strict=True)]
+    other = [value - 0.1 * slope * 0.05 / norm for value, slope in zip(before, plain, strict=True)]
+    assert max_difference(model.trainable_variables, expected) < 1e-6 < max_difference(expected, other)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+def test_what_is_not_finite_changes_nothing_but_the_step(kind):
+    recipe = replace(with_optimizer(kind=kind, momentum=0.9), nonfinite="skip", average=Average(0.9))
+    state, update = start(recipe)
+    update(IMAGES, TARGETS)
+    everything = [*state.model.weights, *state.average.weights, *state.optimizer.variables]
+    before = [np.asarray(variable) for variable in everything]
+    broken = IMAGES.copy()
+    broken[3, 2, 2] = np.nan
+    assert [float(x) for x in update(broken, TARGETS)] == [0.0, 0.0, 1.0]
+    changed = [v.path for v, old in zip(everything, before, strict=True) if not np.array_equal(v, old)]
+    assert changed == [state.optimizer.iterations.path] and int(state.optimizer.iterations) == 2
+    assert [float(x) for x in update(IMAGES, TARGETS)][1:] == [1.0, 0.0]
+
+
+def test_updates_left_out_are_counted_through_a_stop(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
+    batches = Datasets.batches
+
+    def breaking(self, input_shape, start):
+        """Not a number in the third and the sixth batch of the run."""
+        spoil = lambda i, batch: (tf.where((i == 2) | (i == 5), np.nan, 1.0) * batch[0], batch[1])  # noqa: E731
+        return lambda part: batches(self, input_shape, start)(part).enumerate(start).map(spoil)
+
+    def saving(self, at, save=Checkpoints.save):
+        save(self, at)
+        if at == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Datasets, "batches", breaking)
+    monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
+    data = Data("digits", train_split="train[:5%]", test_split="test[:5%]", batch_size=16)  # four steps an epoch
+    recipe = replace(RECIPE, data=data, epochs=2, checkpoint=Checkpoint(seconds=0))
+    with pytest.raises(FloatingPointError, match="another one by step 3; the last good state is that of step 2"):
+        engine.train(recipe, tmp_path / "stop")
+    recipe = replace(recipe, nonfinite="skip")
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", saving)
+        with pytest.raises(SystemExit):
+            engine.train(recipe, tmp_path / "skip")
+    assert engine.train(recipe, tmp_path / "skip")["skipped"] == 2
+    rows = [json.loads(line) for line in (tmp_path / "skip" / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["step"], row["value"]) for row in rows if row["name"] == "skipped"] == [(4, 1.0), (8, 1.0)]
+    assert all(np.isfinite(row["value"]) for row in rows)
+
+
+def test_the_loss_scale_halves_at_an_overflow_and_doubles_after_many_good_steps():
+    """As Keras's LossScaleOptimizer; an overflow is the scale's fault and stops no run until the scale is 1."""
+    state, update = start(replace(RECIPE, precision="mixed_float16", nonfinite="stop"))
+    assert state.scale.numpy().tolist() == [FIRST_SCALE, 0.0]
+    state.scale.assign([2.0**60, 7.0])  # far past 65504, the largest of half precision
+    before = state.model.get_weights()
+    assert [float(x) for x in update(IMAGES, TARGETS)] == [0.0, 0.0, 0.0]
+    assert state.scale.numpy().tolist() == [2.0**59, 0.0]
+    assert all(np.array_equal(a, b) for a, b in zip(before, state.model.get_weights(), strict=True))
+    state.scale.assign([2.0**10, step.GROWTH_STEPS - 2])
+    for expected in ([2.0**10, step.GROWTH_STEPS - 1], [2.0**11, 0.0], [2.0**11, 1.0]):
+        assert [float(x) for x in update(IMAGES, TARGETS)][1:] == [1.0, 0.0]
+        assert state.scale.numpy().tolist() == expected
+    state.scale.assign([1.0, 5.0])
+    assert [float(x) for x in update(np.nan * IMAGES, TARGETS)] == [0.0, 0.0, 1.0]
+    assert state.scale.numpy().tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision_makes_nearly_the_same_update(precision):
+    loss, weights = after(RECIPE, 1)
+    found, half = after(replace(RECIPE, precision=precision), 1)
+    start_weights = [np.asarray(variable) for variable in start(RECIPE)[0].trained]
+    moves = [np.concatenate([(w - s).ravel() for w, s in zip(x, start_weights, strict=True)]) for x in (weights, half)]
+    assert found == pytest.approx(loss, rel=0.01) and all(weight.dtype == "float32" for weight in half)
+    assert np.linalg.norm(moves[1] - moves[0]) < 0.03 * np.linalg.norm(moves[0])
+
+
+def test_smoothed_labels_reach_the_update():
+    smooth = replace(RECIPE, loss=Loss(label_smoothing=0.3))
+    targets = 0.7 * TARGETS + 0.1
+    (loss, weights), (expected, same) = after(smooth), after(RECIPE, targets=targets.astype("float32"))
+    assert loss == pytest.approx(expected, abs=1e-6) and max_difference(weights, same) < 1e-6
