@@ -1,6 +1,7 @@
 """What else a SavedModel answers: broken files beside whole ones, features, and attention."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from keras_vit import analysis
 from keras_vit.export import tflite
 from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import signatures_of, write_saved_model
+from keras_vit.models.interface import describe
 
 pytestmark = needs_tensorflow
 CASES = {case.name: case for case in MODELS}
@@ -134,3 +136,14 @@ def test_a_tflite_file_says_what_it_is_and_takes_any_batch_on_request(precision,
         assert max_difference(answer["probabilities"], model(images[:batch])) < (
             1e-5 if precision == "float32" else 0.02
         )
+
+
+def test_a_hybrid_of_free_size_reads_files_at_the_size_of_its_positions():
+    """A cell of its grid is as many pixels as its stem takes steps."""
+    case = CASES["hybrid"]
+    fixed = case.make()
+    free = keras_vit.build(replace(case.arguments["variant"], image_size=32), input_shape=(None, None, 3), classes=5)
+    assert [layer.grid for layer in free.layers if layer.name == "position_embedding"] == [
+        layer.grid for layer in fixed.layers if layer.name == "position_embedding"
+    ]
+    assert describe(free).image_size == describe(fixed).image_size == (32, 32)
