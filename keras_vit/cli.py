@@ -185,8 +185,12 @@ def _list(options):
 def _require_trained(model: str):
     """Raise where a name alone would give fresh weights, whose answers mean nothing."""
     from keras_vit.models.variants import find_variant
+    from keras_vit.weights import is_weights
 
-    if not Path(model).exists() and Path(model).suffix != ".keras" and find_variant(model)[1] is None:
+    path = Path(model)
+    if path.exists() or path.suffix == ".keras" or is_weights(path):
+        return
+    if find_variant(model)[1] is None:
         raise ValueError(f"model expected trained weights, received the name {model!r}, which has fresh ones.")
 
 
@@ -222,7 +226,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--recipe", help="recipe whose test data to use; a workdir's own by default")
         sub.add_argument("--data-dir", help="where the data lies, in place of the recipe's directory")
 
-    model_help = "a workdir, a .keras file, or a model's name"
+    model_help = "a workdir, a .keras file, a file or folder of published weights, or a model's name"
     sub = verb("train", _train, "Train a recipe, or go on with it.", "train recipes/digits.py --workdir runs/digits")
     sub.add_argument(
         "recipe", metavar="RECIPE.py", help="a Python file that defines `recipe`, or FILE.py:ROW of several"

@@ -11,7 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from keras_vit.models.interface import describe
-from keras_vit.models.load import load_model
+from keras_vit.models.load import holds_model, load_model
 from keras_vit.preprocess import load_image, preprocess_input
 
 BATCH = 32
@@ -21,13 +21,14 @@ def load_predictor(source: str | os.PathLike):
     """Load what `predict` takes: a `keras.Model`, or a `keras_vit.export.ExportedModel` where an export lies.
 
     Args:
-        source: a workdir, a `.keras` file, a model's name, or an export (`saved_models/NAME` or one version of it).
+        source: a workdir, a `.keras` file, a file or folder of published weights, a model's name, or an export
+            (`saved_models/NAME` or one version of it).
 
     Raises:
         FileNotFoundError: nothing lies at the path.
         ValueError: what lies there is no model, or no model has this name.
     """
-    if os.path.isdir(source) and not os.path.isfile(os.path.join(source, "model.keras")):
+    if os.path.isdir(source) and not holds_model(source):
         from keras_vit.export.load import load_export  # needs TensorFlow, a Keras model does not
 
         return load_export(source)

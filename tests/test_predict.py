@@ -1,5 +1,7 @@
 """Prediction on image files, by a Keras model and by an export of it."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from PIL import Image
 from support import needs_tensorflow, randomise
 
 import keras_vit
+from keras_vit import cli
 from keras_vit.predict import BATCH, load_predictor, predict
 
 TINY = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -60,6 +63,24 @@ def test_photographs_of_any_size_fit_a_model_of_a_free_size(files, tmp_path):
 
 
 @needs_tensorflow
+@pytest.mark.parametrize("layout", ["npz", "hf"])
+def test_the_command_takes_published_weights(layout, files, tmp_path, capsys):
+    model = tiny(activation="gelu_tanh" if layout == "npz" else "gelu")
+    source = tmp_path / ("weights.npz" if layout == "npz" else "hub")
+    keras_vit.save_weights(model, source, layout=layout)
+    expected = predict(model, files)
+    capsys.readouterr()
+    assert cli.main(["predict", str(source), *map(str, files), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for row, other in zip(rows, expected, strict=True):
+        found, scores = ([p["score"] for p in r["predictions"]] for r in (row, other))
+        assert np.allclose(found, scores, atol=1e-5)
+        if layout == "hf":  # whose config.json holds the labels
+            assert [p["label"] for p in row["predictions"]] == [p["label"] for p in other["predictions"]]
+    assert cli.main(["predict", str(tmp_path / "absent.npz"), str(files[0])]) == 2
+    assert "model expected a .npz file, found nothing at" in capsys.readouterr().err
+
+
 def test_an_export_predicts_what_its_model_predicts(files, tmp_path):
     from keras_vit.export import ExportedModel, export
 

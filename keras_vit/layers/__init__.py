@@ -1,6 +1,7 @@
 """Keras layers of the Vision Transformer; `keras.ops` only, so that they run on every Keras backend."""
 
 from keras_vit.layers.base import require_rate as require_rate
+from keras_vit.layers.base import starting_from as starting_from
 from keras_vit.layers.encoder import EncoderBlock as EncoderBlock
 from keras_vit.layers.encoder import LayerNorm as LayerNorm
 from keras_vit.layers.encoder import MLPBlock as MLPBlock

@@ -1,11 +1,46 @@
-"""What every layer here shares: a config that is exactly its constructor's arguments."""
+"""What every layer here shares: a config that is exactly its constructor's arguments, and a start from given arrays."""
 
+import contextlib
+import contextvars
 import inspect
 
 import keras
+from keras import ops
+
+_values = contextvars.ContextVar("values", default=None)
 
 
-class Configured:
+@contextlib.contextmanager
+def starting_from(values):
+    """Have variables that are made inside the `with` start from arrays where there are some: no random numbers drawn.
+
+    Args:
+        values: (a variable's path, its shape) -> a float array of that shape, or None to leave it to its initialiser.
+    """
+    token = _values.set(values)
+    try:
+        yield
+    finally:
+        _values.reset(token)
+
+
+class Startable:
+    """Mixin: variables can start from the arrays of `starting_from` in place of their initialisers."""
+
+    def add_weight(self, shape=None, initializer=None, *args, name=None, **kwargs):
+        values = _values.get()
+        array = values(f"{self.path}/{name}", tuple(shape or ())) if values else None
+        if array is not None:
+            # A copy, because JAX and torch may otherwise keep on using the array's own memory.
+            initializer = lambda shape, dtype=None: ops.copy(ops.cast(ops.convert_to_tensor(array), dtype))  # noqa: E731
+        return super().add_weight(shape, initializer, *args, name=name, **kwargs)
+
+
+class Dense(Startable, keras.layers.Dense):
+    """Keras's dense layer as a part of the layers of this package."""
+
+
+class Configured(Startable):
     """Mixin: `get_config()` reads each constructor argument back from the attribute of the same name.
 
     So a layer never writes its config by hand, and `from_config(get_config())` is the same layer. Subclasses are

@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer, require_rank, require_rate
+from keras_vit.layers.base import Dense, Layer, require_rank, require_rate
 
 
 def gelu_tanh(x):
@@ -130,9 +130,9 @@ class MultiHeadSelfAttention(Layer):
         if width % self.num_heads:
             raise ValueError(f"num_heads expected a divisor of the width {width}, received {self.num_heads}.")
         glorot = keras.initializers.RandomUniform(-math.sqrt(3 / width), math.sqrt(3 / width))
-        self.qkv = keras.layers.Dense(3 * width, kernel_initializer=glorot, name="qkv", dtype=self.dtype_policy)
+        self.qkv = Dense(3 * width, kernel_initializer=glorot, name="qkv", dtype=self.dtype_policy)
         self.qkv.build((None, width))
-        self.out = keras.layers.Dense(width, name="out", dtype=self.dtype_policy)
+        self.out = Dense(width, name="out", dtype=self.dtype_policy)
         self.out.build((None, width))
         self.attention_dropout = keras.layers.Dropout(self.attention_dropout_rate, dtype=self.dtype_policy)
 
@@ -202,9 +202,9 @@ class MLPBlock(Layer):
     def build(self, tokens_shape, patches_shape=None):
         width = tokens_shape[-1]
         tiny = keras.initializers.RandomNormal(stddev=1e-6)
-        self.fc1 = keras.layers.Dense(self.mlp_dim, bias_initializer=tiny, name="fc1", dtype=self.dtype_policy)
+        self.fc1 = Dense(self.mlp_dim, bias_initializer=tiny, name="fc1", dtype=self.dtype_policy)
         self.fc1.build((None, width))
-        self.fc2 = keras.layers.Dense(width, bias_initializer=tiny.clone(), name="fc2", dtype=self.dtype_policy)
+        self.fc2 = Dense(width, bias_initializer=tiny.clone(), name="fc2", dtype=self.dtype_policy)
         self.fc2.build((None, self.mlp_dim))
         if self.kernel_size:
             if patches_shape is None:

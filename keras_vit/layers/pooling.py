@@ -3,10 +3,12 @@
 B batch, N tokens, D width, h heads, d = D / h.
 """
 
+import math
+
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Configured, Layer, require_rank
+from keras_vit.layers.base import Configured, Dense, Layer, require_rank
 from keras_vit.layers.encoder import LayerNorm, MLPBlock, rows
 
 
@@ -71,10 +73,11 @@ class AttentionPooling(TokenPooling):
             raise ValueError(f"num_heads expected a divisor of the width {width}, received {self.num_heads}.")
         policy = self.dtype_policy
         self.probe = self.add_weight(name="probe", shape=(1, 1, width), initializer="glorot_uniform")
-        self.query, self.key, self.value, self.out = (
-            keras.layers.Dense(width, name=name, dtype=policy) for name in ("query", "key", "value", "out")
-        )
-        for dense in (self.query, self.key, self.value, self.out):
+        # Key and value in one product, each half initialised as the D x D matrix it is in the official code.
+        glorot = keras.initializers.RandomUniform(-math.sqrt(3 / width), math.sqrt(3 / width))
+        self.key_value = Dense(2 * width, kernel_initializer=glorot, name="key_value", dtype=policy)
+        self.query, self.out = (Dense(width, name=name, dtype=policy) for name in ("query", "out"))
+        for dense in (self.query, self.key_value, self.out):
             dense.build((None, width))
         self.norm = LayerNorm(self.layer_norm_epsilon, name="norm", dtype=policy)
         self.norm.build((None, 1, width))
@@ -83,20 +86,21 @@ class AttentionPooling(TokenPooling):
 
     def attention_weights(self, tokens):
         """The attention the probe pays to each token: (B, N, D) -> (B, h, 1, N)."""
+        return self._attend(tokens)[0]
+
+    def _attend(self, tokens):
+        """The attention weights (B, h, 1, N), and the values (B, h, N, d)."""
         size = tokens.shape[-1] // self.num_heads
         query = ops.reshape(self.query(rows(self.probe)), (1, self.num_heads, 1, size)) * size**-0.5
-        key = ops.transpose(self._heads(self.key, tokens), (0, 1, 3, 2))
-        return ops.softmax(ops.matmul(query, key), axis=-1)
-
-    def _heads(self, dense, tokens):
-        """`dense` of the tokens, split in heads: (B, N, D) -> (B, h, N, d)."""
-        width = tokens.shape[-1]
-        split = (-1, ops.shape(tokens)[1], self.num_heads, width // self.num_heads)
-        return ops.transpose(ops.reshape(dense(rows(tokens)), split), (0, 2, 1, 3))
+        split = (-1, ops.shape(tokens)[1], 2, self.num_heads, size)
+        key_value = ops.transpose(ops.reshape(self.key_value(rows(tokens)), split), (2, 0, 3, 1, 4))  # (2, B, h, N, d)
+        key, value = key_value[0], key_value[1]
+        return ops.softmax(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), axis=-1), value
 
     def call(self, tokens):
         width = tokens.shape[-1]
-        attended = ops.matmul(self.attention_weights(tokens), self._heads(self.value, tokens))  # (B, h, 1, d)
+        weights, value = self._attend(tokens)
+        attended = ops.matmul(weights, value)  # (B, h, 1, d)
         pooled = ops.reshape(self.out(ops.reshape(attended, (-1, width))), (-1, 1, width))
         return (pooled + self.mlp(self.norm(pooled)))[:, 0]
 

@@ -4,15 +4,16 @@ Named nodes: images, rescaling, root, root_pool, stage1_unit01 ... stage1 ..., n
 `keras_vit.feature_model(model, ["stage1", "stage2", "stage3", "stage4"])` gives the feature maps.
 """
 
+from dataclasses import replace
+
 import keras
 
 from keras_vit import layers
+from keras_vit.models.ends import begin, check_top, classify, finish
 from keras_vit.models.variants import BiTVariant
-from keras_vit.models.vit import classifier, input_images
-from keras_vit.weights import load_weights, require_classes
+from keras_vit.weights import conventions_of
 
 _GROUP_NORM_EPSILON = 1e-5
-_WEIGHT_EPSILON = 1e-10
 
 
 def build_bit(
@@ -58,21 +59,16 @@ def build_bit(
         raise ValueError(f"pooling expected one of ('gap', None), received {pooling!r}.")
     if pooling is None and include_top:
         raise ValueError("pooling expected 'gap' under a classifier, received None.")
-    if include_top and (not isinstance(classes, int) or classes < 1):
-        raise ValueError(f"classes expected a positive int, received {classes!r}.")
-    if weights is not None and include_top:
-        require_classes(weights, classes)
+    check_top(include_top, classes, weights)
+    if weights is not None:
+        variant = follow_conventions(weights, variant)
     policy = keras.dtype_policies.get(dtype)
     width = int(64 * variant.width_factor)
-    epsilons = {"group_norm_epsilon": _GROUP_NORM_EPSILON, "weight_epsilon": _WEIGHT_EPSILON}
+    epsilons = {"group_norm_epsilon": _GROUP_NORM_EPSILON, "weight_epsilon": variant.weight_epsilon}
 
-    images = input_images(input_tensor, input_shape or (variant.image_size, variant.image_size, 3))
-    x = images
-    if include_preprocessing:
-        x = keras.layers.Rescaling(1 / 127.5, offset=-1.0, name="rescaling", dtype=policy)(x)
-    x = layers.StdConv(width, 7, 2, "symmetric", _WEIGHT_EPSILON, epsilon_on="variance", name="root", dtype=policy)(
-        x
-    )  # (B, H / 2, W / 2, F)
+    images, x = begin(input_tensor, input_shape, variant.image_size, include_preprocessing, policy)
+    root = layers.StdConv(width, 7, 2, "symmetric", variant.weight_epsilon, "variance", name="root", dtype=policy)
+    x = root(x)  # (B, H / 2, W / 2, F)
     x = layers.StemPool("zeros", name="root_pool", dtype=policy)(x)
     for stage, units in enumerate(variant.units):
         for unit in range(units):
@@ -85,9 +81,12 @@ def build_bit(
     if pooling == "gap":
         x = keras.layers.GlobalAveragePooling2D(name="pooling", dtype=policy)(x)  # (B, F)
     if include_top:
-        x = classifier(x, classes, classifier_activation, labels, policy)
-    sources = keras.utils.get_source_inputs(images)
-    model = keras.Model(sources[0] if len(sources) == 1 else sources, x, name=name or variant.name)
-    if weights is not None:
-        load_weights(model, weights)
-    return model
+        x = classify(x, classes, classifier_activation, labels, policy)
+    return finish(images, x, name or variant.name, weights)
+
+
+def follow_conventions(weights, variant: BiTVariant) -> BiTVariant:
+    """The row as the file's origin computes it, unless the row says otherwise itself."""
+    if variant.weight_epsilon != BiTVariant.weight_epsilon:
+        return variant
+    return replace(variant, weight_epsilon=conventions_of(weights).get("weight_epsilon", variant.weight_epsilon))

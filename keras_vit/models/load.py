@@ -1,4 +1,4 @@
-"""A model from where a user has it: a training run's folder, a `.keras` file, or its name."""
+"""A model from where a user has it: a training run's folder, a file of weights, or its name."""
 
 import os
 import zipfile
@@ -7,39 +7,65 @@ from pathlib import Path
 import keras
 
 from keras_vit.models.builders import create_model
+from keras_vit.models.pretrained import from_pretrained
+from keras_vit.models.variants import BiTVariant
+from keras_vit.weights import holds_weights, is_weights
 
 
 def load_model(source: str | os.PathLike) -> keras.Model:
     """Load or build the Keras model that a source means, not compiled.
 
     Args:
-        source: a workdir (it holds `model.keras`), a `.keras` file, or a model's name as `create_model` takes it;
-            a name without a weights tag gives a freshly initialised model.
+        source: a workdir (it holds `model.keras`), a `.keras` file, a published file or folder of weights as
+            `from_pretrained` takes it, or a model's name as `create_model` takes it; a name without a weights tag
+            gives a freshly initialised model.
 
     Raises:
         FileNotFoundError: nothing lies at the path.
-        ValueError: what lies there is no Keras model, or no model has this name.
+        ValueError: what lies there is no model, or does not say which, or no model has this name.
     """
     path = Path(source)
-    if path.is_dir():
-        if not (path / "model.keras").is_file():
-            raise ValueError(
-                f"model expected a folder that holds model.keras, received {str(source)!r}, which does not."
-            )
+    if (path / "model.keras").is_file():
         path = path / "model.keras"
+    if path.is_dir():
+        if not holds_model(path):
+            raise ValueError(
+                f"model expected a folder that holds model.keras or one file of weights, received {str(source)!r}, "
+                "which does not."
+            )
+        return _of_weights(path)
     if path.is_file():
-        return _read(path)
-    if path.suffix == ".keras":
-        raise FileNotFoundError(f"model expected a .keras file, found nothing at {str(source)!r}.")
+        return _of_weights(path) if is_weights(path) else _read(path)
+    if path.suffix == ".keras" or is_weights(path):
+        raise FileNotFoundError(f"model expected a {path.suffix} file, found nothing at {str(source)!r}.")
     try:
         return create_model(str(source))
     except ValueError as error:
         raise ValueError(f"nothing lies at {str(source)!r}, and as a name it is unknown: {error}") from None
 
 
+def holds_model(folder: str | os.PathLike) -> bool:
+    """Whether `load_model` may mean a file in this folder."""
+    return holds_weights(Path(folder))
+
+
+def _of_weights(path: Path) -> keras.Model:
+    try:
+        model = from_pretrained(path)
+    except ValueError as error:
+        if not str(error).startswith(("num_heads ", "input_shape ", "source_grid ")):
+            raise
+        settled = "keras-vit weights convert IN OUT.keras takes --num-heads and --source-grid"
+        raise ValueError(f"{str(error).removesuffix('.')}; {settled}, and its OUT.keras opens as it is.") from None
+    if model.input_shape[1] is None and "position_embedding" not in {layer.name for layer in model.layers}:
+        # A ResNet's file is of no size, but who asks for a model by its file wants to show it pictures.
+        return from_pretrained(path, input_shape=(BiTVariant.image_size,) * 2 + model.input_shape[3:])
+    return model
+
+
 def _read(path: Path) -> keras.Model:
     if path.suffix != ".keras" or not zipfile.is_zipfile(path):
-        raise ValueError(f"model expected a .keras file, received {str(path)!r}, which is none.")
+        raise ValueError(f"model expected a .keras file or a file of weights, received {str(path)!r}, which is none.")
     try:
         return keras.saving.load_model(path, compile=False)
     except (ValueError, OSError, KeyError, TypeError) as error:

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import keras
 
+from keras_vit.layers import starting_from
 from keras_vit.models.bit import build_bit
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
 from keras_vit.models.vit import build as build_vit
 from keras_vit.weights.architecture import Architecture, of_contents, of_model, with_config
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import look
-from keras_vit.weights.convert import apply
+from keras_vit.weights.convert import Early, apply
 from keras_vit.weights.files import KerasFile, open_weights
 
 
@@ -59,20 +60,22 @@ def from_pretrained(
         options.setdefault("include_top", architecture.classes is not None)
         options.setdefault("classes", architecture.classes or 1000)
         options.setdefault("labels", architecture.labels if options["classes"] == architecture.classes else None)
-        if architecture.family == "bit":
-            options.setdefault("input_shape", (None, None, architecture.channels))  # the file fits every size
-            model = build_bit(_bit_row(architecture), **options)
-        else:
-            model = _build_vit(architecture, contents.source, num_heads, source_grid, options)
-        apply(model, file, contents, strict, position_resize, source_grid)
+        early = Early(file, contents)
+        with starting_from(early):
+            if architecture.family == "bit":
+                options.setdefault("input_shape", (None, None, architecture.channels))  # the file fits every size
+                model = build_bit(_bit_row(architecture), **options)
+            else:
+                model = _build_vit(architecture, contents.source, num_heads, source_grid, options)
+        apply(model, file, contents, strict, position_resize, source_grid, early)
     return model
 
 
 def _bit_row(architecture: Architecture) -> BiTVariant:
     for row in BIT_VARIANTS:
         if (row.units, row.width_factor) == (architecture.units, architecture.width_factor):
-            return row
-    return BiTVariant("BiT", architecture.units, architecture.width_factor)
+            return replace(row, weight_epsilon=architecture.weight_epsilon)
+    return BiTVariant("BiT", architecture.units, architecture.width_factor, weight_epsilon=architecture.weight_epsilon)
 
 
 def _build_vit(found: Architecture, source, num_heads, source_grid, options):
@@ -108,15 +111,18 @@ def _row(found: Architecture, source, num_heads) -> Variant:
         same_stem = (row.stem and row.stem.units) == found.units and found.width_factor == 1
         patch = (row.patch_size, row.patch_size)
         if same_stem and patch == found.patch_size and row.num_heads == heads and not found.mlp_kernel_size:
-            return replace(row, stem=stem)
+            return replace(row, stem=stem, positions=found.positions)
     name = "ViT" if stem is None else "R_ViT"
-    return Variant(name, *sizes, heads, found.patch_size, stem, mlp_kernel_size=found.mlp_kernel_size)
+    more = {"positions": found.positions, "mlp_kernel_size": found.mlp_kernel_size}
+    return Variant(name, *sizes, heads, found.patch_size, stem, **more)
 
 
 def _input_shape(found: Architecture, source, source_grid):
     if found.image_size:
         return (*found.image_size, found.channels)
     grid = source_grid or found.grid
+    if grid is None and found.positions == "sincos2d":
+        return (None, None, found.channels)  # the file fits every size
     if grid is None:
         tokens = found.tokens - found.class_token
         raise ValueError(

@@ -91,6 +91,8 @@ class BiTVariant:
         paper_name: as in the papers' tables, `ResNet50x1`.
         timm_name: the same architecture in timm.
         parameters: published counts.
+        weight_epsilon: added to the variance in the weight standardisation; 1e-10 in the official code, 1e-8 in timm
+            and transformers.
     """
 
     name: str
@@ -100,6 +102,7 @@ class BiTVariant:
     paper_name: str | None = None
     timm_name: str | None = None
     parameters: ParameterCounts | None = None
+    weight_epsilon: float = 1e-10
 
 
 Ti16 = Variant(

@@ -11,8 +11,9 @@ from dataclasses import replace
 import keras
 
 from keras_vit import layers
+from keras_vit.models.ends import begin, check_top, classify, finish
 from keras_vit.models.variants import ResNetStem, Variant
-from keras_vit.weights import conventions_of, load_weights, require_classes
+from keras_vit.weights import conventions_of
 
 POSITIONS = {"learned": layers.PositionEmbedding, "sincos2d": layers.SinCosPositions}
 POOLINGS = ("token", "gap", "map", None)
@@ -76,9 +77,8 @@ def build(
     Raises:
         ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
     """
-    _check(variant, include_top, input_shape, pooling, classes, representation_size)
-    if weights is not None and include_top:
-        require_classes(weights, classes)
+    _check(variant, include_top, pooling, representation_size)
+    check_top(include_top, classes, weights)
     if weights is not None:
         variant, activation, layer_norm_epsilon = follow_conventions(weights, variant, activation, layer_norm_epsilon)
     if class_token is False and pooling == "token":
@@ -93,10 +93,7 @@ def build(
     patch = layers.as_pair(variant.patch_size if patch_size is None else patch_size)
     policy = keras.dtype_policies.get(dtype)
 
-    images = input_images(input_tensor, input_shape or (variant.image_size, variant.image_size, 3))
-    x = images
-    if include_preprocessing:
-        x = keras.layers.Rescaling(1 / 127.5, offset=-1.0, name="rescaling", dtype=policy)(x)
+    images, x = begin(input_tensor, input_shape, variant.image_size, include_preprocessing, policy)
     if variant.stem is not None:
         x = _resnet_stem(x, variant.stem, policy)  # (B, H / stride, W / stride, C)
     patches = layers.PatchEmbedding(variant.width, patch, name="embedding", dtype=policy)(x)  # (B, h, w, D)
@@ -134,18 +131,14 @@ def build(
             representation_size, "tanh", kernel_initializer="lecun_normal", name="pre_logits", dtype=policy
         )(x)
     if include_top:
-        x = classifier(x, classes, classifier_activation, labels, policy)
-    sources = keras.utils.get_source_inputs(images)
-    model = keras.Model(sources[0] if len(sources) == 1 else sources, x, name=name or variant.name)
-    if weights is not None:
-        load_weights(model, weights)
-    return model
+        x = classify(x, classes, classifier_activation, labels, policy)
+    return finish(images, x, name or variant.name, weights)
 
 
 def follow_conventions(weights, variant, activation=None, layer_norm_epsilon=None):
     """(variant, activation, layer_norm_epsilon) as the file's origin computes, where the caller says nothing else."""
     origin = conventions_of(weights)
-    if not origin:
+    if "activation" not in origin:  # our own file, which says all itself, or a BiT's, which load_weights refuses
         return variant, activation, layer_norm_epsilon
     if variant.stem is not None:
         names = ("group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
@@ -154,24 +147,6 @@ def follow_conventions(weights, variant, activation=None, layer_norm_epsilon=Non
     if layer_norm_epsilon is None:
         layer_norm_epsilon = origin["layer_norm_epsilon"]
     return variant, activation or origin["activation"], layer_norm_epsilon
-
-
-def input_images(input_tensor, input_shape):
-    if input_tensor is None:
-        return keras.Input(input_shape, name="images")
-    if keras.backend.is_keras_tensor(input_tensor):
-        return input_tensor
-    return keras.Input(tensor=input_tensor, name="images")
-
-
-def classifier(x, classes, activation, labels, policy):
-    """The layers `head` and `predictions` on features (B, D) -> (B, classes)."""
-    # Logits and probabilities leave mixed precision: half precision rounds them visibly.
-    exact = "float32" if policy.name.startswith("mixed") else policy
-    x = layers.Head(classes, labels=labels, name="head", dtype=exact)(x)
-    if activation in (None, "linear"):
-        return x
-    return keras.layers.Activation(activation, name="predictions", dtype="float32")(x)
 
 
 def _resnet_stem(x, stem: ResNetStem, policy):
@@ -196,14 +171,10 @@ def _resnet_stem(x, stem: ResNetStem, policy):
     return x
 
 
-def _check(variant, include_top, input_shape, pooling, classes, representation_size):
+def _check(variant, include_top, pooling, representation_size):
     if not isinstance(variant, Variant):
         raise ValueError(f"variant expected a keras_vit.Variant, received {variant!r}.")
-    if input_shape is not None and len(input_shape) != 3:
-        raise ValueError(f"input_shape expected (height, width, channels), received {input_shape!r}.")
     if pooling not in POOLINGS:
         raise ValueError(f"pooling expected one of {POOLINGS}, received {pooling!r}.")
     if pooling is None and (include_top or representation_size):
         raise ValueError("pooling expected one of ('token', 'gap', 'map') under a classifier, received None.")
-    if include_top and (not isinstance(classes, int) or classes < 1):
-        raise ValueError(f"classes expected a positive int, received {classes!r}.")

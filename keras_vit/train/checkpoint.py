@@ -55,8 +55,11 @@ class Checkpoints:
         shutil.rmtree(beside, ignore_errors=True)
         self._checkpoint.write(str(beside / "state"))
         final = self.folder / f"{step:08d}"
-        shutil.rmtree(final, ignore_errors=True)
+        before = self.folder / f"{step:08d}.before"
+        if final.exists():  # a folder cannot take another's place: the one before steps aside, not away
+            final.rename(before)
         beside.rename(final)
+        shutil.rmtree(before, ignore_errors=True)
         for old in self.steps()[: -self.keep]:
             shutil.rmtree(self.folder / f"{old:08d}", ignore_errors=True)
 
@@ -68,6 +71,9 @@ class Checkpoints:
         Raises:
             ValueError: there are states, and none can be read.
         """
+        for before in self.folder.glob("*.before"):  # left by a kill between the two renames of `save`
+            if not before.with_suffix("").exists():
+                before.rename(before.with_suffix(""))
         steps = self.steps()
         for step in reversed(steps):
             try:

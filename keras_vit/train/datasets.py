@@ -51,6 +51,11 @@ class Datasets:
         return [self.train, self.test, self.validation, *(self.few_shot or ())]
 
     @property
+    def facts(self) -> dict:
+        """Numbers and names that change with the data."""
+        return {"train_examples": self.train.count, "test_examples": self.test.count, "labels": list(self.train.labels)}
+
+    @property
     def epoch_steps(self) -> int:
         """Updates that go through the training examples once."""
         return steps_per_epoch(self.train, self.recipe.data.batch_size)

@@ -37,7 +37,8 @@ def train(
 
     The end is the same to the bit however often the run was stopped (on the same machine). Order of resume:
 
-    1. `recipe.json` in the workdir must be this recipe; with a `summary.json` beside it the run is over.
+    1. `recipe.json` in the workdir must be this recipe, `data.json` must fit the data; with a `summary.json` beside
+       them the run is over.
     2. Model, average and optimizer are built from the recipe's seed, as for a new run.
     3. The newest readable checkpoint fills their variables, the loss scale and the counters (seconds, the losses
        since the last report, updates left out, the best accuracy), and says how many steps are done.
@@ -74,7 +75,7 @@ def train(
     state = first_state(recipe, data.train.labels, total, devices.strategy)
     devices.require_same_step(0)  # all have looked into the folder before the chief changes it
     if devices.chief:
-        claim(workdir, recipe)  # not before: a mistake in the recipe or the data must not lock the folder
+        claim(workdir, recipe, data.facts)  # not before: a mistake in the recipe or the data must not lock the folder
     checkpoints = Checkpoints(workdir / "checkpoints", recipe.checkpoint.keep, state.variables(), devices.chief)
     step = checkpoints.restore() or 0
     devices.require_same_step(step)

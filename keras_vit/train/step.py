@@ -3,7 +3,6 @@
 B batch, K classes.
 """
 
-import keras
 import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
@@ -94,7 +93,7 @@ class Step:
 
     def _of_part(self, values, images, targets, part, replica):
         step = tf.cast(self.state.optimizer.iterations.value, tf.int64)
-        states = _dropout_states(self._seeds, self.recipe.seed, step, replica.replica_id_in_sync_group, part)
+        states = dropout_states(self._seeds, self.recipe.seed, step, replica.replica_id_in_sync_group, part)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
             losses = example_losses(self.recipe.loss, targets, self._forward(values, states, images))
@@ -145,13 +144,8 @@ def compiled_steps(recipe: Recipe, state: State, strategy, span: Span):
     return steps
 
 
-def _dropout_states(seeds, seed: int, step, replica, part=0) -> list:
+def dropout_states(seeds, seed: int, step, replica, part=0) -> list:
     """(variable, value): the state of every dropout, which hangs on (recipe, step, layer, replica, part)."""
     states = [seed_pair(seed, step, layer, replica, part) for layer in range(len(seeds))]
     # 31 bits: Keras passes its seeds to TensorFlow as int32.
     return [(s, tf.bitwise.bitwise_and(state, 2**31 - 1)) for s, state in zip(seeds, states, strict=True)]
-
-
-def dropout_seeds(*arguments) -> keras.StatelessScope:
-    """A scope in which dropout draws by `_dropout_states`, and leaves its states unchanged."""
-    return keras.StatelessScope(state_mapping=_dropout_states(*arguments))

@@ -1,4 +1,4 @@
-"""What a training run leaves in its folder: recipe.json, metrics.jsonl, checkpoints/, model.keras, summary.json."""
+"""What a run leaves in its folder: recipe.json, data.json, metrics.jsonl, checkpoints/, model.keras, summary.json."""
 
 import json
 import os
@@ -36,10 +36,29 @@ def find_summary(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
     return None
 
 
-def claim(workdir: str | os.PathLike, recipe: Recipe) -> None:
-    """Make a folder this recipe's own: from now on it is refused to any other."""
-    Path(workdir).mkdir(parents=True, exist_ok=True)
-    write_atomically(Path(workdir) / "recipe.json", to_json(recipe))
+def claim(workdir: str | os.PathLike, recipe: Recipe, data: dict) -> None:
+    """Make a folder this recipe's own: from now on it is refused to any other.
+
+    Args:
+        workdir: folder of the run.
+        recipe: of the run.
+        data: what tells whether a run goes on with the data that it began with.
+
+    Raises:
+        ValueError: it does not.
+    """
+    workdir = Path(workdir)
+    workdir.mkdir(parents=True, exist_ok=True)
+    written = workdir / "data.json"
+    before = json.loads(written.read_text()) if written.is_file() else data
+    changed = [
+        f"{name} {before.get(name)!r} (now {value!r})" for name, value in data.items() if before.get(name) != value
+    ]
+    if changed:
+        raise ValueError(f"data expected what the run in {str(workdir)!r} began with, found another "
+                         f"{', '.join(changed)}; begin in a new folder.")  # fmt: skip
+    write_atomically(written, json.dumps(data, indent=2) + "\n")
+    write_atomically(workdir / "recipe.json", to_json(recipe))
 
 
 def write_atomically(path: str | os.PathLike, text: str) -> None:

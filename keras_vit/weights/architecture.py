@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from keras_vit.weights.contents import Contents
 from keras_vit.weights.fit import positions_of
-from keras_vit.weights.layouts import find_place
+from keras_vit.weights.layouts import Layout, find_place
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Architecture:
         channels: of the image.
         tokens: positions the embedding is stored for, the class token's included.
         grid: patches down and across, where they are known.
+        positions: `learned` or `sincos2d`.
         image_size: (height, width), where the config says it.
         representation_size: width of the tanh layer before the classifier.
         classes: of the classifier.
@@ -53,6 +54,7 @@ class Architecture:
     width_factor: float = 1.0
     tokens: int | None = None
     grid: tuple[int, int] | None = None
+    positions: str = "learned"
     image_size: tuple[int, int] | None = None
     representation_size: int | None = None
     classes: int | None = None
@@ -75,11 +77,24 @@ class Architecture:
 CONVENTIONS = ("activation", "layer_norm_epsilon", "group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
 
 
+def origin(layout: Layout, family: str, stem: bool = True) -> dict:
+    """What the code behind a layout computes with, as fields of `Architecture`.
+
+    Args:
+        layout: the file's.
+        family: `vit` or `bit`.
+        stem: whether a ViT has a ResNet in front.
+    """
+    if family == "bit":
+        return {"weight_epsilon": layout.bit_weight_epsilon, "weight_epsilon_on": "variance"}
+    return {name: getattr(layout, name) for name in (CONVENTIONS if stem else CONVENTIONS[:2])}
+
+
 def of_contents(contents: Contents) -> Architecture:
     """The architecture that a file's shapes say.
 
     Raises:
-        ValueError: a part without which there is no model is missing.
+        ValueError: a part without which there is no model is missing, or what the parts mean is not known here.
     """
     shapes = {path: entry.shape for path, entry in contents.entries.items()}
     first = "root/kernel" if contents.family == "bit" else "embedding/kernel"
@@ -88,12 +103,24 @@ def of_contents(contents: Contents) -> Architecture:
     root = shapes.get("stem_root/kernel") or shapes[first]
     units = _units(contents)
     classes = shapes["head/kernel"][-1] if "head/kernel" in shapes else None
+    conventions = origin(contents.layout, contents.family)
     if contents.family == "bit":
-        return Architecture("bit", root[2], units=units, width_factor=root[3] / 64, classes=classes)
-    conventions = {name: getattr(contents.layout, name) for name in CONVENTIONS}
+        width_factor = root[3] / 64
+        return Architecture("bit", root[2], units=units, width_factor=width_factor, classes=classes, **conventions)
     class_token = "class_token/token" in shapes
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
     found = positions_of(positions, class_token)
+    if not positions[-1] and not contents.layout.fixed_positions:
+        raise ValueError(
+            f"source expected a position embedding, as files of layout {contents.layout.name!r} have one, "
+            f"received {contents.source!r} without."
+        )
+    pooling = _pooling(shapes, class_token)
+    if pooling == "map" and class_token and contents.layout.name == "timm":
+        raise ValueError(
+            "source expected attention pooling without a class token, which timm leaves out of it and this package "
+            f"does not, received {contents.source!r}."
+        )
     return Architecture(
         "vit",
         channels=root[2],
@@ -107,10 +134,11 @@ def of_contents(contents: Contents) -> Architecture:
         width_factor=root[3] / 64 if "stem_root/kernel" in shapes else 1.0,
         tokens=positions[-2],
         grid=found and found[1],
+        positions="learned" if positions[-1] else "sincos2d",
         representation_size=shapes.get("pre_logits/kernel", (0, None))[1],
         classes=classes,
         class_token=class_token,
-        pooling=_pooling(shapes, class_token),
+        pooling=pooling,
         norm_after_pooling="pooled_norm/gamma" in shapes,
         **conventions,
     )
@@ -160,12 +188,12 @@ def of_model(model) -> Architecture:
     stem = {}
     if root is not None:
         stem = {"units": tuple(counts.values()), "width_factor": root.filters / 64}
+        stem |= {"weight_epsilon": root.epsilon, "weight_epsilon_on": root.epsilon_on}
     if "root" in layers:
         return Architecture("bit", **common, **stem)
     if "embedding" not in layers or "position_embedding" not in layers:
         raise ValueError(f"model expected a model of keras_vit, received {model.name!r}.")
     if root is not None:
-        stem |= {"weight_epsilon": root.epsilon, "weight_epsilon_on": root.epsilon_on}
         stem["group_norm_epsilon"] = layers["stem_root_norm"].epsilon
     blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]
     block = {"num_heads": 1, "mlp_dim": 1}
@@ -178,8 +206,9 @@ def of_model(model) -> Architecture:
         width=layers["embedding"].width,
         depth=len(blocks),
         patch_size=layers["embedding"].patch_size,
-        tokens=positions.embedding.shape[1],
+        tokens=positions.prefix_tokens + positions.grid[0] * positions.grid[1],
         grid=positions.grid,
+        positions=_POSITIONS[type(positions).__name__],
         representation_size=getattr(layers.get("pre_logits"), "units", None),
         class_token="class_token" in layers,
         pooling=_POOLING.get(type(layers.get("pooling")).__name__),
@@ -190,6 +219,7 @@ def of_model(model) -> Architecture:
     )
 
 
+_POSITIONS = {"PositionEmbedding": "learned", "SinCosPositions": "sincos2d"}
 _POOLING = {"TokenPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map"}
 
 

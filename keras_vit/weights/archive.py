@@ -35,6 +35,7 @@ class WeightsFile:
         self.config = config
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._recent: dict[str, np.ndarray] = {}
+        self._maps: list[mmap.mmap] = []
 
     def _refuse(self, expected: str, received: str):
         return ValueError(f"source expected {expected}, received {received} in {self.source!r}.")
@@ -54,6 +55,11 @@ class WeightsFile:
 
     def _read(self, name: str) -> np.ndarray:
         raise NotImplementedError
+
+    def forget(self) -> None:
+        """Let go of the memory that mapped files take up by now; what is asked for again is read again."""
+        for mapped in self._maps if hasattr(mmap, "MADV_DONTNEED") else ():
+            mapped.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         """Let the file go."""
@@ -76,6 +82,7 @@ class NpzFile(WeightsFile):
             self._file = self._stack.enter_context(path.open("rb"))
             self._zip = self._stack.enter_context(zipfile.ZipFile(self._file))
             self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._maps.append(self._map)
             for info in self._zip.infolist():
                 self._add(info)
         except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as e:

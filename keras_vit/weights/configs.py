@@ -36,6 +36,15 @@ _ACTIVATIONS = {
     "hf": {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "relu": "relu", "silu": "silu"},
     "timm": {"gelu": "gelu", "gelu_tanh": "gelu_tanh", "relu": "relu", "silu": "silu"},
 }
+# What transformers' BitConfig may say otherwise, for which this package has no model.
+_BIT_FIXED = {
+    "layer_type": "preactivation",
+    "hidden_act": "relu",
+    "global_padding": None,
+    "embedding_dynamic_padding": False,
+    "num_groups": 32,
+    "output_stride": 32,
+}
 _POOLINGS = {"token": "token", "avg": "gap", "map": "map"}
 
 
@@ -45,6 +54,12 @@ def read_config(config: dict, layout: str, source: str) -> dict:
     Raises:
         ValueError: a value is not what its key is for.
     """
+    for place, fixed in _BIT_FIXED.items() if layout == "hf" and config.get("model_type") == "bit" else ():
+        if config.get(place, fixed) != fixed:
+            raise ValueError(
+                f"config.json beside {source!r} expected {place!r} to be {fixed!r}, as BiT's is, "
+                f"received {config[place]!r}."
+            )
     said = {}
     for key in KEYS:
         place = getattr(key, layout, None)
@@ -127,7 +142,9 @@ def _values(model: Architecture, layout: str) -> dict:
 
 
 def _hf(model):
-    if model.family != "vit" or model.units is not None or model.pooling == "map" or not model.class_token:
+    if model.family == "bit":
+        return _hf_bit(model)
+    if model.units is not None or model.pooling == "map" or not model.class_token:
         raise ValueError("layout 'hf' expected a ViT with a class token and no stem, which is what transformers has.")
     if model.classes and (model.representation_size or model.pooling != "token"):
         raise ValueError("layout 'hf' expected a classifier on the class token alone, which is what transformers has.")
@@ -147,11 +164,33 @@ def _hf(model):
         "pooler_act": "tanh",
         "dtype": "float32",
     }
-    if model.classes:
-        labels = model.labels or [f"LABEL_{i}" for i in range(model.classes)]
-        config["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        config["label2id"] = {label: i for i, label in enumerate(labels)}
-    return config
+    return config | _hf_labels(model)
+
+
+def _hf_labels(model):
+    if not model.classes:
+        return {}
+    labels = model.labels or [f"LABEL_{i}" for i in range(model.classes)]
+    return {
+        "id2label": {str(i): label for i, label in enumerate(labels)},
+        "label2id": {label: i for i, label in enumerate(labels)},
+    }
+
+
+def _hf_bit(model):
+    width = round(64 * model.width_factor)
+    return {
+        "architectures": ["BitForImageClassification" if model.classes else "BitModel"],
+        "model_type": "bit",
+        "num_channels": model.channels,
+        "embedding_size": width,
+        "hidden_sizes": [4 * width * 2**stage for stage in range(len(model.units))],
+        "depths": list(model.units),
+        "width_factor": 1,  # the sizes above have it in them
+        **_BIT_FIXED,
+        "dtype": "float32",
+        **_hf_labels(model),
+    }
 
 
 def processor_config(model: Architecture) -> dict:
@@ -173,6 +212,8 @@ def processor_config(model: Architecture) -> dict:
 def _timm(model):
     if model.family == "bit":
         return _timm_bit(model)
+    if model.pooling == "map" and model.class_token:
+        raise ValueError("layout 'timm' expected attention pooling without a class token, which timm leaves out of it.")
     values = _values(model, "timm")
     arguments = {key.removeprefix("model_args."): value for key, value in values.items() if "model_args." in key}
     ours = {key.removeprefix("keras_vit."): value for key, value in values.items() if "keras_vit." in key}
@@ -227,5 +268,6 @@ def _timm_bit(model):
         "architecture": f"resnetv2_{depth}x{model.width_factor:g}_bit",
         "num_classes": model.classes or 0,
         "model_args": {"in_chans": model.channels},
+        "keras_vit": {"weight_epsilon": model.weight_epsilon},
         "pretrained_cfg": {"input_size": [model.channels, *size], "mean": [0.5] * 3, "std": [0.5] * 3},
     }

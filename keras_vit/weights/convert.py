@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_vit.weights.architecture import CONVENTIONS, of_model
+from keras_vit.weights.architecture import of_model, origin
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents, Entry, look
 from keras_vit.weights.files import open_weights
@@ -89,7 +89,7 @@ def load_weights(
 def conventions_of(source: str | os.PathLike) -> dict:
     """What the code behind a file computes with: `activation`, `layer_norm_epsilon` and a stem's epsilons.
 
-    Empty for our own files, which hold their architecture, and for BiT, which has no choice.
+    Empty for our own files, which hold their architecture.
     """
     if os.fspath(source).endswith((".keras", ".weights.h5")):
         return {}
@@ -98,9 +98,7 @@ def conventions_of(source: str | os.PathLike) -> dict:
             return {}
         contents = look(file)
         said = read_config(file.config, contents.layout.name, contents.source)
-    if contents.family == "bit":
-        return {}
-    return {name: said.get(name, getattr(contents.layout, name)) for name in CONVENTIONS}
+    return {name: said.get(name, value) for name, value in origin(contents.layout, contents.family).items()}
 
 
 def require_classes(source: str | os.PathLike, classes: int) -> None:
@@ -113,8 +111,31 @@ def require_classes(source: str | os.PathLike, classes: int) -> None:
         raise ValueError(f"classes expected {head.shape[-1]}, as in {os.fspath(source)!r}, received {classes}.")
 
 
-def apply(model, file, contents: Contents, strict=True, position_resize="official", source_grid=None) -> Report:
-    """Fill a model from an open file; see `load_weights`."""
+class Early:
+    """Hands out an open file's arrays while the variables they fit as they are are being made.
+
+    Nothing is checked here that `apply`, which must follow, checks for the whole model.
+    """
+
+    def __init__(self, file, contents: Contents):
+        self.done: set[str] = set()
+        self.warnings: list[str] = []
+        self._file, self._contents = file, contents
+
+    def __call__(self, path: str, shape: tuple[int, ...]) -> np.ndarray | None:
+        entry = self._contents.entries.get(path)
+        if entry is None or entry.shape != shape:
+            return None
+        self._file.forget()  # what stood in the way of the array before this one
+        self._file.verify(entry.names)
+        self.done.add(path)
+        return _array(self._file, path, entry, entry.shapes, self.warnings)
+
+
+def apply(
+    model, file, contents: Contents, strict=True, position_resize="official", source_grid=None, early=None
+) -> Report:
+    """Fill a model, or what `early` has left of it, from an open file; see `load_weights`."""
     variables = {variable.path: variable for variable in model.variables if "seed" not in variable.path}
     report = Report(contents.source, contents.layout.name)
     source_grid = source_grid or getattr(file, "grid", None)
@@ -127,16 +148,21 @@ def apply(model, file, contents: Contents, strict=True, position_resize="officia
         (report.unused_top if top else report.left_over).extend(names)
     report.left_over.extend(contents.left_over)
     _raise_unless_it_fits(report, wrong, strict)
-    names = [name for step in steps for name in step.entry.names]
-    file.verify(names)
+    left = [step for step in steps if early is None or step.change or step.variable.path not in early.done]
+    file.verify([name for step in left for name in step.entry.names])
     for step in steps:
         if hasattr(step.layer, "conversion"):
             step.layer.conversion = None
     for layer, sentence in changed:
         layer.conversion = sentence
-    for step in sorted(steps, key=lambda step: [name.partition("[")[0] for name in step.entry.names]):
-        step.variable.assign(_array(file, step, report))
-    report.used.extend(names)
+    suspicions = early.warnings if early else []
+    for step in sorted(left, key=lambda step: [name.partition("[")[0] for name in step.entry.names]):
+        array = _array(file, step.variable.path, step.entry, step.shapes, suspicions)
+        step.variable.assign(step.change(array) if step.change else array)
+        file.forget()
+    for sentence in suspicions:
+        warnings.warn(f"{report.source}: {sentence}", stacklevel=3)
+    report.used.extend(name for step in steps for name in step.entry.names)
     _note_origin(model, contents, read_config(file.config, contents.layout.name, contents.source), report)
     for sentence in (*report.conversions, *report.notes):
         print(f"{report.source}: {sentence}", file=sys.stderr)
@@ -184,35 +210,35 @@ def _same(received, expected) -> bool:
     return all(squeezed(a) == squeezed(b) for a, b in zip(received, expected, strict=True))
 
 
-def _array(file, step: _Step, report) -> np.ndarray:
+def _array(file, path, entry, shapes, suspicions) -> np.ndarray:
+    """Our variable's array of the file's, which are taken in `shapes`."""
     parts = []
-    for name, shape in zip(step.entry.names, step.shapes, strict=True):
+    for name, shape in zip(entry.names, shapes, strict=True):
         part = file[name]
         part = part.astype("float32") if part.dtype != np.float32 else part
-        _warn_of_numbers(part, name, step.variable.path, report)
+        suspicions.extend(_suspicions(part, name, path))
         parts.append(part.reshape(shape))
-    array = step.entry.transform.read(*parts)
-    return step.change(array) if step.change else array
+    return entry.transform.read(*parts)
 
 
-def _warn_of_numbers(array, name, path, report):
+def _suspicions(array, name, path):
+    """What is odd about an array's numbers, in a sentence each."""
     flat = array.reshape(-1, order="A")
     with np.errstate(all="ignore"):
-        suspicious = not np.isfinite(np.dot(flat, flat))
+        suspicious = not np.isfinite(np.dot(flat, flat))  # one pass without a copy; a sum may overflow, too
     if suspicious and not np.isfinite(flat).all():
-        warnings.warn(f"{report.source}: {name!r} holds numbers that are not finite.", stacklevel=5)
+        yield f"{name!r} holds numbers that are not finite."
     if path == "head/kernel" and not flat.any():
-        warnings.warn(f"{report.source}: {name!r} is all zeros: this classifier was never trained.", stacklevel=5)
+        yield f"{name!r} is all zeros: this classifier was never trained."
 
 
 def _note_origin(model, contents, said, report):
     """Say where the model computes otherwise than the code that wrote the file."""
-    if contents.family == "bit" or contents.layout.name == "keras":
+    if contents.layout.name == "keras":
         return
     own = of_model(model)
-    names = CONVENTIONS if own.units is not None else CONVENTIONS[:2]
-    for name in names:
-        mine, theirs = getattr(own, name), said.get(name, getattr(contents.layout, name))
+    for name, usual in origin(contents.layout, own.family, own.units is not None).items():
+        mine, theirs = getattr(own, name), said.get(name, usual)
         if mine != theirs:
             report.notes.append(f"the model has {name}={mine!r}, files of this layout come from {theirs!r}")
 

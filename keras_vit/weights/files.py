@@ -46,6 +46,16 @@ def open_weights(source: str | os.PathLike, model=None):
     raise ValueError(f"source expected a file that ends in {expected}, received {str(path)!r}.")
 
 
+def is_weights(path: Path) -> bool:
+    """Whether a path's name is that of a file of weights other than `.keras`; nothing need lie there."""
+    return path.name.endswith((".npz", ".safetensors", ".safetensors.index.json", ".pth", ".pt", ".bin", ".weights.h5"))
+
+
+def holds_weights(folder: Path) -> bool:
+    """Whether a folder holds a file that `open_weights` may mean by it."""
+    return any((folder / name).is_file() for name in _FOLDER_NAMES) or bool(_loose(folder))
+
+
 _FOLDER_NAMES = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -58,11 +68,15 @@ def _in_folder(folder: Path) -> Path:
     for name in _FOLDER_NAMES:
         if (folder / name).is_file():
             return folder / name
-    files = [path for ending in ("*.npz", "*.safetensors", "*.keras") for path in sorted(folder.glob(ending))]
+    files = _loose(folder)
     if len(files) != 1:
         found = ", ".join(path.name for path in files) or "no file of weights"
         raise ValueError(f"source expected a folder with one file of weights, found {found} in {str(folder)!r}.")
     return files[0]
+
+
+def _loose(folder: Path) -> list[Path]:
+    return [path for ending in ("*.npz", "*.safetensors", "*.keras") for path in sorted(folder.glob(ending))]
 
 
 def _config_beside(path: Path) -> dict:
@@ -101,6 +115,7 @@ class SafetensorsFile(WeightsFile):
         """Map a file that the library found sound; its arrays are read in place."""
         with file.open("rb") as opened:
             whole = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        self._maps.append(whole)
         start = 8 + int.from_bytes(whole[:8], "little")
         for name, tensor in json.loads(whole[8:start]).items():
             if name == "__metadata__":
@@ -129,7 +144,7 @@ class SafetensorsFile(WeightsFile):
         return as_float(np.ndarray(self.shapes[name], dtype, whole, offset))
 
     def close(self):
-        self._of = {}
+        self._of, self._maps = {}, []
 
 
 _STATE_KEYS = ("state_dict_ema", "state_dict", "model_ema", "model", "module")

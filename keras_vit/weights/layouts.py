@@ -20,6 +20,8 @@ class Layout:
         group_norm_epsilon: of a hybrid's stem.
         weight_epsilon: of the stem's weight standardisation.
         weight_epsilon_on: what that is added to, `std` or `variance`.
+        bit_weight_epsilon: of BiT's weight standardisation, added to the variance.
+        fixed_positions: whether a file without positions means the `sincos2d` ones.
         writable: whether `save_weights` offers it.
         never_written: start of our variables that the layout's code of today has no place for.
     """
@@ -30,19 +32,26 @@ class Layout:
     group_norm_epsilon: float = 1e-6
     weight_epsilon: float = 1e-5
     weight_epsilon_on: str = "std"
+    bit_weight_epsilon: float = 1e-10
+    fixed_positions: bool = False
     writable: bool = True
     never_written: tuple[str, ...] = ()
 
 
-_TIMM_STEM = {"group_norm_epsilon": 1e-5, "weight_epsilon": 1e-8, "weight_epsilon_on": "variance"}
+_TORCH_RESNETS = {
+    "group_norm_epsilon": 1e-5,
+    "weight_epsilon": 1e-8,
+    "weight_epsilon_on": "variance",
+    "bit_weight_epsilon": 1e-8,
+}
 LAYOUTS = {
     layout.name: layout
     for layout in (
-        Layout("npz"),
-        Layout("linen"),
-        Layout("big_vision", writable=False),
-        Layout("timm", "gelu", **_TIMM_STEM, never_written=("pre_logits/",)),
-        Layout("hf", "gelu", 1e-12),
+        Layout("npz", fixed_positions=True),
+        Layout("linen", fixed_positions=True),
+        Layout("big_vision", fixed_positions=True, writable=False),
+        Layout("timm", "gelu", **_TORCH_RESNETS, never_written=("pre_logits/",)),
+        Layout("hf", "gelu", 1e-12, **_TORCH_RESNETS),
         Layout("keras", writable=False),
     )
 }
@@ -64,6 +73,7 @@ SYNONYMS = tuple(
 WRITTEN = (
     ("timm", "backbone.stages.", "patch_embed.backbone.stem.", "patch_embed.backbone."),
     ("hf", "classifier.", "vit.", ""),
+    ("hf", "classifier.", "bit.", ""),
 )
 # What stands in front of a file's names, and what the table has there.
 PREFIXES = (
@@ -73,6 +83,7 @@ PREFIXES = (
     ("params/img/", ""),
     ("img/", ""),
     ("", "vit."),  # transformers' ViTModel
+    ("", "bit."),  # and BitModel
     ("module.", ""),
     ("model.", ""),
 )
@@ -117,7 +128,10 @@ def spell(layout: str, names: list[str]) -> dict[str, str]:
     spelt = {name: name for name in names}
     for written_by, unless, start, instead in WRITTEN:
         if written_by == layout and not any(unless in name for name in names):
-            spelt = {name: instead + name.removeprefix(start) if name.startswith(start) else name for name in names}
+            spelt = {
+                name: instead + known.removeprefix(start) if known.startswith(start) else known
+                for name, known in spelt.items()
+            }
     return spelt
 
 

@@ -1,8 +1,8 @@
 """ONE table of names: ours <-> those of every published layout, read in both directions.
 
 `{i}` stands for the encoder block, `{s}` and `{u}` for the stage and the unit of a ResNet counted from one, `{s0}`
-and `{u0}` from zero. `*` stands for query, key and value, whose arrays a transform joins and splits. `name[{i}]` is
-one entry of an array that stacks the blocks. A transform stands beside the names it belongs to.
+and `{u0}` from zero. `*` stands for query, key and value, and `&` for key and value, whose arrays a transform joins
+and splits. `name[{i}]` is one entry of an array that stacks the blocks. A transform stands beside its names.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +12,8 @@ from keras_vit.weights.transforms import (
     IN_BIAS,
     IN_KERNEL,
     JOINED,
+    KV_BIAS,
+    KV_KERNEL,
     OUT_KERNEL,
     POINTWISE,
     QKV_BIAS,
@@ -60,7 +62,10 @@ def _cells(ours, cells) -> Row:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    return tuple(name.replace("*", part) for part in ("query", "key", "value")) if "*" in name else (name,)
+    for wildcard, parts in (("*", ("query", "key", "value")), ("&", ("key", "value"))):
+        if wildcard in name:
+            return tuple(name.replace(wildcard, part) for part in parts)
+    return (name,)
 
 
 def _dense(ours: str, npz: str, linen: str | None = None, timm: str | None = None, hf: str | None = None):
@@ -94,13 +99,17 @@ def _only_timm(ours: str, name: str):
     )
 
 
-def _projection(ours: str, linen: str, kernel: Transform, bias: Transform):
-    """The two rows of a dense layer of the MAP head's attention; only official files have one."""
-    return (_row(f"{ours}/kernel", npz=(f"{linen}/kernel", kernel)), _row(f"{ours}/bias", npz=(f"{linen}/bias", bias)))
+def _projection(ours: str, linen: str, timm: str, kernel: Transform, bias: Transform):
+    """The two rows of a dense layer of the MAP head's attention."""
+    return (
+        _row(f"{ours}/kernel", npz=(f"{linen}/kernel", kernel), timm=(f"{timm}.weight", TRANSPOSED)),
+        _row(f"{ours}/bias", npz=(f"{linen}/bias", bias), timm=f"{timm}.bias"),
+    )
 
 
-def _stem_conv(ours: str, npz: str, timm: str) -> Row:
-    return _row(f"{ours}/kernel", npz=f"{npz}/kernel", timm=(f"{timm}.weight", TORCH_CONV))
+def _stem_conv(ours: str, npz: str, timm: str, hf: str) -> Row:
+    torch = {"timm": (f"{timm}.weight", TORCH_CONV), "hf": (f"{hf}.weight", TORCH_CONV)}
+    return _row(f"{ours}/kernel", npz=f"{npz}/kernel", **torch)
 
 
 _OURS, _NPZ, _HF = "encoder_block_{i:02d}/", "Transformer/encoderblock_{i}/", "vit.encoder.layer.{i}."
@@ -109,18 +118,32 @@ _MAP = "MAPHead_0/"
 _MAP_MHA = _MAP + "MultiHeadDotProductAttention_0/"
 _STEM, _STEM_NPZ = "stem_stage{s}_unit{u}/", "block{s}/unit{u}/"
 _STEM_TIMM = "patch_embed.backbone.stages.{s0}.blocks.{u0}."
+_ROOT_HF = "vit.embeddings.patch_embeddings.backbone.bit.embedder."
+_STEM_HF = "vit.embeddings.patch_embeddings.backbone.bit.encoder.stages.{s0}.layers.{u0}."
 
 VIT = (
-    _stem_conv("stem_root", "conv_root", "patch_embed.backbone.stem.conv"),
-    *_norm("stem_root_norm", "gn_root", transform=CHANNELS, timm="patch_embed.backbone.stem.norm"),
-    *(_stem_conv(f"{_STEM}conv{n}", f"{_STEM_NPZ}conv{n}", f"{_STEM_TIMM}conv{n}") for n in (1, 2, 3)),
+    _stem_conv("stem_root", "conv_root", "patch_embed.backbone.stem.conv", _ROOT_HF + "convolution"),
+    *_norm(
+        "stem_root_norm",
+        "gn_root",
+        transform=CHANNELS,
+        timm="patch_embed.backbone.stem.norm",
+        hf=_ROOT_HF + "norm",
+    ),
+    *(
+        _stem_conv(_STEM + ours, _STEM_NPZ + npz, _STEM_TIMM + torch, _STEM_HF + torch)
+        for ours, npz, torch in (*((f"conv{n}",) * 3 for n in (1, 2, 3)), ("proj", "conv_proj", "downsample.conv"))
+    ),
     *(
         row
-        for n in (1, 2, 3)
-        for row in _norm(f"{_STEM}norm{n}", f"{_STEM_NPZ}gn{n}", transform=CHANNELS, timm=f"{_STEM_TIMM}norm{n}")
+        for ours, npz, torch in (
+            *((f"norm{n}", f"gn{n}", f"norm{n}") for n in (1, 2, 3)),
+            ("proj_norm", "gn_proj", "downsample.norm"),
+        )
+        for row in _norm(
+            _STEM + ours, _STEM_NPZ + npz, transform=CHANNELS, timm=_STEM_TIMM + torch, hf=_STEM_HF + torch
+        )
     ),
-    _stem_conv(_STEM + "proj", _STEM_NPZ + "conv_proj", _STEM_TIMM + "downsample.conv"),
-    *_norm(_STEM + "proj_norm", _STEM_NPZ + "gn_proj", transform=CHANNELS, timm=_STEM_TIMM + "downsample.norm"),
     _row(
         "embedding/kernel",
         npz="embedding/kernel",
@@ -199,28 +222,31 @@ VIT = (
     ),
     *_norm("encoder_norm", "Transformer/encoder_norm", timm="norm", hf="vit.layernorm"),
     *_only_timm("pooled_norm", "fc_norm"),
-    _row("pooling/probe", npz=_MAP + "probe"),
-    *_projection("pooling/query", _MAP_MHA + "query", IN_KERNEL, IN_BIAS),
-    *_projection("pooling/key", _MAP_MHA + "key", IN_KERNEL, IN_BIAS),
-    *_projection("pooling/value", _MAP_MHA + "value", IN_KERNEL, IN_BIAS),
-    *_projection("pooling/out", _MAP_MHA + "out", OUT_KERNEL, SAME),
-    *_norm("pooling/norm", _MAP + "LayerNorm_0"),
-    *_dense("pooling/mlp/fc1", _MAP + "MlpBlock_0/Dense_0"),
-    *_dense("pooling/mlp/fc2", _MAP + "MlpBlock_0/Dense_1"),
+    _row("pooling/probe", npz=_MAP + "probe", timm="attn_pool.latent"),
+    *_projection("pooling/query", _MAP_MHA + "query", "attn_pool.q", IN_KERNEL, IN_BIAS),
+    *_projection("pooling/key_value", _MAP_MHA + "&", "attn_pool.kv", KV_KERNEL, KV_BIAS),
+    *_projection("pooling/out", _MAP_MHA + "out", "attn_pool.proj", OUT_KERNEL, SAME),
+    *_norm("pooling/norm", _MAP + "LayerNorm_0", timm="attn_pool.norm"),
+    *_dense("pooling/mlp/fc1", _MAP + "MlpBlock_0/Dense_0", timm="attn_pool.mlp.fc1"),
+    *_dense("pooling/mlp/fc2", _MAP + "MlpBlock_0/Dense_1", timm="attn_pool.mlp.fc2"),
     *_dense("pre_logits", "pre_logits", timm="pre_logits.fc", hf="vit.pooler.dense"),
     *_dense("head", "head", timm="head", hf="classifier"),
 )
 
 
-def _bit_conv(ours: str, npz: str, big_vision: str, timm: str) -> Row:
-    npz = f"resnet/{npz}standardized_conv2d/kernel"
+def _bit_conv(ours: str, npz: str, big_vision: str, timm: str, hf: str) -> Row:
     return _cells(
         f"{ours}/kernel",
-        {"npz": (npz, SAME), "big_vision": (f"{big_vision}/kernel", SAME), "timm": (f"{timm}.weight", TORCH_CONV)},
+        {
+            "npz": (f"resnet/{npz}standardized_conv2d/kernel", SAME),
+            "big_vision": (f"{big_vision}/kernel", SAME),
+            "timm": (f"{timm}.weight", TORCH_CONV),
+            "hf": (f"{hf}.weight", TORCH_CONV),
+        },
     )
 
 
-def _bit_norm(ours: str, npz: str, big_vision: str, timm: str):
+def _bit_norm(ours: str, npz: str, big_vision: str, timm: str, hf: str):
     return tuple(
         _cells(
             f"{ours}/{mine}",
@@ -228,6 +254,7 @@ def _bit_norm(ours: str, npz: str, big_vision: str, timm: str):
                 "npz": (f"resnet/{npz}group_norm/{mine}", SAME),
                 "big_vision": (f"{big_vision}/{theirs}", CHANNELS),
                 "timm": (f"{timm}.{word}", SAME),
+                "hf": (f"{hf}.{word}", SAME),
             },
         )
         for mine, theirs, word in (("gamma", "scale", "weight"), ("beta", "bias", "bias"))
@@ -235,27 +262,32 @@ def _bit_norm(ours: str, npz: str, big_vision: str, timm: str):
 
 
 _UNIT, _BIT_NPZ, _BIT_BV = "stage{s}_unit{u:02d}/", "block{s}/unit{u:02d}/", "block{s}/unit{u:02d}/"
-_BIT_TIMM = "stages.{s0}.blocks.{u0}."
+_BIT_TIMM, _BIT_HF = "stages.{s0}.blocks.{u0}.", "bit.encoder.stages.{s0}.layers.{u0}."
 _LETTERS = ((1, "a"), (2, "b"), (3, "c"))
 BIT = (
-    _bit_conv("root", "root_block/", "root_block/conv_root", "stem.conv"),
+    _bit_conv("root", "root_block/", "root_block/conv_root", "stem.conv", "bit.embedder.convolution"),
     *(
-        _bit_conv(f"{_UNIT}conv{n}", f"{_BIT_NPZ}{letter}/", f"{_BIT_BV}conv{n}", f"{_BIT_TIMM}conv{n}")
-        for n, letter in _LETTERS
+        _bit_conv(_UNIT + ours, _BIT_NPZ + npz, _BIT_BV + big_vision, _BIT_TIMM + torch, _BIT_HF + torch)
+        for ours, npz, big_vision, torch in (
+            *((f"conv{n}", f"{letter}/", f"conv{n}", f"conv{n}") for n, letter in _LETTERS),
+            ("proj", "a/proj/", "conv_proj", "downsample.conv"),
+        )
     ),
     *(
         row
         for n, letter in _LETTERS
-        for row in _bit_norm(f"{_UNIT}norm{n}", f"{_BIT_NPZ}{letter}/", f"{_BIT_BV}gn{n}", f"{_BIT_TIMM}norm{n}")
+        for row in _bit_norm(
+            f"{_UNIT}norm{n}", f"{_BIT_NPZ}{letter}/", f"{_BIT_BV}gn{n}", f"{_BIT_TIMM}norm{n}", f"{_BIT_HF}norm{n}"
+        )
     ),
-    _bit_conv(_UNIT + "proj", _BIT_NPZ + "a/proj/", _BIT_BV + "conv_proj", _BIT_TIMM + "downsample.conv"),
-    *_bit_norm("norm", "", "norm-pre-head", "norm"),
+    *_bit_norm("norm", "", "norm-pre-head", "norm", "bit.norm"),
     _cells(
         "head/kernel",
         {
             "npz": ("resnet/head/conv2d/kernel", POINTWISE),
             "big_vision": ("head/kernel", SAME),
             "timm": ("head.fc.weight", TORCH_POINTWISE),
+            "hf": ("classifier.1.weight", TRANSPOSED),
         },
     ),
     _cells(
@@ -264,6 +296,7 @@ BIT = (
             "npz": ("resnet/head/conv2d/bias", SAME),
             "big_vision": ("head/bias", SAME),
             "timm": ("head.fc.bias", SAME),
+            "hf": ("classifier.1.bias", SAME),
         },
     ),
 )

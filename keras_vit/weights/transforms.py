@@ -36,22 +36,28 @@ SAME = Transform(lambda x: x, lambda x, heads: (x,))
 CHANNELS = Transform(lambda x: x.reshape(-1), lambda x, heads: (x.reshape(1, 1, 1, -1),))  # (1, 1, 1, C) <-> (C,)
 POINTWISE = Transform(lambda x: x.reshape(x.shape[-2:]), lambda x, heads: (x[None, None],))  # (1, 1, C, K) <-> (C, K)
 
-QKV_KERNEL = Transform(  # three (D, h, d) <-> (D, 3 D)
-    lambda *qkv: np.concatenate([x.reshape(len(x), -1) for x in qkv], axis=1),
-    lambda x, heads: tuple(part.reshape(len(x), heads, -1) for part in np.split(x, 3, axis=1)),
-    heads_axis=1,
-)
-QKV_BIAS = Transform(  # three (h, d) <-> (3 D,)
-    lambda *qkv: np.concatenate([x.reshape(-1) for x in qkv]),
-    lambda x, heads: tuple(part.reshape(heads, -1) for part in np.split(x, 3)),
-    heads_axis=0,
-)
-IN_KERNEL = Transform(  # (D, h, d) <-> (D, D)
-    lambda x: x.reshape(len(x), -1), lambda x, heads: (x.reshape(len(x), heads, -1),), heads_axis=1
-)
-IN_BIAS = Transform(  # (h, d) <-> (D,)
-    lambda x: x.reshape(-1), lambda x, heads: (x.reshape(heads, -1),), heads_axis=0
-)
+
+def _joined_kernels(parts: int) -> Transform:
+    """So many (D, h, d) <-> (D, parts D)."""
+    return Transform(
+        lambda *theirs: np.concatenate([x.reshape(len(x), -1) for x in theirs], axis=1),
+        lambda x, heads: tuple(part.reshape(len(x), heads, -1) for part in np.split(x, parts, axis=1)),
+        heads_axis=1,
+    )
+
+
+def _joined_biases(parts: int) -> Transform:
+    """So many (h, d) <-> (parts D,)."""
+    return Transform(
+        lambda *theirs: np.concatenate([x.reshape(-1) for x in theirs]),
+        lambda x, heads: tuple(part.reshape(heads, -1) for part in np.split(x, parts)),
+        heads_axis=0,
+    )
+
+
+QKV_KERNEL, QKV_BIAS = _joined_kernels(3), _joined_biases(3)
+KV_KERNEL, KV_BIAS = _joined_kernels(2), _joined_biases(2)
+IN_KERNEL, IN_BIAS = _joined_kernels(1), _joined_biases(1)
 OUT_KERNEL = Transform(  # (h, d, D) <-> (D, D)
     lambda x: x.reshape(-1, x.shape[-1]), lambda x, heads: (x.reshape(heads, -1, x.shape[-1]),), heads_axis=0
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.weights.architecture import CONVENTIONS, of_model
+from keras_vit.weights.architecture import of_model, origin
 from keras_vit.weights.configs import processor_config, write_config
 from keras_vit.weights.layouts import LAYOUTS, WRITABLE, fill, find_place, spell
 
@@ -42,6 +42,8 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
     if file.suffix != _ENDINGS[layout]:
         raise ValueError(f"path expected to end in {_ENDINGS[layout]!r} for layout {layout!r}, received {str(path)!r}.")
     architecture = of_model(model)
+    if architecture.positions != "learned" and not LAYOUTS[layout].fixed_positions:
+        raise ValueError(f"layout {layout!r} expected learned positions, received {architecture.positions!r}.")
     config = None if _ENDINGS[layout] == ".npz" else write_config(architecture, layout)
     arrays = _arrays(model, layout)
     _note_origin(architecture, layout)
@@ -115,8 +117,7 @@ _IN_CONFIG = {"timm": ("activation",), "hf": ("activation", "layer_norm_epsilon"
 
 def _note_origin(model, layout):
     """Say where those who read the file will compute otherwise than the model, because the file cannot tell them."""
-    conventions = CONVENTIONS if model.units is not None else CONVENTIONS[:2]
-    for name in conventions if model.family == "vit" else ():
-        mine, theirs = getattr(model, name), getattr(LAYOUTS[layout], name)
+    for name, theirs in origin(LAYOUTS[layout], model.family, model.units is not None).items():
+        mine = getattr(model, name)
         if mine != theirs and name not in _IN_CONFIG.get(layout, ()):
             print(f"layout {layout!r}: its readers take {name}={theirs!r}, the model has {mine!r}.", file=sys.stderr)

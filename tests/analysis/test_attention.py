@@ -85,7 +85,8 @@ def in_numpy(model, images, pooling):
     if pooling == "map":
         x = reference.norm(x, "encoder_norm")
         query = reference.dense(reference["pooling/probe"], "pooling/query")
-        probe = reference.attend(np.broadcast_to(query, (len(x), 1, x.shape[-1])), reference.dense(x, "pooling/key"))
+        key = reference.dense(x, "pooling/key_value")[..., : x.shape[-1]]
+        probe = reference.attend(np.broadcast_to(query, (len(x), 1, x.shape[-1])), key)
     return np.stack(attentions), None if probe is None else probe[:, :, 0]
 
 

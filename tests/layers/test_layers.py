@@ -64,9 +64,11 @@ def test_attention_pooling_is_keras_attention_from_the_probe():
     peer = keras.layers.MultiHeadAttention(2, 4)
     probe = keras.ops.repeat(layer.probe, 3, axis=0)
     peer.build(probe.shape, tokens.shape)
+    kernels = [layer.query.kernel, *keras.ops.split(layer.key_value.kernel, 2, axis=1)]
+    biases = [layer.query.bias, *keras.ops.split(layer.key_value.bias, 2)]
     values = []
-    for dense in (layer.query, layer.key, layer.value):
-        values += [keras.ops.reshape(dense.kernel, (8, 2, 4)), keras.ops.reshape(dense.bias, (2, 4))]
+    for kernel, bias in zip(kernels, biases, strict=True):
+        values += [keras.ops.reshape(kernel, (8, 2, 4)), keras.ops.reshape(bias, (2, 4))]
     peer.set_weights([*values, keras.ops.reshape(layer.out.kernel, (2, 4, 8)), layer.out.bias])
     pooled = peer(probe, tokens)
     expected = (pooled + layer.mlp(layer.norm(pooled)))[:, 0]

@@ -1,10 +1,12 @@
 """A model from a workdir, a file or a name."""
 
+import shutil
 import zipfile
 
+import keras
 import numpy as np
 import pytest
-from support import max_difference, randomise
+from support import GOLDENS, golden, max_difference, randomise
 
 import keras_vit
 from keras_vit.models.load import load_model
@@ -22,13 +24,53 @@ def test_a_workdir_and_a_file_give_the_saved_model(tmp_path):
         assert loaded.get_layer("head").labels == ("a", "b", "c") and not loaded.compiled
 
 
+@pytest.mark.parametrize("ending", [".npz", ".pth", ".keras", ""], ids=lambda ending: ending or "a hub folder")
+def test_published_files_and_folders_give_their_model(ending, tmp_path):
+    model = randomise(keras_vit.build(TINY, classes=3, activation="gelu" if ending == "" else None))
+    path = tmp_path / f"weights{ending}"
+    if ending == ".pth":
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        path = tmp_path / "h1.pth"
+        from safetensors.torch import load_file
+
+        torch.save(load_file(GOLDENS / "h1.weights.safetensors"), path)
+        shutil.copy(GOLDENS / "h1.config.json", tmp_path / "config.json")
+        assert max_difference(load_model(path)(golden("h1")["images"]), golden("h1")["logits"]) < 2e-5
+        return
+    keras_vit.save_weights(model, path, layout=None if ending else "hf")
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
+    answer = load_model(path)(images)
+    answer = answer if ending == ".keras" else keras.ops.softmax(answer)
+    assert max_difference(answer, model(images)) < 1e-6
+
+
+def test_a_resnets_file_gets_the_size_its_row_is_built_for():
+    assert load_model(GOLDENS / "g6.weights.npz").input_shape == (None, 224, 224, 3)
+
+
+def test_a_file_that_leaves_something_open_says_what_settles_it(tmp_path):
+    sentence = (
+        r"num_heads expected .*received None; keras-vit weights convert IN OUT.keras takes --num-heads .* it is\.$"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        load_model(GOLDENS / "t1.weights.safetensors")
+    for name in ("a.npz", "b.npz"):
+        keras_vit.save_weights(keras_vit.build(TINY), tmp_path / name)
+    with pytest.raises(ValueError, match="expected a folder with one file of weights, found a.npz, b.npz in"):
+        load_model(tmp_path)
+    with pytest.raises(FileNotFoundError, match="model expected a .npz file, found nothing at 'ViT-B_16.npz'"):
+        load_model("ViT-B_16.npz")
+
+
 def test_a_name_builds_its_model():
     assert load_model("ViT-Ti/16").count_params() == 5_717_416
 
 
 def test_what_is_no_model_gets_a_sentence(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="model expected a folder that holds model.keras, received .*empty'"):
+    with pytest.raises(
+        ValueError, match="model expected a folder that holds model.keras or one file of weights, received .*empty'"
+    ):
         load_model(tmp_path / "empty")
     with pytest.raises(FileNotFoundError, match="model expected a .keras file, found nothing at 'no/such.keras'"):
         load_model("no/such.keras")
@@ -39,7 +81,9 @@ def test_what_is_no_model_gets_a_sentence(tmp_path):
     (tmp_path / "broken.keras").write_bytes(b"PK\x03\x04 no zip after all")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
     for name in ("broken.keras", "picture.png"):
-        with pytest.raises(ValueError, match=f"model expected a .keras file, received .*{name}', which is none"):
+        with pytest.raises(
+            ValueError, match=f"model expected a .keras file or a file of weights, received .*{name}', which is none"
+        ):
             load_model(tmp_path / name)
     with pytest.raises(ValueError, match="model expected a .keras file of this package, received .*other.keras': "):
         load_model(tmp_path / "other.keras")

@@ -34,6 +34,31 @@ def test_keeps_the_newest_and_restores_them(saved):
     assert not list(checkpoints.folder.glob("*.partial"))
 
 
+def test_saving_a_step_again_takes_its_place(saved):
+    checkpoints, variable = saved
+    variable.assign(tf.fill(1000, 7.0))
+    checkpoints.save(3)
+    variable.assign(tf.zeros(1000))
+    assert checkpoints.restore() == 3 and variable.numpy().tolist() == [7.0] * 1000
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["00000002", "00000003"]
+
+
+def test_a_kill_while_a_step_takes_its_place_loses_nothing(saved, monkeypatch):
+    checkpoints, variable = saved
+    rename = type(checkpoints.folder).rename
+
+    def killed(path, target):
+        if path.suffix == ".partial":
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(type(checkpoints.folder), "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.save(3)
+    assert checkpoints.steps() == [2]
+    assert checkpoints.restore() == 3 and variable.numpy().tolist() == [3.0] * 1000
+
+
 def test_none_to_restore(tmp_path):
     assert Checkpoints(tmp_path / "none", 2, {"x": [tf.Variable(0.0)]}).restore() is None
 

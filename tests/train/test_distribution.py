@@ -38,7 +38,7 @@ print(one["replicas"], two["replicas"], one["accuracy"] == two["accuracy"], diff
 
 DROPOUT = """
 import keras, numpy as np
-from keras_vit.train.step import dropout_seeds
+from keras_vit.train.step import dropout_states
 
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 with strategy.scope():
@@ -49,7 +49,7 @@ states = [layer.seed_generator.state for layer in layers]
 def masks(step):
     def on_replica():
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        with dropout_seeds(states, 0, step, replica):
+        with keras.StatelessScope(state_mapping=dropout_states(states, 0, step, replica)):
             return tf.stack([layer(tf.ones(64), training=True) for layer in layers])
     return strategy.experimental_local_results(strategy.run(on_replica))
 

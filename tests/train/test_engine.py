@@ -100,7 +100,7 @@ def stop_at(monkeypatch, step, how):
 def test_what_a_run_leaves(run):
     workdir, summary = run
     assert sorted(path.name for path in workdir.iterdir()) == [
-        "checkpoints", "metrics.jsonl", "model.keras", "recipe.json", "summary.json", "tensorboard",
+        "checkpoints", "data.json", "metrics.jsonl", "model.keras", "recipe.json", "summary.json", "tensorboard",
     ]  # fmt: skip
     assert from_json((workdir / "recipe.json").read_text()) == RECIPE
     assert json.loads((workdir / "summary.json").read_text()) == summary

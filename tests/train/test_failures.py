@@ -169,6 +169,23 @@ def test_a_picture_that_goes_missing_is_named_and_once_it_is_back_the_run_goes_o
     assert same_end(tmp_path / "run", whole[0])
 
 
+def test_other_data_than_the_run_began_with_are_refused(photos, command, tmp_path, monkeypatch, capsys):
+    def stopped(*_):
+        raise OSError(errno.EIO, "stopped")
+
+    shutil.copytree(photos, tmp_path / "photos")
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.train.Checkpoint, "write", stopped)
+        assert command(tmp_path / "photos") == 2
+    sentence(capsys)
+    (tmp_path / "photos" / "dusk").mkdir()
+    for i in range(5):
+        shutil.copy(photos / "day" / "00.png", tmp_path / "photos" / "dusk" / f"{i}.png")
+    assert command(tmp_path / "photos") == 2
+    assert "data expected what the run in" in (said := sentence(capsys)) and "train_examples 32 (now 36)" in said
+    assert "labels ['day', 'night'] (now ['day', 'dusk', 'night'])" in said
+
+
 def test_a_picture_of_the_test_split_that_goes_missing_is_named(photos, whole, command, tmp_path, monkeypatch, capsys):
     """Found at an evaluation, when the epoch before it has been trained."""
     shutil.copytree(photos, tmp_path / "photos")

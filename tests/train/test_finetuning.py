@@ -79,7 +79,7 @@ def test_a_name_with_a_tag_means_the_published_file(monkeypatch):
         asked.append(source)
         return row, None, None
 
-    monkeypatch.setattr("keras_vit.train.model.follow_conventions", follow)
+    monkeypatch.setattr("keras_vit.models.vit.follow_conventions", follow)
     monkeypatch.setattr("keras_vit.train.model.load_weights", lambda model, source: asked.append(source))
     build_model(Recipe("t", Model("vit_tiny_patch16_224.augreg_in21k")), LABELS)
     assert asked == ["vit_tiny_patch16_224.augreg_in21k"] * 2
@@ -154,8 +154,11 @@ def test_a_bit_row_refuses_what_it_lacks():
         build_model(Recipe("t", Model(BIT, dropout_rate=0.1)), LABELS)
 
 
-def test_a_bit_file_starts_a_run(tmp_path):
+def test_a_bit_file_starts_a_run(tmp_path, monkeypatch):
     origin = randomise(keras_vit.build(BIT, classes=7))
     save_weights(origin, tmp_path / "bit.npz")
     started = build_model(Recipe("t", Model(BIT, weights=str(tmp_path / "bit.npz"))), LABELS)
     assert np.array_equal(started.get_layer("root").kernel, origin.get_layer("root").kernel)
+    monkeypatch.setattr("keras_vit.models.bit.conventions_of", lambda source: {"weight_epsilon": 1e-8})  # timm's
+    started = build_model(Recipe("t", Model(BIT, weights=str(tmp_path / "bit.npz"))), LABELS)
+    assert started.get_layer("root").epsilon == 1e-8

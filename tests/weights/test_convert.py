@@ -185,3 +185,25 @@ def test_after_from_pretrained_others_still_train():
     other.compile("sgd", "mse")
     other.fit(np.ones((4, 2)), np.ones(4), verbose=0)
     assert np.isfinite(from_file(golden("g1")["images"])).all()
+
+
+@pytest.mark.parametrize("name", ["g1", "g4", "g6", "h1"])
+def test_from_pretrained_draws_no_random_numbers_for_what_the_file_holds(name, monkeypatch):
+    def refuse(initializer, shape, dtype=None):
+        raise AssertionError(f"drew {shape}")
+
+    for initializer in (keras.initializers.RandomNormal, keras.initializers.RandomUniform):
+        monkeypatch.setattr(initializer, "__call__", refuse)
+    monkeypatch.setattr(keras.initializers.VarianceScaling, "__call__", refuse)
+    keras_vit.from_pretrained(next(GOLDENS.glob(f"{name}.weights.*")))
+    with pytest.raises(AssertionError, match="drew"):  # the next model starts as ever
+        keras_vit.build(keras_vit.Variant("tiny", 16, 1, 24, 2, patch_size=4, image_size=8))
+
+
+def test_where_positions_or_the_classifier_do_not_fit_the_rest_still_comes_from_the_file(capsys):
+    whole = keras_vit.from_pretrained(G1)
+    other = keras_vit.from_pretrained(G1, input_shape=(48, 48, 3), classes=3)
+    blocks = (model.get_layer("encoder_block_00").weights for model in (whole, other))
+    for old, new in zip(*blocks, strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert "positions resized" in capsys.readouterr().err and not np.asarray(other.get_layer("head").kernel).any()

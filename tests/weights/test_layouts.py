@@ -2,13 +2,15 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import keras
 import numpy as np
 import pytest
-from support import GOLDENS, golden, max_difference
+from support import GOLDENS, golden, max_difference, randomise
 
 import keras_vit
+from keras_vit.models.variants import S16
 from keras_vit.weights.contents import look
 from keras_vit.weights.files import open_weights
 
@@ -78,6 +80,37 @@ def test_big_vision_stacks_blocks_and_keeps_no_slot_for_the_class_token(tmp_path
     assert model.get_layer("position_embedding").conversion == "the class token's position is zeros"
     values["pos_embedding"] = values.pop("Transformer/posembed_input/pos_embedding")
     assert logits_of(save(tmp_path / "root_slot.npz", stacked(values)), "g1") < 2e-5
+
+
+def test_an_official_file_without_positions_has_the_fixed_ones(tmp_path):
+    s16 = replace(S16, depth=1, positions="sincos2d")
+    model = randomise(keras_vit.build(s16, pooling="gap", classes=3, classifier_activation=None))
+    keras_vit.save_weights(model, tmp_path / "linen.npz", layout="linen")
+    with np.load(tmp_path / "linen.npz") as file:
+        values = dict(file)
+    assert not [name for name in values if "pos" in name]
+    images = np.random.default_rng(0).uniform(-1, 1, (1, 224, 224, 3)).astype("float32")
+    for name, found in {"simple": values, "scan": stacked(values)}.items():
+        path = save(tmp_path / f"{name}.npz", {f"params/{key}": value for key, value in found.items()})
+        restored = keras_vit.from_pretrained(path, num_heads=6)
+        assert restored.input_shape == (None, None, None, 3)  # nothing in the file is of one size
+        assert max_difference(restored(images), model(images)) < 2e-5
+        fixed = keras_vit.from_pretrained(path, num_heads=6, input_shape=(32, 48, 3))
+        assert fixed.get_layer("position_embedding").grid == (2, 3)
+    with pytest.raises(ValueError, match=r"missing from the file: position_embedding/embedding"):
+        keras_vit.load_weights(
+            keras_vit.build(replace(s16, positions="learned"), pooling="gap", classes=3), tmp_path / "linen.npz"
+        )
+
+
+def test_a_torch_file_without_positions_is_refused(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    values = load_file(GOLDENS / "t1.weights.safetensors")
+    del values["pos_embed"]
+    save_file(values, tmp_path / "t1.safetensors")
+    with pytest.raises(ValueError, match="expected a position embedding, as files of layout 'timm' have one"):
+        keras_vit.from_pretrained(tmp_path / "t1.safetensors", num_heads=3)
 
 
 def test_bfloat16_as_raw_bytes(tmp_path):

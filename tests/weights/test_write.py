@@ -1,11 +1,12 @@
 """Weights out again: bit for bit, and readable by the libraries themselves."""
 
 import json
-import warnings
+from dataclasses import replace
 
 import numpy as np
 import parity
 import pytest
+from parity import nchw, quietly
 from support import GOLDENS, golden, max_difference, randomise
 
 import keras_vit
@@ -16,18 +17,26 @@ KINDS = {
     "token": (TINY, {}),
     "gap": (TINY, {"pooling": "gap"}),
     "map": (TINY, {"pooling": "map"}),
+    "map_with_a_class_token": (TINY, {"pooling": "map", "class_token": True}),
     "representation": (TINY, {"representation_size": 12}),
     "headless": (TINY, {"include_top": False}),
     "fc_norm": (TINY, {"pooling": "gap", "norm_after_pooling": True}),
     "fc_norm_beside_a_class_token": (TINY, {"pooling": "gap", "norm_after_pooling": True, "class_token": True}),
     "rectangular": (TINY, {"patch_size": (4, 2), "input_shape": (8, 4, 1)}),
+    "sincos": (replace(TINY, positions="sincos2d"), {"pooling": "gap"}),
+    "sincos_beside_a_class_token": (replace(TINY, positions="sincos2d"), {"input_shape": (8, 12, 3)}),
     "hybrid": (HYBRID, {"input_shape": (32, 32, 3)}),
     "stem_only": (keras_vit.Variant("s", 16, 1, 24, 2, 2, keras_vit.ResNetStem(())), {"input_shape": (16, 16, 3)}),
     "bit": (keras_vit.BiTVariant("bit", (1, 1), 0.5), {"input_shape": (32, 32, 3)}),
 }
 # Where a layout has no place for a kind, what it says.
 REFUSED = {
-    ("timm", "map"): "layout 'timm' has no place for pooling/probe",
+    ("timm", "map_with_a_class_token"): "layout 'timm' expected attention pooling without a class token",
+    **{
+        (layout, kind): f"layout '{layout}' expected learned positions, received 'sincos2d'"
+        for layout in ("timm", "hf")
+        for kind in ("sincos", "sincos_beside_a_class_token")
+    },
     ("timm", "representation"): "layout 'timm' has no place for pre_logits/kernel",
     ("timm", "hybrid"): r"layout 'timm' expected a stem of width 1 with units among .*, received \(1, 1\)",
     ("timm", "bit"): r"layout 'timm' expected a BiT among R50x1, .*, received units \(1, 1\), 0.5 times as wide",
@@ -40,7 +49,7 @@ REFUSED = {
     ("hf", "fc_norm_beside_a_class_token"): "layout 'hf' expected a classifier on the class token alone",
     **{
         ("hf", kind): "layout 'hf' expected a ViT with a class token and no stem"
-        for kind in ("gap", "map", "fc_norm", "hybrid", "stem_only", "bit")
+        for kind in ("gap", "map", "map_with_a_class_token", "fc_norm", "hybrid", "stem_only")
     },
 }
 ENDINGS = {"npz": ".npz", "linen": ".npz", "timm": ".safetensors", "hf": ".safetensors", None: ".keras"}
@@ -102,11 +111,6 @@ def read(path):
     return load_file(path)
 
 
-def nchw(images):
-    torch = pytest.importorskip("torch")
-    return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
-
-
 @pytest.mark.parametrize("name", ["g1", "g3", "h1", "t1", "t1b"])
 def test_timm_itself_gives_the_same_logits(name, tmp_path):
     timm = parity.timm()
@@ -114,6 +118,24 @@ def test_timm_itself_gives_the_same_logits(name, tmp_path):
     model = keras_vit.from_pretrained(next(GOLDENS.glob(f"{name}.weights.*")), **needed)
     keras_vit.save_weights(model, tmp_path / "model", layout="timm")
     assert_timm_agrees(timm, model, tmp_path / "model", golden(name)["images"], 1e-5)
+
+
+def test_attention_pooling_is_timms_both_ways(tmp_path):
+    timm, torch = parity.timm(), pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    sizes = {"img_size": 8, "patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2, "mlp_ratio": 1.5}
+    theirs = timm.models.VisionTransformer(**sizes, num_classes=5, class_token=False, global_pool="map").eval()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    save_file(theirs.state_dict(), tmp_path / "theirs.safetensors")
+    model = keras_vit.from_pretrained(tmp_path / "theirs.safetensors", num_heads=2)
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
+    assert max_difference(model(images), quietly(lambda: theirs(nchw(images)).numpy())) < 1e-5
+    keras_vit.save_weights(model, tmp_path / "model", layout="timm")
+    assert read(tmp_path / "model/model.safetensors").keys() == theirs.state_dict().keys()
+    assert_timm_agrees(timm, model, tmp_path / "model", images, 1e-5)
 
 
 @pytest.mark.parametrize("name", ["R_ViT_Ti16", "BiT_R50x1"])
@@ -129,38 +151,31 @@ def test_timm_itself_runs_hybrids_and_bit(name, tmp_path):
 
 
 def assert_timm_agrees(timm, model, folder, images, tolerance):
-    torch = pytest.importorskip("torch")
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")
-        theirs = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()(nchw(images)).numpy()
+    theirs = quietly(lambda: timm.create_model(f"local-dir:{folder}", pretrained=True).eval()(nchw(images)).numpy())
     assert max_difference(model(images), theirs) < tolerance
 
 
 @pytest.mark.parametrize("name", ["g1", "h1", "t1"])
 def test_transformers_itself_gives_the_same_logits(name, tmp_path):
-    transformers, torch = parity.transformers(), pytest.importorskip("torch")
+    transformers = parity.transformers()
     model = keras_vit.from_pretrained(
         next(GOLDENS.glob(f"{name}.weights.*")), **({"num_heads": 3} if name == "t1" else {})
     )
     keras_vit.save_weights(model, tmp_path / "model", layout="hf")
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")
-        theirs = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "model").eval()
-        logits = theirs(nchw(golden(name)["images"])).logits.numpy()
-    assert max_difference(model(golden(name)["images"]), logits) < 1e-5
+    theirs = quietly(lambda: transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "model").eval())
+    images = golden(name)["images"]
+    assert max_difference(model(images), quietly(lambda: theirs(nchw(images)).logits.numpy())) < 1e-5
     processor = json.loads((tmp_path / "model" / "preprocessor_config.json").read_text())
     assert processor["size"] == {"height": 32, "width": 32} and processor["image_mean"] == [0.5] * 3
 
 
 def test_transformers_backbone_with_a_pooler(tmp_path):
-    transformers, torch = parity.transformers(), pytest.importorskip("torch")
+    transformers = parity.transformers()
     model = randomise(keras_vit.build(TINY, include_top=False, representation_size=16))
     keras_vit.save_weights(model, tmp_path / "model", layout="hf")
     images = np.random.default_rng(0).uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")
-        theirs = transformers.ViTModel.from_pretrained(tmp_path / "model").eval()(nchw(images)).pooler_output
-    assert max_difference(model(images), theirs.numpy()) < 1e-5
+    theirs = quietly(lambda: transformers.ViTModel.from_pretrained(tmp_path / "model").eval())
+    assert max_difference(model(images), quietly(lambda: theirs(nchw(images)).pooler_output.numpy())) < 1e-5
 
 
 def test_labels_and_activation_survive_in_the_config(tmp_path):
