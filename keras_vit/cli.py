@@ -13,6 +13,9 @@ MISTAKES = (
 )
 
 
+SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; a user's mistake is printed as one sentence.
 
@@ -75,15 +78,55 @@ def _predict(options):
 
 
 def _export(options):
-    from keras_vit.export import export
+    from keras_vit.export import export, origin_of
     from keras_vit.models.load import load_model
 
     _require_trained(options.model)
     model = load_model(options.model)
-    images, labels = None, None
+    images, labels = _images_to_compare(model, options)
+    formats = options.formats and options.formats.split(",")
+    batch = None if options.dynamic_batch else 1
+    print(export(model, options.output, images, labels, formats, options.dtype, batch, origin_of(options.model)))
+
+
+def _images_to_compare(model, options):
+    """Pixels and labels, as far as they are known: of the folder, of the recipe's test split, or the digits'."""
+    import numpy as np
+
+    from keras_vit.models.interface import describe
+    from keras_vit.preprocess import load_image
+
+    interface = describe(model)
+    if options.images:
+        files = sorted(path for path in Path(options.images).rglob("*") if path.suffix.lower() in SUFFIXES)
+        if not files or interface.image_size is None:
+            found = f"{options.images!r} with {len(files)} and input shape {interface.input_shape}"
+            raise ValueError(
+                f"--images expected a folder of images and a model of a known image size, received {found}."
+            )
+        files = files[:: -(-len(files) // options.limit)]  # spread over the classes
+        shape = (*interface.image_size, interface.input_shape[2])
+        classes = {label: i for i, label in enumerate(interface.labels)}
+        known = all(path.parent.name in classes for path in files)
+        labels = np.array([classes[path.parent.name] for path in files]) if known else None
+        return np.stack([load_image(path, shape) for path in files]), labels
+    if interface.image_size is None:
+        return None, None
     if (recipe := _recipe_of(options)) is not None:
-        images, labels, _ = _held_out(model, recipe, options)
-    print(export(model, options.output, images, labels, options.formats.split(",")))
+        return _held_out(model, recipe, options)[:2]
+    return _digits_for(model, options), None
+
+
+def _digits_for(model, options):
+    """The bundled digits in the model's size, or None where scikit-learn is not installed."""
+    from types import SimpleNamespace
+
+    from keras_vit.train.recipe import Data
+
+    try:
+        return _held_out(model, SimpleNamespace(data=Data("digits")), options)[0]
+    except ImportError:
+        return None
 
 
 def _serve(options):
@@ -230,7 +273,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("model", metavar="MODEL", help=model_help)
     sub.add_argument("--output", required=True, help="folder of the versions, saved_models/NAME")
-    sub.add_argument("--formats", default="saved_model,tflite", help="default: saved_model,tflite; also tflite-fp16")
+    sub.add_argument("--formats", help="some of saved_model,tflite,tflite-fp16,tflite-int8-dynamic (default all)")
+    sub.add_argument(
+        "--dtype", help="float32 or bfloat16, which the SavedModel computes in; the model's own by default"
+    )
+    sub.add_argument("--dynamic-batch", action="store_true", help="TFLite files for any number of images a call")
+    sub.add_argument("--images", help="folder of images to compare on; in folders named as the classes, with accuracy")
     sub.add_argument("--limit", type=int, default=256, help="how many test images to compare on (default 256)")
     data_options(sub)
 

@@ -72,7 +72,7 @@ def test_evaluate_agrees_with_training(run, capsys):
 
 def test_export_writes_a_version_and_prints_how_far_it_is(exported, capsys):
     files = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()}
-    assert {"1/saved_model.pb", "1/model.tflite", "1/manifest.json"} <= files
+    assert {"1/saved_model.pb", "1/model.tflite", "1/manifest.json", "1/model_card.md"} <= files
     assert cli.main(["export", str(exported.parent.parent / "digits"), "--output", str(exported)]) == 0
     table = capsys.readouterr().out
     assert (exported / "2").is_dir() and "tflite" in table and "saved_model" in table and "100" in table
@@ -142,7 +142,7 @@ FLAGS = {
     "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run"},
     "evaluate": {"--recipe", "--data-dir"},
     "predict": {"--top", "--json"},
-    "export": {"--output", "--formats", "--limit", "--recipe", "--data-dir"},
+    "export": {"--output", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--dynamic-batch", "--images"},
     "analyze": {"--output", "--limit", "--recipe", "--data-dir"},
     "list": {"--markdown"},
 }

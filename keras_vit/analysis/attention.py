@@ -77,7 +77,9 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
     probes = [pool for pool in pools if isinstance(pool, AttentionPooling)]
     prefix_tokens = sum(isinstance(layer, ClassToken) for layer in model.layers)
     readers = blocks + probes
-    inputs = keras.Model(model.inputs[0], [embeddings[-1].output, *(reader.input for reader in readers)])
+    # A block with a convolution inside takes the patches, too.
+    read = [keras.tree.flatten(reader.input)[0] for reader in readers]
+    inputs = keras.Model(model.inputs[0], [embeddings[-1].output, *read])
 
     batches = []
     for start in range(0, len(images), batch_size):

@@ -1,6 +1,6 @@
 """What an export says of itself: a table to print, and `manifest.json`."""
 
-import hashlib
+import json
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -8,10 +8,11 @@ from pathlib import Path
 import keras
 
 from keras_vit import __version__
+from keras_vit.export.origin import Origin, digest
 from keras_vit.export.parity import Comparison
 from keras_vit.models.interface import describe
 
-_COLUMNS = ("format", "signature", "size", "max |diff|", "mean |diff|", "top-1 agreement", "accuracy")
+_COLUMNS = ("format", "signature", "output", "size", "max |diff|", "mean |diff|", "agreement", "accuracy", "ms/image")
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,23 @@ class ExportReport:
     accuracy: float | None
     rows: tuple[Comparison, ...]
 
-    def __str__(self):
+    def table(self) -> list[tuple[str, ...]]:
+        """The cells, the columns' names first; a column that says nothing is left out."""
         lines = [_COLUMNS]
         if self.accuracy is not None:
-            lines.append(("keras", *[""] * 5, _percent(self.accuracy)))
+            lines.append(("keras", *[""] * 6, _percent(self.accuracy), ""))
         for row in self.rows:
             differences = (_difference(row.max_difference), _difference(row.mean_difference))
             shares = (_percent(row.agreement), _percent(row.accuracy))
-            lines.append((row.format, row.signature, _size(row.size), *differences, *shares))
+            time = "" if row.latency is None else f"{row.latency:.2f}"
+            lines.append((row.format, row.signature, row.output, _size(row.size), *differences, *shares, time))
         shown = [column for column in zip(*lines, strict=True) if any(column[1:])]
+        return list(zip(*shown, strict=True))
+
+    def __str__(self):
+        shown = list(zip(*self.table(), strict=True))
         widths = [max(map(len, column)) for column in shown]
-        aligns = ["<" if column[0] in _COLUMNS[:2] else ">" for column in shown]
+        aligns = ["<" if column[0] in _COLUMNS[:3] else ">" for column in shown]
         table = [
             "  ".join(f"{cell:{a}{w}}" for cell, a, w in zip(line, aligns, widths, strict=True))
             for line in zip(*shown, strict=True)
@@ -74,12 +81,14 @@ def _size(size: int) -> str:
     return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
 
 
-def manifest(model: keras.Model, folder: Path, report: ExportReport) -> dict:
-    """What `manifest.json` holds: the model's interface, the versions, every file's checksum, the parity table."""
+def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Origin) -> dict:
+    """What `manifest.json` holds: the model's interface and config, where its weights came from, the versions, every
+    file's checksum, the parity table."""
     interface = describe(model)
     return {
         "model": model.name,
         "parameters": model.count_params(),
+        "source": asdict(origin),
         "input": {
             "shape": interface.input_shape,
             "image_size": interface.image_size,
@@ -92,7 +101,8 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport) -> dict:
             "keras": keras.__version__,
             "tensorflow": version("tensorflow"),
         },
-        "files": {str(file.relative_to(folder)): _digest(file) for file in files_of(folder)},
+        "config": json.loads(model.to_json()),
+        "files": {str(file.relative_to(folder)): _entry(file) for file in files_of(folder)},
         "parity": report.as_dict(),
     }
 
@@ -102,6 +112,5 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def _digest(path: Path) -> dict:
-    with path.open("rb") as file:
-        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+def _entry(path: Path) -> dict:
+    return {"size": path.stat().st_size, "sha256": digest(path)}

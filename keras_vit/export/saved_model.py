@@ -1,15 +1,17 @@
 """A Keras model -> TensorFlow's SavedModel, as TensorFlow Serving loads it.
 
-B batch, H W C image, k best classes.
+B batch, H W C image, N tokens, D width, k best classes.
 """
 
 from pathlib import Path
 
 import keras
 import tensorflow as tf
+from keras import ops
 
-from keras_vit.models.interface import Interface, describe, named_outputs
-from keras_vit.preprocess import preprocess_input, resize
+from keras_vit.export.image_bytes import read_images
+from keras_vit.export.rollout import rollout_function
+from keras_vit.models.interface import describe, named_outputs
 
 TOP_K = 5
 
@@ -33,49 +35,60 @@ class ServingModule(tf.Module):
         self.interface = describe(model)
         self.variables_held_once = [variable.value for variable in model.weights]
         outputs = named_outputs(model)
+        self.forward = self._function(lambda images: outputs(images, training=False))
+        self.features = self._function(features_function(model))
+        self.attention = self._function(attention_function(model))
+
+    def _function(self, call):
+        if call is None:
+            return None
+        # One function for all signatures that share it, so that the graph holds the network once for them.
         images = tf.TensorSpec((None, *self.interface.input_shape), tf.float32, name="images")
-        # One function for all signatures, so that the graph holds the network once.
-        self.forward = tf.function(lambda images: outputs(images, training=False), [images], autograph=False)
+        return tf.function(call, [images], autograph=False)
 
     def signatures(self) -> dict:
-        """`serving_default` for float images, and `classify_bytes` where the model classifies grey or RGB images."""
-        signatures = {"serving_default": self.forward}
+        """The functions by name; those that the model cannot answer are left out."""
         seen = self.interface
-        if seen.classes is not None and seen.image_size is not None and seen.input_shape[2] in (1, 3):
-            signatures["classify_bytes"] = self._classify_bytes()
-        return signatures
+        reads_files = seen.classes is not None and seen.image_size is not None and seen.input_shape[2] in (1, 3)
+        signatures = {
+            "serving_default": self.forward,
+            "classify_bytes": self._classify_bytes() if reads_files else None,
+            "features": self.features,
+            "attention": self.attention,
+        }
+        return {name: function for name, function in signatures.items() if function is not None}
 
     def _classify_bytes(self):
         interface, forward = self.interface, self.forward
         labels = tf.constant(interface.labels)
-        shape = (*interface.image_size, interface.input_shape[2])
 
         def classify_bytes(image_bytes):
-            spec = tf.TensorSpec(shape, tf.float32)
-            images = tf.map_fn(lambda data: _read(data, interface), image_bytes, fn_output_signature=spec)
-            probabilities = forward(images)["probabilities"]
+            images, errors = read_images(image_bytes, interface)
+            fine = tf.equal(errors, "")[:, None]
+            probabilities = tf.where(fine, forward(images)["probabilities"], 0.0)
             scores, classes = tf.math.top_k(probabilities, min(TOP_K, interface.classes))  # (B, k)
-            return {"probabilities": probabilities, "labels": tf.gather(labels, classes), "scores": scores}
+            names = tf.where(fine, tf.gather(labels, classes), "")
+            return {"probabilities": probabilities, "labels": names, "scores": scores, "error": errors}
 
         return tf.function(classify_bytes, [tf.TensorSpec((None,), tf.string, name="image_bytes")], autograph=False)
 
 
-def _read(data, interface: Interface):
-    """One encoded image as the model takes it: the graph's twin of `preprocess.load_image`. () -> (H, W, C)."""
-    # This op reads PNG, GIF and WebP too; with the accurate transform it gives Pillow's pixels exactly.
-    image = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
-    size = tf.shape(image)  # of a WebP file (1, H, W, 3), against the op's own static shape
-    image = tf.reshape(image, (size[-3], size[-2], 3))
-    if interface.input_shape[2] == 1:
-        image = _grey(image)
-    image = resize(image, interface.image_size)
-    return image if interface.takes_pixels else preprocess_input(image)
+def features_function(model: keras.Model):
+    """images (B, H, W, C) -> `pooled` (B, D) and `tokens` (B, N, D) in float32, those of the two that the model has;
+    None for a model that has neither."""
+    layers = {layer.name: layer for layer in model.layers}
+    blocks = sorted(name for name in layers if name.startswith("encoder_block_"))
+    named = {"pooled": ("pooled_norm", "pooling"), "tokens": ("encoder_norm", *blocks[-1:])}
+    found = {stage: [name for name in names if name in layers] for stage, names in named.items()}
+    outputs = {stage: ops.cast(layers[names[0]].output, "float32") for stage, names in found.items() if names}
+    stages = keras.Model(model.input, outputs) if outputs else None
+    return stages and (lambda images: stages(images, training=False))
 
 
-def _grey(image):
-    """Luma as Pillow computes it, ITU-R 601 in 16-bit fixed point: (H, W, 3) -> (H, W, 1)."""
-    luma = tf.tensordot(tf.cast(image, tf.int32), tf.constant([19595, 38470, 7471]), 1)
-    return tf.bitwise.right_shift(luma + 32768, 16)[..., None]
+def attention_function(model: keras.Model):
+    """images (B, H, W, C) -> `rollout` (B, down, across); None for a model without attention."""
+    rollout = rollout_function(model)
+    return rollout and (lambda images: {"rollout": rollout(images)})
 
 
 def signatures_of(folder: str | Path) -> dict:

@@ -11,10 +11,28 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.export import parity, saved_model, tflite
+from keras_vit.export.card import model_card
+from keras_vit.export.origin import Origin
+from keras_vit.export.precision import in_dtype
 from keras_vit.export.report import ExportReport, files_of, manifest
 from keras_vit.export.versions import write_version
 from keras_vit.models.interface import describe
 from keras_vit.preprocess import preprocess_input, resize
+
+DTYPES = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a caller may choose beside the formats.
+
+    Args:
+        dtype: that the SavedModel stores and computes in; the model's own where None.
+        batch: images a call of a TFLite file; None for any number.
+    """
+
+    dtype: str | None = None
+    batch: int | None = 1
 
 
 @dataclass(frozen=True)
@@ -22,7 +40,7 @@ class Format:
     """One kind of file.
 
     Args:
-        write: (model, folder) -> anything; writes the files into the version's folder.
+        write: (model, folder, settings) -> anything; writes the files into the version's folder.
         load: folder -> functions by signature; reads the files back.
         tolerance: what it may differ by where the model itself computes in float32.
     """
@@ -32,23 +50,37 @@ class Format:
     tolerance: parity.Tolerance
 
 
-def _tflite(file: str, dtype: str, tolerance: parity.Tolerance) -> Format:
+def _tflite(file: str, precision: str, tolerance: parity.Tolerance) -> Format:
     return Format(
-        write=lambda model, folder: (folder / file).write_bytes(tflite.convert(model, dtype)),
+        write=lambda model, folder, chosen: (folder / file).write_bytes(
+            tflite.convert(model, precision, batch=chosen.batch)
+        ),
         load=lambda folder: {"serving_default": tflite.runner((folder / file).read_bytes())},
         tolerance=tolerance,
     )
 
 
+def _saved_model(model, folder: Path, chosen: Settings) -> None:
+    saved_model.write_saved_model(model if chosen.dtype is None else in_dtype(model, chosen.dtype), folder)
+
+
 FORMATS = {
-    "saved_model": Format(saved_model.write_saved_model, saved_model.signatures_of, parity.EXACT),
+    "saved_model": Format(_saved_model, saved_model.signatures_of, parity.EXACT),
     "tflite": _tflite("model.tflite", "float32", parity.EXACT),
     "tflite-fp16": _tflite("model-fp16.tflite", "float16", parity.REDUCED),
+    "tflite-int8-dynamic": _tflite("model-int8-dynamic.tflite", "int8-dynamic", parity.REDUCED),
 }
 
 
 def export(
-    model: keras.Model, output: str | os.PathLike, images=None, labels=None, formats=("saved_model", "tflite")
+    model: keras.Model,
+    output: str | os.PathLike,
+    images=None,
+    labels=None,
+    formats=None,
+    dtype: str | None = None,
+    batch: int | None = 1,
+    origin: Origin | None = None,
 ) -> ExportReport:
     """Write the next version of a model, after comparing every file with the Keras model.
 
@@ -57,8 +89,11 @@ def export(
         output: the folder of the versions, `saved_models/NAME`; a version in it is never overwritten.
         images: (N, H, W, C) real images of the model's size, pixels 0..255, to compare on; random ones where None.
         labels: (N,) the images' classes, for the accuracy; unknown where None.
-        formats: what to write: `saved_model` (the version's folder itself), `tflite` (`model.tflite` in it),
-            `tflite-fp16` (`model-fp16.tflite`).
+        formats: some of `FORMATS`: `saved_model` (the version's folder itself), `tflite` (`model.tflite` in it),
+            `tflite-fp16`, `tflite-int8-dynamic`; where None all of them, or of a free image size `saved_model` alone.
+        dtype: `float32` or `bfloat16`, which the SavedModel stores and computes in; the model's own where None.
+        batch: images a call of the TFLite files; None for any number.
+        origin: of the weights, for the manifest and the model card.
 
     Returns:
         A report to print; the same figures stand in the version's `manifest.json`.
@@ -67,15 +102,22 @@ def export(
         ValueError: an argument is out of range, a format cannot hold the model, or a file disagrees with the
             model; nothing is left behind then.
     """
+    if dtype not in (None, *DTYPES):
+        raise ValueError(f"dtype expected one of {DTYPES}, received {dtype!r}.")
+    if batch is not None and (not isinstance(batch, int) or batch < 1):
+        raise ValueError(f"batch expected a positive int or None, received {batch!r}.")
+    if formats is None:
+        formats = ("saved_model",) if None in describe(model).input_shape else tuple(FORMATS)
     if isinstance(formats, str) or not formats or any(name not in FORMATS for name in formats):
         raise ValueError(f"formats expected some of {tuple(FORMATS)}, received {formats!r}.")
-    sample = parity.take_sample(model, images, labels)
-    reports = []
+    sample, chosen = parity.take_sample(model, images, labels), Settings(dtype, batch)
+    origin, reports = origin or Origin(), []
 
     def fill(folder: Path) -> None:
-        rows = tuple(row for name in formats for row in _write(name, model, folder, sample))
+        rows = tuple(row for name in formats for row in _write(name, model, folder, sample, chosen))
         report = ExportReport(folder, model.name, len(sample.pixels), images is not None, sample.accuracy, rows)
-        text = json.dumps(manifest(model, folder, report), indent=1, ensure_ascii=False)
+        (folder / "model_card.md").write_text(model_card(model, report, origin), encoding="utf-8")
+        text = json.dumps(manifest(model, folder, report, origin), indent=1, ensure_ascii=False)
         (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
         reports.append(report)
 
@@ -83,29 +125,30 @@ def export(
     return replace(reports[0], path=path)
 
 
-def _write(name: str, model, folder: Path, sample: parity.Sample) -> list[parity.Comparison]:
+def _write(name: str, model, folder: Path, sample: parity.Sample, chosen: Settings) -> list[parity.Comparison]:
     """Write one format and compare all its signatures; raises where one is past the tolerance."""
     form = FORMATS[name]
     exact = all(layer.compute_dtype == "float32" for layer in model.layers)
+    exact = exact and not (name == "saved_model" and chosen.dtype == "bfloat16")
     tolerance = form.tolerance if exact else parity.REDUCED
     before = set(files_of(folder))
-    form.write(model, folder)
+    form.write(model, folder, chosen)
     size = sum(file.stat().st_size for file in files_of(folder) if file not in before)
     rows = []
     for signature, function in form.load(folder).items():
-        output, expected, received = _ANSWERS[signature](model, sample, function)
-        scores = output != "features"
-        row = parity.Comparison(
-            name, signature, output, size, **parity.figures(expected, received, scores, sample.labels)
-        )
-        parity.require(row, tolerance)
-        rows.append(row)
+        for output, expected, received in _ANSWERS[signature](model, sample, function):
+            scores = output in ("logits", "probabilities")
+            found = parity.figures(expected, received, scores, sample.labels)
+            row = parity.Comparison(name, signature, output, size, **found)
+            parity.require(row, tolerance, expected)
+            timed = signature == "serving_default"
+            rows.append(replace(row, latency=parity.latency(function, sample.inputs)) if timed else row)
     return rows
 
 
 def _floats(model, sample, function):
     received = parity.in_batches(lambda images: function(images=images), sample.inputs)
-    return sample.output, sample.expected[sample.output], received[sample.output]
+    return [(sample.output, sample.expected[sample.output], received[sample.output])]
 
 
 def _encoded(model, sample, function):
@@ -116,9 +159,25 @@ def _encoded(model, sample, function):
     received = parity.in_batches(lambda data: function(image_bytes=tf.constant(data)), files)["probabilities"]
     seen = np.asarray(resize(pixels, interface.image_size))
     if np.array_equal(seen, sample.pixels):
-        return "probabilities", sample.expected["probabilities"], received
+        return [("probabilities", sample.expected["probabilities"], received)]
     inputs = seen if interface.takes_pixels else preprocess_input(seen)
-    return "probabilities", parity.keras_answer(model, inputs)["probabilities"], received
+    return [("probabilities", parity.keras_answer(model, inputs)["probabilities"], received)]
 
 
-_ANSWERS = {"serving_default": _floats, "classify_bytes": _encoded}
+def _inner(answer):
+    """Compare all outputs of a signature with a function of the Keras model, computed untraced."""
+
+    def compare(model, sample, function):
+        expected = parity.in_batches(answer(model), sample.inputs)
+        received = parity.in_batches(lambda images: function(images=images), sample.inputs)
+        return [(name, expected[name], received[name]) for name in sorted(expected)]
+
+    return compare
+
+
+_ANSWERS = {
+    "serving_default": _floats,
+    "classify_bytes": _encoded,
+    "features": _inner(saved_model.features_function),
+    "attention": _inner(saved_model.attention_function),
+}

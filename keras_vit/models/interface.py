@@ -61,7 +61,9 @@ def _image_size(sides, layers) -> tuple[int, int] | None:
     if "position_embedding" not in layers or "embedding" not in layers:
         return None
     grid, patch = layers["position_embedding"].grid, layers["embedding"].patch_size
-    return tuple(side or cells * pixels for side, cells, pixels in zip(sides, grid, patch, strict=True))
+    stages = [name for name in layers if name.startswith("stem_stage") and "_unit" not in name]
+    stride = 4 * 2 ** max(len(stages) - 1, 0) if "stem_root" in layers else 1  # pixels of a hybrid's cell
+    return tuple(side or cells * pixels * stride for side, cells, pixels in zip(sides, grid, patch, strict=True))
 
 
 def named_outputs(model: keras.Model) -> keras.Model:

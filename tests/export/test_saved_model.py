@@ -161,7 +161,7 @@ def test_without_a_head_the_features_are_served(tmp_path):
     write_saved_model(model, tmp_path)
     signatures = signatures_of(tmp_path)
     images = tf.random.normal((2, 8, 8, 3))
-    assert signatures.keys() == {"serving_default"}
+    assert signatures.keys() == {"serving_default", "features", "attention"}
     assert max_difference(signatures["serving_default"](images=images)["features"], model(images)) < 1e-6
 
 

@@ -82,7 +82,7 @@ def test_a_file_with_foreign_operators_is_refused_by_their_names():
 def test_a_free_image_size_and_an_unknown_dtype_are_refused():
     with pytest.raises(ValueError, match=r"fixed image size, received input shape \(None, None, 3\)"):
         tflite.convert(tiny(input_shape=(None, None, 3)))
-    with pytest.raises(ValueError, match="dtype expected one of .*, received 'int4'"):
+    with pytest.raises(ValueError, match="precision expected one of .*, received 'int4'"):
         tflite.convert(tiny(), "int4")
 
 

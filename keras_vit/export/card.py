@@ -1,0 +1,63 @@
+"""`model_card.md`: what a version is, for people."""
+
+import keras
+
+from keras_vit.export.origin import Origin
+from keras_vit.export.report import ExportReport
+from keras_vit.models.interface import describe
+
+
+def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
+    """The card in Markdown: what it is, trained on what, figures with how many images, the parity table.
+
+    Args:
+        model: the Keras model.
+        report: of the export.
+        origin: of the weights.
+    """
+    interface = describe(model)
+    low, high = interface.input_range
+    sides = " x ".join("any" if side is None else str(side) for side in interface.input_shape)
+    kind = "feature extractor" if interface.classes is None else f"classifier of {interface.classes:,} classes"
+    return "\n".join(
+        [
+            f"# {model.name}",
+            "",
+            f"An image {kind} with {model.count_params():,} parameters.",
+            "",
+            f"- Input: images {sides} (height, width, channels), pixels {low:g} to {high:g}.",
+            *([f"- Classes: {_listed(interface.labels)}."] if interface.labels else []),
+            f"- Weights: {origin.weights or 'not recorded'}"
+            + (f" (SHA-256 {origin.sha256})." if origin.sha256 else "."),
+            f"- Trained on: {origin.trained_on or 'not recorded'}.",
+            "",
+            "## Figures",
+            "",
+            "| figure | value | images |",
+            "|---|---|---|",
+            _figure("accuracy on the test split, after training", origin.accuracy, origin.images),
+            _figure("accuracy of the Keras model, at export", report.accuracy, report.images),
+            "",
+            "## Parity",
+            "",
+            f"Every file against the Keras model on {report.images:,} "
+            + ("real images." if report.real else "images of random pixels."),
+            "",
+            *_markdown(report.table()),
+            "",
+        ]
+    )
+
+
+def _figure(name, share, images):
+    return f"| {name} | unmeasured | |" if share is None else f"| {name} | {share:.2%} | {images:,} |"
+
+
+def _listed(labels, most: int = 12):
+    more = f", and {len(labels) - most:,} more" if len(labels) > most else ""
+    return ", ".join(labels[:most]) + more
+
+
+def _markdown(lines):
+    head, *rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+    return [head, "|" + "---|" * len(lines[0]), *rows]

@@ -1,0 +1,55 @@
+"""Where a model's weights came from, as far as its files say."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What is known of the weights of a model; None is unknown.
+
+    Args:
+        weights: the file's name, or the model's name with its weights tag.
+        sha256: of the file.
+        trained_on: the data, in words.
+        accuracy: measured on the test split after training, in [0, 1].
+        images: how many images `accuracy` was measured on.
+    """
+
+    weights: str | None = None
+    sha256: str | None = None
+    trained_on: str | None = None
+    accuracy: float | None = None
+    images: int | None = None
+
+
+def origin_of(source: str | os.PathLike) -> Origin:
+    """Read the origin of a model as `load_model` takes it: a workdir, a `.keras` file, or a name."""
+    path = Path(source)
+    file = path / "model.keras" if path.is_dir() else path
+    if not file.is_file():
+        return Origin(weights=str(source))
+    recipe, summary = (_read(path / name) if path.is_dir() else {} for name in ("recipe.json", "summary.json"))
+    trained_on = recipe.get("data", {}).get("source")
+    if trained_on and summary:
+        trained_on = f"{summary['train_examples']:,} images of `{trained_on}`, by the recipe `{summary['recipe']}`"
+    return Origin(
+        weights=f"{path.resolve().name}/model.keras" if path.is_dir() else path.name,
+        sha256=digest(file),
+        trained_on=trained_on,
+        accuracy=summary.get("accuracy"),
+        images=summary.get("test_examples"),
+    )
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(path: Path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -1,0 +1,51 @@
+"""Attention rollout inside a graph: the twin of `keras_vit.analysis.rollout_maps`.
+
+B batch, h heads, N tokens, D width, (down, across) patch grid.
+"""
+
+import keras
+from keras import ops
+
+
+def rollout_function(model: keras.Model):
+    """A function images (B, H, W, C) -> (B, down, across): how much of each patch arrives where the answer is read.
+
+    Heads are averaged, skip connections count for half (Abnar & Zuidema, arXiv 2005.00928; appendix D.8 of the ViT
+    paper).
+
+    Args:
+        model: a model of this package.
+
+    Returns:
+        The function, or None for a model without attention.
+    """
+    layers = {layer.name: layer for layer in model.layers}
+    blocks = [layer for name, layer in sorted(layers.items()) if name.startswith("encoder_block_")]
+    if not blocks:
+        return None
+    pooling, prefix_tokens = layers.get("pooling"), int("class_token" in layers)
+    readers = [*blocks, pooling] if hasattr(pooling, "attention_weights") else blocks
+    # A block with a convolution inside takes the patches, too.
+    read = [keras.tree.flatten(reader.input)[0] for reader in readers]
+    taken = keras.Model(model.input, [layers["embedding"].output, *read])
+
+    def rollout(images):
+        patches, *tokens = taken(images, training=False)
+        weights = [ops.cast(reader.attention_weights(x), "float32") for reader, x in zip(readers, tokens, strict=True)]
+        flow = _start(weights, len(blocks), pooling, prefix_tokens)  # (B, 1, N)
+        for attention in weights[: len(blocks)][::-1]:
+            flow = (flow + ops.matmul(flow, ops.mean(attention, axis=1))) / 2
+        grid = ops.shape(patches)[1:3]
+        return ops.reshape(flow[:, 0, prefix_tokens:], (-1, *grid))
+
+    return rollout
+
+
+def _start(weights, depth, pooling, prefix_tokens):
+    """What the answer is read from, as shares of the last block's tokens: (B, 1, N)."""
+    if len(weights) > depth:
+        return ops.mean(weights[-1], axis=1)  # the probe's own attention
+    ones = ops.ones_like(weights[-1][:, 0, :1])  # (B, 1, N)
+    averaged = hasattr(pooling, "prefix_tokens") if pooling is not None else not prefix_tokens
+    tokens = ops.cast(ops.shape(ones)[2], "float32")
+    return ones / tokens if averaged else ones * ops.one_hot(0, ops.shape(ones)[2], dtype="float32")

@@ -1,0 +1,127 @@
+"""Every format of every kind of tiny row passes the gate, and a version says where it came from."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from contract.cases import MODELS
+from support import ROOT, golden_model, needs_tensorflow, randomise
+
+from keras_vit import cli
+from keras_vit.export import FORMATS, Origin, export, origin_of, tflite
+from keras_vit.export.versions import versions
+from keras_vit.models.interface import describe, named_outputs
+from keras_vit.preprocess import preprocess_input
+
+pytestmark = needs_tensorflow
+KINDS = [(case, None) for case in MODELS] + [(MODELS[0], "mixed_bfloat16")]
+CASES = {case.name: case for case in MODELS}
+
+
+def pixels_for(model, count=16):
+    """Images that an untrained model is surest of: between two classes that it holds alike, rounding decides."""
+    shape = tuple(side or 64 for side in model.input_shape[1:])
+    pixels = np.random.default_rng(0).integers(0, 256, (4 * count, *shape))
+    interface = describe(model)
+    if interface.classes is None:
+        return pixels[:count]
+    inputs = pixels.astype("float32") if interface.takes_pixels else preprocess_input(pixels)
+    ranked = np.sort(named_outputs(model).predict(inputs, verbose=0)["logits"], axis=1)
+    return pixels[np.argsort(ranked[:, -2] - ranked[:, -1])[:count]]
+
+
+@pytest.mark.parametrize(("case", "dtype"), KINDS, ids=lambda value: getattr(value, "name", value))
+def test_every_format_of_every_kind_passes(case, dtype, tmp_path):
+    pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
+    model = randomise(case.make(dtype))
+    report = export(model, tmp_path / "tiny", pixels_for(model))
+    formats = set(FORMATS) if case.static_size else {"saved_model"}
+    assert {row.format for row in report.rows} == formats
+    exact = [row for row in report.rows if row.format in ("saved_model", "tflite") and dtype is None]
+    assert all(row.max_difference < 1e-4 for row in exact)
+    for row in report.rows:
+        assert row.agreement is None or row.agreement == 1
+        assert (row.latency is not None and row.latency > 0) == (row.signature == "serving_default")
+
+
+@pytest.mark.parametrize("name", ["map", "hybrid", "bit", "free_size"])
+def test_a_bfloat16_saved_model_passes(name, tmp_path):
+    model = randomise(CASES[name].make())
+    report = export(model, tmp_path / "tiny", pixels_for(model), formats=("saved_model",), dtype="bfloat16")
+    (row,) = [row for row in report.rows if row.signature == "serving_default"]
+    assert row.agreement == 1 and 1e-5 < row.max_difference < 0.2
+
+
+def test_int8_weights_are_a_quarter_and_stay_close():
+    model = golden_model("g1")
+    small = tflite.convert(model, "int8-dynamic")
+    stored = tflite.stored_types(small)
+    assert {"INT8"} < stored.keys() and stored["INT8"] > 0.8 * model.count_params()
+    assert stored.get("FLOAT32", 0) < 4 * 0.2 * model.count_params()
+
+
+def test_the_manifest_and_the_card_say_where_the_weights_came_from(tmp_path):
+    model = randomise(CASES["labelled"].make())
+    run = tmp_path / "runs" / "shapes"
+    run.mkdir(parents=True)
+    model.save(run / "model.keras")
+    (run / "recipe.json").write_text(json.dumps({"data": {"source": "digits"}}))
+    (run / "summary.json").write_text(
+        json.dumps({"recipe": "shapes", "accuracy": 0.75, "test_examples": 1234, "train_examples": 5678})
+    )
+    origin = origin_of(run)
+    assert origin == Origin(
+        "shapes/model.keras", origin.sha256, "5,678 images of `digits`, by the recipe `shapes`", 0.75, 1234
+    )
+    report = export(model, tmp_path / "shapes", formats=("saved_model",), origin=origin)
+    manifest = json.loads((report.path / "manifest.json").read_text())
+    assert manifest["source"]["sha256"] == origin.sha256 and len(origin.sha256) == 64
+    layers = {layer["config"]["name"]: layer["config"] for layer in manifest["config"]["config"]["layers"]}
+    assert layers["head"]["units"] == 5 and layers["encoder_block_01"]["num_heads"] == 2
+    assert "model_card.md" in manifest["files"]
+    card = (report.path / "model_card.md").read_text()
+    assert "| accuracy on the test split, after training | 75.00% | 1,234 |" in card
+    assert "| accuracy of the Keras model, at export | unmeasured | |" in card
+    assert "8 images of random pixels" in card and "| saved_model | attention | rollout |" in card
+    assert origin_of("ViT_B16") == Origin(weights="ViT_B16") and origin_of(run / "model.keras").accuracy is None
+
+
+def test_a_killed_export_leaves_no_half_version(tmp_path):
+    code = f"""
+import time
+from keras_vit.export.versions import write_version
+def fill(folder):
+    (folder / "saved_model.pb").write_bytes(b"half")
+    print("begun", flush=True)
+    time.sleep(600)
+write_version({str(tmp_path / "tiny")!r}, fill)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, env=environment)
+    assert process.stdout.readline().strip() == b"begun"
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    process.stdout.close()
+    assert versions(tmp_path / "tiny") == []
+    model = randomise(CASES["token"].make())
+    assert export(model, tmp_path / "tiny", formats=("saved_model",)).path == tmp_path / "tiny" / "1"
+
+
+def test_the_command_compares_on_a_folder_of_images(tmp_path, capsys):
+    from PIL import Image
+
+    model = randomise(CASES["labelled"].make())
+    model.save(tmp_path / "model.keras")
+    for i, pixels in enumerate(pixels_for(model, 6).astype("uint8")):
+        folder = tmp_path / "images" / "abcde"[i % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(folder / f"{i}.png")
+    arguments = ["export", str(tmp_path / "model.keras"), "--output", str(tmp_path / "out"), "--formats", "saved_model"]
+    assert cli.main([*arguments, "--images", str(tmp_path / "images"), "--dtype", "bfloat16"]) == 0
+    assert "compared on 6 images" in (said := capsys.readouterr().out) and "accuracy" in said
+    assert cli.main([*arguments, "--images", str(tmp_path / "out" / "1" / "variables")]) == 2
+    assert "--images expected a folder of images" in capsys.readouterr().err
