@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.arrays import from_arrays
-from keras_vit.data.pipeline import evaluation_batches, training_batches
 from keras_vit.models.variants import BiTVariant
+from keras_vit.train.datasets import Datasets
 from keras_vit.train.evaluate import evaluate
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import spans_of
@@ -56,22 +56,18 @@ def dry_run(recipe: Recipe) -> dict:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (2 * batch, *shape), "uint8")
     examples = from_arrays(images, rng.integers(0, CLASSES, len(images)), tuple(map(str, range(CLASSES))))
-    inputs = {"batch_size": batch, "scale": not recipe.model.include_preprocessing}
+    data = Datasets(recipe, examples, examples, examples)
     devices = tf.distribute.get_strategy()
     state = first_state(recipe, examples.labels, 2 * STEPS * (1 + len(recipe.curriculum.stages)), devices)
     losses = []
     for span in spans_of(recipe, 100):
-        batches = training_batches(
-            examples, recipe.augment, epochs=None, seed=recipe.seed, input_shape=span.input_shape,
-            multi_hot=recipe.loss.kind == "sigmoid", **inputs,
-        )  # fmt: skip
+        batches = data.batches(span.input_shape, 0)((0, 1))
         compiled_steps(recipe, state, devices, span)(iter(batches), tf.constant(STEPS))
         losses.append(state.counters.mean_loss)
         if state.counters.skipped:
             raise FloatingPointError(f"loss expected finite numbers and gradients, received others after {losses}.")
         state.counters.next_report()
-    tests = evaluation_batches(examples, input_shape=shape, resize=recipe.data.resize, **inputs)
-    result = evaluate(state.average, tests, recipe.loss, metrics=recipe.evaluate.metrics)
+    result = evaluate(state.average, data.evaluation(examples), recipe.loss, metrics=recipe.evaluate.metrics)
     with tempfile.TemporaryDirectory() as folder:
         save_model(state.average, f"{folder}/model.keras")
     return {"parameters": state.model.count_params(), "losses": losses, "accuracy": result["accuracy"]}

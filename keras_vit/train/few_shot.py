@@ -42,17 +42,19 @@ def few_shot(features, train: Examples, test: Examples, shots: tuple[int, ...], 
         raise ValueError("few_shot expected data of one class an image, received images of several classes.")
     pairs = train.stream().map(lambda index, _, label: (index, label)).as_numpy_iterator()
     indices, labels = (np.array(column) for column in zip(*pairs, strict=True))
+    draws = {count: [few_of_each(labels, count, seed) for seed in SEEDS] for count in shots}
+    drawn = np.unique(np.concatenate([rows for of_count in draws.values() for rows in of_count]))
+    x, y = _features(features, batches_of(_only(train, indices[drawn], indices.max() + 1)))  # each image once
     x_test, y_test = _features(features, batches_of(test))
-    found = {}
-    for count in shots:
-        hits = []
-        for seed in SEEDS:
-            chosen = indices[few_of_each(labels, count, seed)]
-            x, y = _features(features, batches_of(_only(train, chosen, indices.max() + 1)))
-            head = fit_ridge(x, y, len(train.labels), L2)
-            hits.append(np.mean(np.argmax(ridge_scores(head, x_test), axis=-1) == y_test))
-        found[f"few_shot_{count}"] = float(np.mean(hits))
-    return found
+
+    def accuracy(rows):
+        own = np.searchsorted(drawn, rows)
+        head = fit_ridge(x[own], y[own], len(train.labels), L2)
+        return np.mean(np.argmax(ridge_scores(head, x_test), axis=-1) == y_test)
+
+    return {
+        f"few_shot_{count}": float(np.mean([accuracy(rows) for rows in of_count])) for count, of_count in draws.items()
+    }
 
 
 def _only(examples: Examples, chosen, size) -> Examples:
