@@ -13,9 +13,6 @@ MISTAKES = (
 )
 
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; a user's mistake is printed as one sentence.
 
@@ -79,54 +76,17 @@ def _predict(options):
 
 def _export(options):
     from keras_vit.export import export, origin_of
+    from keras_vit.export_images import images_to_compare
     from keras_vit.models.load import load_model
 
     _require_trained(options.model)
     model = load_model(options.model)
-    images, labels = _images_to_compare(model, options)
+    recipe = _recipe_of(options)
+    data = recipe and recipe.data
+    images, labels = images_to_compare(model, options.images, data, options.data_dir, options.limit)
     formats = options.formats and options.formats.split(",")
     batch = None if options.dynamic_batch else 1
     print(export(model, options.output, images, labels, formats, options.dtype, batch, origin_of(options.model)))
-
-
-def _images_to_compare(model, options):
-    """Pixels and labels, as far as they are known: of the folder, of the recipe's test split, or the digits'."""
-    import numpy as np
-
-    from keras_vit.models.interface import describe
-    from keras_vit.preprocess import load_image
-
-    interface = describe(model)
-    if options.images:
-        files = sorted(path for path in Path(options.images).rglob("*") if path.suffix.lower() in SUFFIXES)
-        if not files or interface.image_size is None:
-            found = f"{options.images!r} with {len(files)} and input shape {interface.input_shape}"
-            raise ValueError(
-                f"--images expected a folder of images and a model of a known image size, received {found}."
-            )
-        files = files[:: -(-len(files) // options.limit)]  # spread over the classes
-        shape = (*interface.image_size, interface.input_shape[2])
-        classes = {label: i for i, label in enumerate(interface.labels)}
-        known = all(path.parent.name in classes for path in files)
-        labels = np.array([classes[path.parent.name] for path in files]) if known else None
-        return np.stack([load_image(path, shape) for path in files]), labels
-    if interface.image_size is None:
-        return None, None
-    if (recipe := _recipe_of(options)) is not None:
-        return _held_out(model, recipe, options)[:2]
-    return _digits_for(model, options), None
-
-
-def _digits_for(model, options):
-    """The bundled digits in the model's size, or None where scikit-learn is not installed."""
-    from types import SimpleNamespace
-
-    from keras_vit.train.recipe import Data
-
-    try:
-        return _held_out(model, SimpleNamespace(data=Data("digits")), options)[0]
-    except ImportError:
-        return None
 
 
 def _serve(options):
@@ -159,12 +119,13 @@ def _analyze_run(model, recipe, options):
     from PIL import Image
 
     from keras_vit import analysis
+    from keras_vit.export_images import of_split
     from keras_vit.models.interface import describe, named_outputs
     from keras_vit.preprocess import preprocess_input
 
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
-    images, labels, names = _held_out(model, recipe, options)
+    images, labels, names = of_split(model, recipe.data, options.data_dir, options.limit)
     inputs = images if describe(model).takes_pixels else preprocess_input(images)
     scores = named_outputs(model).predict(inputs, verbose=0)["probabilities"]
     analysis.plot_predictions(images, labels, scores.argmax(1), scores.max(1), output / "predictions.png", names=names)
@@ -211,14 +172,6 @@ def _recipe_of(options):
     own = Path(options.model) / "recipe.json"
     path = options.recipe or (own if own.is_file() else None)
     return None if path is None else load_recipe(path)
-
-
-def _held_out(model, recipe, options):
-    from keras_vit.data.pipeline import held_out
-    from keras_vit.models.interface import describe
-
-    interface = describe(model)
-    return held_out(recipe.data, (*interface.image_size, interface.input_shape[2]), options.data_dir, options.limit)
 
 
 def _parser() -> argparse.ArgumentParser:

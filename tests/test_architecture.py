@@ -23,6 +23,7 @@ RULES = {
     "train": ({"analysis", "layers", "models", "data", "preprocess", "weights"}, True),
     "export": ({"models", "preprocess"}, True),
     "serve": ({"preprocess"}, True),
+    "export_images": ({"models", "preprocess", "data", "train"}, False),
 }
 TENSORFLOW = {"tensorflow", "tensorflow_datasets", "keras_cv"}
 PEERS = {"torch", "timm", "transformers", "keras_hub", "flax"}

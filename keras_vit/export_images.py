@@ -1,0 +1,64 @@
+"""The images that `keras-vit export` compares an export with its model on: glue of the command line."""
+
+from pathlib import Path
+
+import numpy as np
+
+from keras_vit.models.interface import describe
+from keras_vit.preprocess import load_image
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+
+
+def images_to_compare(model, folder: str | None, data, data_dir: str | None, limit: int):
+    """Pixels 0..255 (N, H, W, C), and labels (N,) as far as they are known: of a folder, else of a recipe's test split,
+    else scikit-learn's digits.
+
+    Args:
+        model: to be exported.
+        folder: of images; those in folders named as the model's classes have labels.
+        data: a recipe's `Data`; None without a recipe.
+        data_dir: in place of the directory in `data`.
+        limit: how many at most.
+
+    Returns:
+        (images, labels), None for what is not known: both for a model of a free image size without a folder, and the
+        images where scikit-learn is not installed either.
+
+    Raises:
+        ValueError: the folder has no images, or the model no image size.
+    """
+    interface = describe(model)
+    if folder:
+        return _of_folder(Path(folder), interface, limit)
+    if interface.image_size is None:
+        return None, None
+    if data is not None:
+        return of_split(model, data, data_dir, limit)[:2]
+    from keras_vit.train.recipe import Data
+
+    try:
+        return of_split(model, Data("digits"), None, limit)[0], None
+    except ImportError:
+        return None, None
+
+
+def _of_folder(folder, interface, limit):
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    if not files or interface.image_size is None:
+        found = f"{str(folder)!r} with {len(files)} and input shape {interface.input_shape}"
+        raise ValueError(f"--images expected a folder of images and a model of a known image size, received {found}.")
+    files = files[:: -(-len(files) // limit)]  # spread over the classes
+    shape = (*interface.image_size, interface.input_shape[2])
+    classes = {label: i for i, label in enumerate(interface.labels)}
+    known = all(path.parent.name in classes for path in files)
+    labels = np.array([classes[path.parent.name] for path in files]) if known else None
+    return np.stack([load_image(path, shape) for path in files]), labels
+
+
+def of_split(model, data, data_dir: str | None, limit: int | None):
+    """Images, labels and names of the classes of a recipe's test split, as `held_out` gives them, in a model's size."""
+    from keras_vit.data.pipeline import held_out
+
+    interface = describe(model)
+    return held_out(data, (*interface.image_size, interface.input_shape[2]), data_dir, limit)
