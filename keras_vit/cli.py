@@ -1,7 +1,6 @@
 """`keras-vit VERB ...`: parse, call, print. TensorFlow is imported inside the verb that needs it."""
 
 import argparse
-import json
 import re
 import sys
 from pathlib import Path
@@ -17,15 +16,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; a user's mistake is printed as one sentence.
 
     Returns:
-        The exit code: 0, or 2 for a mistake in what was asked.
+        The exit code: 0, 2 for a mistake in what was asked, or what the verb says of its own.
     """
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
+        return options.run(options) or 0
     except MISTAKES as error:
         print(f"keras-vit {options.verb}: {error}", file=sys.stderr)
         return 2
-    return 0
 
 
 def _train(options):
@@ -62,24 +60,12 @@ def _evaluate(options):
     print(f"accuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['examples']:,} test images")
 
 
-def _predict(options):
-    from keras_vit.predict import load_predictor, predict
-
-    _require_trained(options.model)
-    for row in predict(load_predictor(options.model), options.images, options.top):
-        if options.json:
-            print(json.dumps(row, ensure_ascii=False))
-        else:
-            best = ", ".join(f"{found['label']} {found['score']:.1%}" for found in row["predictions"])
-            print(f"{row['image']}: {best}")
-
-
 def _export(options):
     from keras_vit.export import export, origin_of
     from keras_vit.export_images import images_to_compare
-    from keras_vit.models.load import load_model
+    from keras_vit.models.load import load_model, require_trained
 
-    _require_trained(options.model)
+    require_trained(options.model)
     model = load_model(options.model)
     recipe = _recipe_of(options)
     data = recipe and recipe.data
@@ -153,18 +139,6 @@ def _list(options):
         print(f"{name:<12} {row.paper_name:<13} {counts}  {describe_variant(row)}")
 
 
-def _require_trained(model: str):
-    """Raise where a name alone would give fresh weights, whose answers mean nothing."""
-    from keras_vit.models.variants import find_variant
-    from keras_vit.weights import is_weights
-
-    path = Path(model)
-    if path.exists() or path.suffix == ".keras" or is_weights(path):
-        return
-    if find_variant(model)[1] is None:
-        raise ValueError(f"model expected trained weights, received the name {model!r}, which has fresh ones.")
-
-
 def _recipe_of(options):
     """The recipe whose data a command uses: the one named, else the workdir's own, else None."""
     from keras_vit.train.recipe_file import load_recipe
@@ -176,6 +150,7 @@ def _recipe_of(options):
 
 def _parser() -> argparse.ArgumentParser:
     from keras_vit.models.weights_verbs import add_weights
+    from keras_vit.predict.verb import add_predict
 
     parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -212,11 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("model", metavar="MODEL", help=model_help)
     data_options(sub)
 
-    sub = verb("predict", _predict, "Name the classes of image files.", "predict runs/digits photo.png --top 3")
-    sub.add_argument("model", metavar="MODEL", help=f"{model_help}, or an export")
-    sub.add_argument("images", metavar="IMAGE", nargs="+", help="image files")
-    sub.add_argument("--top", type=int, default=5, help="how many classes to name (default 5)")
-    sub.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_predict(verb, model_help)
 
     sub = verb(
         "export",
