@@ -81,7 +81,13 @@ def _serve(options):
     from keras_vit.serve.signature import Batching
 
     batching = Batching(options.max_batch_size, options.batch_timeout)
-    limits = Limits(options.max_request_bytes, options.max_pixels, options.body_timeout)
+    limits = Limits(
+        max_request_bytes=options.max_request_bytes,
+        max_pixels=options.max_pixels,
+        header_seconds=options.header_timeout,
+        body_seconds=options.body_timeout,
+        max_waiting=options.max_waiting,
+    )
     serve(options.models, options.host, options.port, batching, limits, options.versions, options.poll)
 
 
@@ -218,7 +224,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--max-request-bytes", type=int, default=32_000_000, help="largest body (default 32,000,000)")
     sub.add_argument("--max-pixels", type=int, default=50_000_000, help="most pixels of an image (default 50,000,000)")
+    sub.add_argument(
+        "--header-timeout", type=float, default=10.0, metavar="S", help="time to send a head (default 10 s)"
+    )
     sub.add_argument("--body-timeout", type=float, default=30.0, metavar="S", help="time to send a body (default 30 s)")
+    sub.add_argument("--max-waiting", type=int, default=256, help="most requests without an answer (default 256)")
     sub.add_argument("--versions", type=int, default=1, help="how many newest versions of each to serve (default 1)")
     sub.add_argument(
         "--poll", type=float, default=2.0, metavar="S", help="look for new versions this often (default 2 s)"
