@@ -110,6 +110,11 @@ def picture(seed=0, size=(37, 29)) -> Image.Image:
     return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
 
 
+def damaged() -> bytes:
+    """A JPEG file whose header is whole and whose pixels are cut short: only decoding it tells."""
+    return encoded(picture(), "JPEG")[:-200]
+
+
 def b64(data: bytes) -> dict:
     return {"b64": base64.b64encode(data).decode()}
 

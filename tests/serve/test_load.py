@@ -6,7 +6,7 @@ from threading import Event, Timer
 import numpy as np
 import pytest
 import tensorflow as tf
-from serving import b64, encoded, picture
+from serving import b64, damaged, encoded, picture
 from support import needs_tensorflow
 
 pytestmark = needs_tensorflow
@@ -34,7 +34,7 @@ def cases(own):
 
 def ask_on(server, cases, number: int, goes_on) -> int:
     """One client's requests, each answer compared, a corrupt file among every seven; how many were answered."""
-    corrupt = {"signature_name": "classify_bytes", "instances": [b64(encoded(picture(), "JPEG")[:300])]}
+    corrupt = {"signature_name": "classify_bytes", "instances": [b64(damaged())]}
     answered = 0
     while goes_on(answered):
         path, body, output, expected = cases[(5 * number + answered) % len(cases)]
