@@ -91,7 +91,7 @@ def test_attention_is_laid_over_the_image_dark_where_there_is_none(server, tmp_p
     assert found["pictures"] == ["dropped", "where the model looked (attention rollout)"]
     (overlay,) = found["overlays"]
     assert (overlay["width"], overlay["height"]) == (4, 2)
-    assert np.allclose(overlay["alpha"], 200 * (1 - np.arange(8) / 7), atol=0.51)
+    assert np.allclose(overlay["alpha"], 160 * (1 - np.arange(8) / 7), atol=0.51)
 
 
 def test_a_file_that_is_no_image_gets_its_sentence(server, tmp_path):
@@ -139,7 +139,7 @@ def test_in_chromium_a_dropped_image_gets_five_classes_and_its_attention(exports
     seen = (rollout - rollout.min()) / (rollout.max() - rollout.min())
     plain, overlaid = corners(page, 0), corners(page, 1)
     assert np.allclose(plain, np.array([pixels[0, y, x] for y in (0, -1) for x in (0, -1)]), atol=1)
-    assert np.allclose(overlaid, plain * (1 - 200 / 255 * (1 - seen.reshape(4, 1))), atol=3)
+    assert np.allclose(overlaid, plain * (1 - 160 / 255 * (1 - seen.reshape(4, 1))), atol=3)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate("document.querySelector('#message').innerText") == ""
     asked = {event["request"]["url"] for event in page.of("Network.requestWillBeSent")}
@@ -152,6 +152,7 @@ def test_in_chromium_a_file_that_is_no_image_gets_its_sentence(server, page, tmp
     page.open(f"http://127.0.0.1:{server['photos'].port}/", 1000, 800, dark=True)
     page.until("document.querySelector('#model').value === 'photos'")
     page.drop(tmp_path / "notes.png", "#drop")
-    page.until("document.querySelector('#message').innerText")
-    assert "expected an image" in page.evaluate("document.querySelector('#message').innerText")
+    page.until("document.querySelector('#message.error')")
+    message = page.evaluate("document.querySelector('#message').innerText")
+    assert message == "notes.png: expected an image file (JPEG, PNG, GIF or WebP), received 8 other bytes."
     assert page.evaluate("document.querySelectorAll('#pictures canvas, #answers tr').length") == 0
