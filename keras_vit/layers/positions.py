@@ -10,7 +10,27 @@ from keras_vit.layers.base import Layer, require_rank
 from keras_vit.layers.patches import as_pair
 
 
-class PositionEmbedding(Layer):
+class Positions(Layer):
+    """Base of the layers that take tokens, and the embedded patches where those are to say the grid."""
+
+    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, **kwargs):
+        super().__init__(**kwargs)
+        self.grid = as_pair(grid, "grid")
+        self.prefix_tokens = prefix_tokens
+
+    def build(self, tokens_shape, patches_shape=None):
+        require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
+        self.stored = self.prefix_tokens + self.grid[0] * self.grid[1]
+        if patches_shape is None and tokens_shape[1] != self.stored:
+            raise ValueError(
+                f"{self.name} expected {self.stored} tokens for its grid {self.grid}, received {tokens_shape[1]}."
+            )
+
+    def compute_output_shape(self, tokens_shape, patches_shape=None):
+        return tokens_shape
+
+
+class PositionEmbedding(Positions):
     """Adds a learned embedding of its position to every token, the class token's slot included.
 
     Args:
@@ -27,22 +47,16 @@ class PositionEmbedding(Layer):
     """
 
     def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs):
-        super().__init__(**kwargs)
-        self.grid = as_pair(grid, "grid")
-        self.prefix_tokens = prefix_tokens
+        super().__init__(grid, prefix_tokens, **kwargs)
         self.conversion = conversion
 
     def build(self, tokens_shape, patches_shape=None):
-        require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
-        stored = _require_grid(self, tokens_shape, patches_shape)
+        super().build(tokens_shape, patches_shape)
         self.embedding = self.add_weight(
             name="embedding",
-            shape=(1, stored, tokens_shape[-1]),
+            shape=(1, self.stored, tokens_shape[-1]),
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
-
-    def compute_output_shape(self, tokens_shape, patches_shape=None):
-        return tokens_shape
 
     def call(self, tokens, patches=None):
         if patches is None or tuple(patches.shape[1:3]) == self.grid:
@@ -70,7 +84,75 @@ def _interpolation(new, old: int, dtype):
     return ops.cast(ops.maximum(1 - distance, 0), dtype)
 
 
-class SinCosPositions(Layer):
+class PositionEmbedding2D(Positions):
+    """Adds a learned embedding of its column and one of its row to every patch token (appendix D.4, "2-D").
+
+    Each is half as wide as the token, and the two stand side by side: [column; row]. The paper does not say what the
+    class token gets; here it has a slot of its own, as in the 1-D embedding.
+
+    Args:
+        grid: patches (down, across) that the embeddings are stored for.
+        prefix_tokens: tokens in front of the patches (the class token).
+        conversion: how loaded embeddings were changed to fit, kept in the config.
+
+    Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded patches
+    (B, h, w, any), to whose grid both are resized as the 1-D embedding is. Output shape: that of the tokens.
+
+    Raises:
+        ValueError: D is odd, or the number of tokens is not the grid's.
+    """
+
+    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs):
+        super().__init__(grid, prefix_tokens, **kwargs)
+        self.conversion = conversion
+
+    def build(self, tokens_shape, patches_shape=None):
+        width = tokens_shape[-1]
+        if width % 2:
+            raise ValueError(f"{self.name} expected an even width, received {width}.")
+        super().build(tokens_shape, patches_shape)
+        small = keras.initializers.RandomNormal(stddev=0.02)
+        self.across = self.add_weight(name="across", shape=(self.grid[1], width // 2), initializer=small)
+        self.down = self.add_weight(name="down", shape=(self.grid[0], width // 2), initializer=small.clone())
+        if self.prefix_tokens:
+            shape = (self.prefix_tokens, width)
+            self.prefix = self.add_weight(name="prefix", shape=shape, initializer=small.clone())
+
+    def call(self, tokens, patches=None):
+        h, w = self.grid if patches is None else ops.shape(patches)[1:3]
+        across, down = self._side(self.across, w), self._side(self.down, h)
+        half = tokens.shape[-1] // 2
+        table = ops.concatenate(
+            [ops.broadcast_to(across[None], (h, w, half)), ops.broadcast_to(down[:, None], (h, w, half))], axis=-1
+        )
+        table = ops.reshape(table, (1, h * w, 2 * half))
+        if self.prefix_tokens:
+            table = ops.concatenate([ops.cast(self.prefix, table.dtype)[None], table], axis=1)
+        return tokens + ops.cast(table, tokens.dtype)
+
+    def _side(self, embedding, side):
+        """The embedding of one axis for so many patches."""
+        if isinstance(side, int) and side == embedding.shape[0]:
+            return ops.convert_to_tensor(embedding)
+        return ops.matmul(_interpolation(side, embedding.shape[0], embedding.dtype), embedding)
+
+
+class NoPositions(Positions):
+    """Adds nothing, and keeps the grid for those who ask: for models without positions, or with them elsewhere.
+
+    Args:
+        grid: patches (down, across), where the image size is known.
+        prefix_tokens: tokens in front of the patches (the class token).
+
+    Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded patches
+    (B, h, w, any). Output shape: that of the tokens.
+    """
+
+    def call(self, tokens, patches=None):
+        return tokens
+
+
+class SinCosPositions(Positions):
     """Adds a fixed code of its place to every patch token: sines and cosines of the column, then of the row.
 
     The two-dimensional code of MoCo v3 (arXiv 2104.02057) that big_vision's "Better plain ViT baselines" (arXiv
@@ -87,19 +169,10 @@ class SinCosPositions(Layer):
         ValueError: D is not a multiple of 4, or less than 8, or the number of tokens is not the grid's.
     """
 
-    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, **kwargs):
-        super().__init__(**kwargs)
-        self.grid = as_pair(grid, "grid")
-        self.prefix_tokens = prefix_tokens
-
     def build(self, tokens_shape, patches_shape=None):
-        require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
         if tokens_shape[-1] % 4 or tokens_shape[-1] < 8:
             raise ValueError(f"{self.name} expected a width of 8, 12, 16 and so on, received {tokens_shape[-1]}.")
-        _require_grid(self, tokens_shape, patches_shape)
-
-    def compute_output_shape(self, tokens_shape, patches_shape=None):
-        return tokens_shape
+        super().build(tokens_shape, patches_shape)
 
     def call(self, tokens, patches=None):
         h, w = self.grid if patches is None else ops.shape(patches)[1:3]
@@ -115,13 +188,3 @@ class SinCosPositions(Layer):
         code = ops.reshape(code, (1, h * w, 4 * quarter))
         code = ops.pad(code, [[0, 0], [self.prefix_tokens, 0], [0, 0]])
         return tokens + ops.cast(code, tokens.dtype)
-
-
-def _require_grid(layer, tokens_shape, patches_shape):
-    """Raise unless a sequence of known length has the tokens of the layer's grid."""
-    stored = layer.prefix_tokens + layer.grid[0] * layer.grid[1]
-    if patches_shape is None and tokens_shape[1] != stored:
-        raise ValueError(
-            f"{layer.name} expected {stored} tokens for its grid {layer.grid}, received {tokens_shape[1]}."
-        )
-    return stored

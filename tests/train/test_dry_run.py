@@ -22,8 +22,13 @@ def kind(recipe):
         field.name for field in dataclasses.fields(part) if getattr(part, field.name) != field.default
     )
     row = recipe.model.row
-    family = "bit" if isinstance(row, BiTVariant) else (bool(row.stem), row.positions, row.mlp_kernel_size)
+    family = (
+        "bit"
+        if isinstance(row, BiTVariant)
+        else (bool(row.stem), row.positions, row.positions_at, row.mlp_kernel_size, row.axial)
+    )
     parts = recipe.model, recipe.augment, recipe.optimizer, recipe.loss, recipe.average, recipe.curriculum
+    parts += (recipe.masked,) * (recipe.masked is not None)
     shape = recipe.model.input_shape, recipe.model.pooling, recipe.augment.crop, recipe.optimizer.kind, recipe.loss.kind
     return family, shape, recipe.precision, recipe.recompute, *map(made, parts)
 
