@@ -73,6 +73,10 @@ class Forward:
         if not recompute and patch is None and tuple(logits.inputs[0].shape[1:]) == span.input_shape:
             self._logits = logits
             return
+        resized = patch is not None or tuple(logits.inputs[0].shape[1:]) != span.input_shape
+        if resized and any(getattr(layer, "relative_positions", False) for layer in model.layers):
+            raise ValueError(f"image_size expected the model's own in a stage of {model.name}, whose relative positions"
+                             f" are stored for it, received {span.input_shape[:2]}.")  # fmt: skip
         embedding = PatchEmbedding(own[0].width, patch, dtype=own[0].dtype_policy) if patch else None
         grid = []  # the embedded patches, which the positions are resized to
 
