@@ -9,7 +9,8 @@ Figure:   not run here; the paper's 5-shot accuracy on ImageNet (Table 8): posit
           0.64032. The mean over the tokens does as well as the class token, but at its own learning rate: 3e-4
           (`gap`) where the class token has 8e-4 (`token`); at 8e-4 (`gap_8e4`) it falls far behind (figure 9).
 Source:   arXiv 2010.11929, appendices D.3 (head and learning rate), D.4 (positions), D.6 (axial attention; the class
-          token's place in it is not said, so these rows have none).
+          token's place in it is not said, so these rows have none). Its axial ResNet is not here: the paper leaves open
+          its heads and widths, and where its strides and norms stand.
 """
 
 from dataclasses import replace

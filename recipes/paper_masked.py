@@ -1,7 +1,7 @@
 """The paper's self-supervised pre-training: half of the patches' embeddings corrupted, their mean colours predicted.
 
 Command:  keras-vit train recipes/paper_masked.py --data-dir FOLDER --workdir runs/masked_b16
-          (FOLDER/train/.../*.jpg and FOLDER/test/.../*.jpg; the classes are not looked at)
+          (FOLDER/train/CLASS/*.jpg and FOLDER/test/CLASS/*.jpg; the classes are not looked at)
           then recipes/paper_finetune.py with --set model.weights=runs/masked_b16/model.keras
 Hardware: not run here.
 Time:     not run here; the paper's one million steps of 4,096 images are 14 epochs of JFT, and it says that most of the

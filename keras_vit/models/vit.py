@@ -95,8 +95,10 @@ def build(
     policy = keras.dtype_policies.get(dtype)
 
     images, x = begin(input_tensor, input_shape, variant.image_size, include_preprocessing, policy)
-    prefix_tokens = int(pooling in ("token", None) if class_token is None else class_token)
-    check_row(variant, bool(prefix_tokens), None in x.shape[1:3])
+    if class_token is None:
+        class_token = pooling == "token" or (pooling is None and not variant.axial)
+    prefix_tokens = int(class_token)
+    check_row(variant, class_token, None in x.shape[1:3])
     inside = Insides(patch, prefix_tokens, mlp["activation"], **norm, **rates, policy=policy)
     x = encode(x, variant, inside)  # (B, N, D)
     if not norm_after_pooling:

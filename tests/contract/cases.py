@@ -37,7 +37,7 @@ TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, pat
 HYBRID = replace(TINY, patch_size=1, stem=keras_vit.ResNetStem((1, 1), 0.5))
 STEM_ONLY = replace(TINY, patch_size=2, stem=keras_vit.ResNetStem((), 0.5))
 LOCAL = replace(TINY, mlp_kernel_size=3)
-AXIAL = replace(TINY, axial=True)
+AXIAL = replace(TINY, axial=True, positions="none")
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
 TOKENS = ((6, 16),)
 BLOCK = {"num_heads": 2, "mlp_dim": 24}
@@ -56,9 +56,8 @@ LAYERS = (
         {"grid": (3, 2), "prefix_tokens": 1},
         ((7, 16), (2, 3, 16)),
     ),
-    Case("PositionEmbedding2D", layers.PositionEmbedding2D, {"grid": (2, 3)}, TOKENS),
     Case(
-        "PositionEmbedding2D_resized",
+        "PositionEmbedding2D",
         layers.PositionEmbedding2D,
         {"grid": (3, 2), "prefix_tokens": 1},
         ((7, 16), (2, 3, 16)),
@@ -92,8 +91,7 @@ LAYERS = (
         {**BLOCK, "mlp_kernel_size": 3, "prefix_tokens": 1},
         ((7, 16), (2, 3, 16)),
     ),
-    Case("AxialBlock", layers.AxialBlock, {**BLOCK, **DROPS}, ((6, 16), (2, 3, 5))),
-    Case("AxialBlock_relative", layers.AxialBlock, {**BLOCK, "relative_positions": True}, ((6, 16), (2, 3, 5))),
+    Case("AxialBlock", layers.AxialBlock, {**BLOCK, **DROPS, "relative_positions": True}, ((6, 16), (2, 3, 5))),
     Case("PatchCorruption", layers.PatchCorruption, shapes=((6, 16), (6,))),
     Case(
         "PatchPrediction",
@@ -145,12 +143,14 @@ MODELS = (
     Case(
         "local_free_size", arguments={"variant": LOCAL, "pooling": "gap"}, shapes=((None, None, 3),), static_size=False
     ),
-    Case("no_positions", arguments={"variant": replace(TINY, positions="none")}),
-    Case("positions_2d", arguments={"variant": replace(TINY, positions="2d")}, shapes=((8, 12, 3),)),
-    Case("positions_in_every_block", arguments={"variant": replace(TINY, positions="2d", positions_at="layers")}),
-    Case("positions_shared", arguments={"variant": replace(TINY, positions="1d", positions_at="shared")}),
     Case(
-        "positions_shared_free_size",
+        "positions_2d",
+        arguments={"variant": replace(TINY, positions="2d", positions_at="layers")},
+        shapes=((8, 12, 3),),
+    ),
+    Case("positions_shared", arguments={"variant": replace(TINY, positions_at="shared")}),
+    Case(
+        "positions_2d_free_size",
         arguments={"variant": replace(TINY, positions="2d", positions_at="shared")},
         shapes=((None, None, 3),),
         static_size=False,

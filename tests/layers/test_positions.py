@@ -1,5 +1,6 @@
 """The paper's other positions and axial attention, beside their sums written out in NumPy."""
 
+import inspect
 from dataclasses import replace
 
 import keras
@@ -140,6 +141,9 @@ def test_an_axial_row_has_two_blocks_for_each():
     parts = {layer.name: layer.count_params() for layer in build(axial=True).layers}
     assert parts["encoder_block_00"] == 2 * build().get_layer("encoder_block_00").count_params()
     assert "class_token" not in parts
+    assert build(axial=True, include_top=False, pooling=None).output_shape == (None, 9, 16)
+    signature = inspect.signature(keras_vit.AxialViT_B16)
+    assert signature.parameters["pooling"].default == "gap"
 
 
 @pytest.mark.parametrize("positions", ["1d", "2d", "sincos2d"])

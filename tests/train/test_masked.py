@@ -12,6 +12,7 @@ import tensorflow as tf
 from support import max_difference, needs_tensorflow, randomise, run_python
 
 import keras_vit
+from keras_vit import cli
 from keras_vit.data.corrupt import corruption
 from keras_vit.train import engine, step
 from keras_vit.train.datasets import Datasets
@@ -285,6 +286,17 @@ def test_the_encoder_fine_tunes_like_any_weight(run, tmp_path):
         assert all(np.array_equal(a, b) for a, b in pairs), name
     larger = keras_vit.from_pretrained(source, input_shape=(24, 24, 1))
     assert larger.get_layer("position_embedding").grid == (6, 6)
+
+
+def test_the_command_line_says_and_draws_it(run, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="extra `analysis` is not installed")
+    workdir = str(run[0])
+    assert cli.main(["train", f"{workdir}/recipe.json", "--workdir", workdir]) == 0
+    assert "of hidden patches on 72 images" in capsys.readouterr().out
+    assert cli.main(["analyze", workdir, "--output", str(tmp_path), "--limit", "20"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"masked.png", "training.png"}
+    assert cli.main(["evaluate", workdir]) == 2
+    assert "model expected a classifier, received tiny, which has no top." in capsys.readouterr().err
 
 
 def test_it_learns(tmp_path):
