@@ -42,8 +42,10 @@ def _train(options):
     from keras_vit.train.engine import train
 
     summary = train(recipe, options.workdir, options.data_dir, options.strategy, options.tpu, options.profile)
+    figure = f"test accuracy {summary['accuracy']:.2%}" if "accuracy" in summary else f"loss {summary['loss']:.4f}"
+    figure += " of hidden patches" if recipe.masked else ""
     print(
-        f"{summary['recipe']}: test accuracy {summary['accuracy']:.2%} on {summary['test_examples']:,} images "
+        f"{summary['recipe']}: {figure} on {summary['test_examples']:,} images "
         f"after {summary['seconds']:.1f} s of training ({summary['images_per_second']:,.0f} images/s); "
         f"the model is {Path(options.workdir) / 'model.keras'}"
     )
@@ -113,16 +115,23 @@ def _analyze_run(model, recipe, options):
     from keras_vit import analysis
     from keras_vit.export_images import of_split
     from keras_vit.models.interface import describe, named_outputs
+    from keras_vit.models.load import load_model
     from keras_vit.preprocess import preprocess_input
 
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
     images, labels, names = of_split(model, recipe.data, options.data_dir, options.limit)
     inputs = images if describe(model).takes_pixels else preprocess_input(images)
-    scores = named_outputs(model).predict(inputs, verbose=0)["probabilities"]
-    analysis.plot_predictions(images, labels, scores.argmax(1), scores.max(1), output / "predictions.png", names=names)
     if (Path(options.model) / "metrics.jsonl").is_file():
         analysis.plot_training(Path(options.model) / "metrics.jsonl", output / "training.png")
+    if recipe.masked is not None:
+        whole = load_model(Path(options.model) / "masked.keras")
+        masked = recipe.masked
+        analysis.plot_masked(whole, inputs[:8], output / "masked.png", share=masked.share, mask=masked.mask,
+                             swap=masked.swap)  # fmt: skip
+        return
+    scores = named_outputs(model).predict(inputs, verbose=0)["probabilities"]
+    analysis.plot_predictions(images, labels, scores.argmax(1), scores.max(1), output / "predictions.png", names=names)
     first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one of each class
     analysis.analyze(model, inputs[first], output, names=[f"true: {names[labels[i]]}" for i in first], drawn=len(first))
     (output / "examples").mkdir(exist_ok=True)
