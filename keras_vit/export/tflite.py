@@ -10,12 +10,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.export.metadata import KEY, metadata
+from keras_vit.export.optional import needed
 from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import ServingModule
 from keras_vit.models.interface import Interface
-
-METADATA = "keras_vit.json"
-
 
 PRECISIONS = ("float32", "float16", "int8-dynamic")  # of the stored weights; the last computes products in int8
 
@@ -62,17 +61,10 @@ def convert(model: keras.Model, precision: str = "float32", batch: int | None = 
 def _with_metadata(flatbuffer: bytes, interface: Interface, precision: str) -> bytes:
     """The file with its metadata entry, and with its labels appended as an archive."""
     schema, builder = _import("schema_py_generated"), importlib.import_module("flatbuffers").Builder()
-    low, high = interface.input_range
-    said = {
-        "input": {"name": "images", "shape": interface.input_shape, "range": interface.input_range},
-        "normalisation": {"of_pixels": [0, 255], "mean": -low * 255 / (high - low), "std": 255 / (high - low)},
-        "precision": precision,
-        "labels": interface.labels,
-    }
     model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)
     entry, buffer = schema.MetadataT(), schema.BufferT()
-    entry.name, entry.buffer = METADATA, len(model.buffers)
-    buffer.data = np.frombuffer(json.dumps(said, ensure_ascii=False).encode(), "uint8")
+    entry.name, entry.buffer = KEY, len(model.buffers)
+    buffer.data = np.frombuffer(metadata(interface, precision).encode(), "uint8")
     model.metadata, model.buffers = [*(model.metadata or ()), entry], [*model.buffers, buffer]
     builder.Finish(model.Pack(builder), b"TFL3")
     file = io.BytesIO(bytes(builder.Output()))
@@ -86,7 +78,7 @@ def read_metadata(flatbuffer: bytes) -> dict:
     """What `convert` wrote into a file: input, normalisation, precision and labels."""
     model = _import("schema_py_generated").ModelT.InitFromPackedBuf(flatbuffer, 0)
     found = {entry.name.decode(): entry.buffer for entry in model.metadata}
-    return json.loads(bytes(model.buffers[found[METADATA]].data).decode())
+    return json.loads(bytes(model.buffers[found[KEY]].data).decode())
 
 
 def require_builtin(flatbuffer: bytes) -> None:
@@ -143,9 +135,4 @@ def runner(flatbuffer: bytes):
 
 
 def _import(module: str):
-    try:
-        return importlib.import_module(f"ai_edge_litert.{module}")
-    except ImportError:
-        raise ValueError(
-            "format tflite expected ai-edge-litert, which `pip install keras_vit[formats]` brings."
-        ) from None
+    return needed("ai-edge-litert", f"ai_edge_litert.{module}", "tflite")
