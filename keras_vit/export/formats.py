@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from keras_vit.export import onnx, openvino, parity, saved_model, tflite
 from keras_vit.export.precision import in_dtype
 
@@ -15,10 +17,12 @@ class Settings:
     Args:
         dtype: that the SavedModel stores and computes in; the model's own where None.
         batch: images a call of a TFLite file; None for any number.
+        calibration: (N, H, W, C) images in the model's range, to measure the scales of integers on; None without.
     """
 
     dtype: str | None = None
     batch: int | None = 1
+    calibration: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Format:
         file: whose presence in a version's folder says that the format is there.
         free_size: whether it holds a model of a free image size.
         by_default: whether it is written where no formats are named.
+        calibrated: whether it needs images to measure the scales of integers on.
     """
 
     write: Callable
@@ -40,6 +45,7 @@ class Format:
     file: str = ""
     free_size: bool = True
     by_default: bool = True
+    calibrated: bool = False
 
 
 def _saved_model(model, folder: Path, chosen: Settings) -> None:
@@ -47,14 +53,20 @@ def _saved_model(model, folder: Path, chosen: Settings) -> None:
 
 
 def _tflite(file: str, precision: str, tolerance: parity.Tolerance) -> Format:
+    calibrated = precision in tflite.CALIBRATED
+
+    def write(model, folder: Path, chosen: Settings) -> None:
+        images = {"calibration": chosen.calibration} if calibrated else {}
+        (folder / file).write_bytes(tflite.convert(model, precision, batch=chosen.batch, **images))
+
     return Format(
-        write=lambda model, folder, chosen: (folder / file).write_bytes(
-            tflite.convert(model, precision, batch=chosen.batch)
-        ),
+        write=write,
         load=lambda folder: {"serving_default": tflite.runner((folder / file).read_bytes())},
         tolerance=tolerance,
         file=file,
         free_size=False,
+        by_default=not calibrated,
+        calibrated=calibrated,
     )
 
 
@@ -75,6 +87,8 @@ FORMATS = {
     "tflite-int8-dynamic": _tflite("model-int8-dynamic.tflite", "int8-dynamic", parity.REDUCED),
     "onnx": _one_file("model.onnx", onnx.write_onnx, onnx.runner),
     "openvino": _one_file("model.xml", openvino.write_openvino, openvino.runner),
+    "tflite-int8": _tflite("model-int8.tflite", "int8", parity.CALIBRATED),
+    "tflite-int16x8": _tflite("model-int16x8.tflite", "int16x8", parity.CALIBRATED),
 }
 
 

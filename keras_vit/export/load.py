@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from keras_vit.export.formats import FORMATS
 from keras_vit.export.versions import versions
@@ -34,7 +33,7 @@ class ExportedModel:
 
     def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """The outputs by name for images (B, H, W, C) in the model's own range."""
-        answer = self.signatures["serving_default"](images=tf.constant(images, tf.float32))
+        answer = self.signatures["serving_default"](images=np.asarray(images, "float32"))
         return {name: np.asarray(value) for name, value in answer.items()}
 
 

@@ -33,7 +33,7 @@ def write_openvino(model: keras.Model, file: str | Path) -> None:
     """
     openvino = needed("openvino", "openvino", "openvino")
     module = ServingModule(in_dtype(model, "float32"))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=Path(file).parent) as folder:
         tf.saved_model.save(module, folder, signatures={"serving_default": module.forward})
         network = openvino.Core().read_model(folder)
         network.set_rt_info(metadata(module.interface, "float32"), [KEY])

@@ -70,7 +70,7 @@ def _new_partial(output: Path) -> tuple[Path, int | None]:
             lock = _lock(partial)
         except (BlockingIOError, FileNotFoundError):  # another export took it for abandoned in between
             continue
-        if partial.exists():
+        if lock is None or partial.exists():
             return partial, lock
         os.close(lock)
 
@@ -96,7 +96,7 @@ def _lock(folder: Path) -> int | None:
 
 def _remove_abandoned(partial: Path) -> None:
     """Remove a hidden folder that no process is writing to."""
-    with contextlib.suppress(BlockingIOError, FileNotFoundError):
+    with contextlib.suppress(OSError):
         lock = _lock(partial)
         if lock is not None:  # else nobody knows
             shutil.rmtree(partial, ignore_errors=True)

@@ -8,7 +8,7 @@ from contract.cases import MODELS
 from PIL import Image
 from support import needs_tensorflow, randomise
 
-from keras_vit.export import export, load_export, onnx, openvino, optional
+from keras_vit.export import FORMATS, export, load_export, onnx, openvino, optional
 from keras_vit.export.formats import default_formats
 from keras_vit.models.interface import named_outputs
 from keras_vit.predict import load_predictor, predict
@@ -83,22 +83,28 @@ def test_openvino_reads_and_compiles_what_was_written_for_it(labelled, tmp_path)
     said = json.loads(network.get_rt_info(["keras_vit.json"]).astype(str))
     assert said["labels"] == list("abcde")
     run = openvino.runner(tmp_path / "model.xml")
+    first = run(images=images_for(labelled, 1))["logits"]
+    kept = first.copy()
+    run(images=-images_for(labelled, 1))
+    assert np.array_equal(first, kept), "an answer that the next call overwrites"
     for count in (1, 5):
         images = images_for(labelled, count)
         expected = np.asarray(named_outputs(labelled)(images)["logits"])
         assert np.abs(run(images=images)["logits"] - expected).max() < 1e-5
 
 
-@pytest.mark.parametrize("name", ["onnx", "openvino"])
+@pytest.mark.parametrize("name", ["onnx", "openvino", "tflite"])
 def test_predict_answers_from_a_version_without_a_saved_model_and_from_its_file(name, labelled, tmp_path):
-    pytest.importorskip({"onnx": "tf2onnx"}.get(name, name), reason="extra `formats` is not installed")
+    pytest.importorskip(
+        {"onnx": "tf2onnx", "tflite": "ai_edge_litert"}.get(name, name), reason="extra `formats` is not installed"
+    )
     pictures = [tmp_path / "0.png", tmp_path / "1.png"]
     for i, picture in enumerate(pictures):
         Image.fromarray(np.random.default_rng(i).integers(0, 256, (8, 8, 3), "uint8")).save(picture)
     expected = predict(labelled, pictures)
     folder = export(labelled, tmp_path / "out", formats=(name,)).path
     assert load_export(folder).format == name
-    for source in (folder.parent, folder, folder / {"onnx": "model.onnx", "openvino": "model.xml"}[name]):
+    for source in (folder.parent, folder, folder / FORMATS[name].file):
         for row, other in zip(predict(load_predictor(source), pictures), expected, strict=True):
             assert [found["label"] for found in row["predictions"]] == [
                 found["label"] for found in other["predictions"]

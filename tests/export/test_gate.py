@@ -14,6 +14,7 @@ from support import ROOT, golden_model, needs_tensorflow, randomise
 
 from keras_vit import cli
 from keras_vit.export import Origin, export, origin_of, tflite
+from keras_vit.export import flatbuffer as flatbuffer_module
 from keras_vit.export.formats import default_formats
 from keras_vit.export.versions import versions, write_version
 from keras_vit.models.interface import describe, named_outputs
@@ -49,6 +50,49 @@ def test_every_format_of_every_kind_passes(case, dtype, tmp_path):
     for row in report.rows:
         assert row.agreement is None or row.agreement == 1
         assert (row.latency is not None and row.latency > 0) == (row.signature == "serving_default")
+
+
+def on_integers(flatbuffer):
+    """The operators of a TFLite file that take an int8 tensor, but those that make one or undo it."""
+    schema = flatbuffer_module.schema_of_tflite()
+    model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)
+    names = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
+    found = set()
+    for graph in model.subgraphs:
+        for operator in graph.operators:
+            code = model.operatorCodes[operator.opcodeIndex]
+            if any(graph.tensors[i].type == schema.TensorType.INT8 for i in operator.inputs if i >= 0):
+                found.add(names[max(code.builtinCode, code.deprecatedBuiltinCode)])
+    return found - {"QUANTIZE", "DEQUANTIZE"}
+
+
+@pytest.mark.parametrize("name", ["map", "pixels", "local", "hybrid", "bit"])
+def test_calibrated_integers_of_every_kind_pass(name, tmp_path):
+    """int8 is for the products with weights alone: a sum, a norm or a softmax in eight bits costs accuracy."""
+    pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
+    model = randomise(CASES[name].make())
+    pixels = pixels_for(model, 24)
+    formats = ("tflite-int8", "tflite-int16x8")
+    report = export(model, tmp_path / "tiny", pixels[:16], formats=formats, calibration=pixels[16:])
+    assert {row.format: row.agreement for row in report.rows} == dict.fromkeys(formats, 1)
+    assert all(0 < row.max_difference < 0.1 for row in report.rows)
+    integers = (report.path / "model-int8.tflite").read_bytes()
+    assert on_integers(integers) == tflite.operators(integers).keys() & {
+        "FULLY_CONNECTED",
+        "CONV_2D",
+        "DEPTHWISE_CONV_2D",
+    }
+    assert "| tflite-int16x8 |" in (card := (report.path / "model_card.md").read_text())
+    assert "measured on 8 other images" in card
+
+
+def test_integers_without_their_images_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="calibration expected real images for tflite-int8, received None"):
+        export(CASES["token"].make(), tmp_path / "tiny", formats=("tflite", "tflite-int8"))
+    with pytest.raises(ValueError, match="calibration expected real images for the precision int8, received None"):
+        tflite.convert(CASES["token"].make(), "int8")
+    with pytest.raises(ValueError, match=r"calibration expected shape \(N, 8, 8, 3\), received \(4, 9, 8, 3\)"):
+        export(CASES["token"].make(), tmp_path / "tiny", calibration=np.zeros((4, 9, 8, 3)))
 
 
 @pytest.mark.parametrize("name", ["map", "hybrid", "bit", "free_size"])
