@@ -8,6 +8,8 @@ from keras_vit.analysis.attention import rollout as rollout
 from keras_vit.analysis.attention import rollout_maps as rollout_maps
 from keras_vit.analysis.curves import plot_training as plot_training
 from keras_vit.analysis.curves import read_metrics as read_metrics
+from keras_vit.analysis.masked import plot_masked as plot_masked
+from keras_vit.analysis.masked import predict_hidden as predict_hidden
 from keras_vit.analysis.plots import plot_attention as plot_attention
 from keras_vit.analysis.plots import plot_predictions as plot_predictions
 from keras_vit.analysis.report import analyze as analyze
