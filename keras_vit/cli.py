@@ -64,7 +64,7 @@ def _evaluate(options):
 
 def _export(options):
     from keras_vit.export import export, origin_of
-    from keras_vit.export_images import images_to_compare
+    from keras_vit.export_images import images_to_calibrate, images_to_compare
     from keras_vit.models.load import load_model, require_trained
 
     require_trained(options.model)
@@ -74,7 +74,9 @@ def _export(options):
     images, labels = images_to_compare(model, options.images, data, options.data_dir, options.limit)
     formats = options.formats and options.formats.split(",")
     batch = None if options.dynamic_batch else 1
-    print(export(model, options.output, images, labels, formats, options.dtype, batch, origin_of(options.model)))
+    calibration = options.calibration and images_to_calibrate(model, options.calibration, data, options.data_dir)
+    chosen = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}
+    print(export(model, options.output, images, labels, origin=origin_of(options.model), **chosen))
 
 
 def _serve(options):
@@ -212,12 +214,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("model", metavar="MODEL", help=model_help)
     sub.add_argument("--output", required=True, help="folder of the versions, saved_models/NAME")
-    sub.add_argument("--formats", help="some of saved_model,tflite,tflite-fp16,tflite-int8-dynamic (default all)")
+    sub.add_argument(
+        "--formats",
+        help="some of saved_model,tflite,tflite-fp16,tflite-int8-dynamic (these by default),onnx,openvino,tflite-int8,"
+        "tflite-int16x8 (the last two need --calibration)",
+    )
     sub.add_argument(
         "--dtype", help="float32 or bfloat16, which the SavedModel computes in; the model's own by default"
     )
     sub.add_argument("--dynamic-batch", action="store_true", help="TFLite files for any number of images a call")
     sub.add_argument("--images", help="folder of images to compare on; in folders named as the classes, with accuracy")
+    sub.add_argument(
+        "--calibration",
+        metavar="FOLDER",
+        help="training images for the int8 formats: a folder, a data source (tfds:cifar10), or `dataset`, the recipe's",
+    )
     sub.add_argument("--limit", type=int, default=256, help="how many test images to compare on (default 256)")
     data_options(sub)
 
