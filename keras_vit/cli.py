@@ -139,6 +139,12 @@ def _analyze_run(model, recipe, options):
         Image.fromarray(np.squeeze(images[i].round().astype("uint8"))).save(output / "examples" / f"{i}_{name}.png")
 
 
+def _summary(options):
+    from keras_vit.analysis.summary_verb import run_summary
+
+    run_summary(options)
+
+
 def _list(options):
     from keras_vit.models.builders import describe_variant
     from keras_vit.models.table import variants_table
@@ -175,6 +181,7 @@ def _recipe_of(options):
 
 
 def _parser() -> argparse.ArgumentParser:
+    from keras_vit.analysis.summary_verb import add_summary
     from keras_vit.models.weights_verbs import add_weights
 
     parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
@@ -268,6 +275,11 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb("list", _list, "List the models.", "list 'ViT_B*'")
     sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")
     sub.add_argument("--markdown", action="store_true", help="all of them, as the README's table")
+
+    sub = verb(
+        "summary", _summary, "Count what a model takes, without its weights.", "summary ViT_L16 --image-size 384"
+    )
+    add_summary(sub)
     add_weights(verbs)
     return parser
 

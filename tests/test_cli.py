@@ -145,6 +145,8 @@ FLAGS = {
     "export": {"--output", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--dynamic-batch", "--images"},
     "analyze": {"--output", "--limit", "--recipe", "--data-dir"},
     "list": {"--markdown"},
+    "summary": {"--image-size", "--batch", "--optimizer", "--precision", "--epochs", "--images", "--peak"}
+    | {"--utilisation", "--plot", "--accuracy", "--json"},
 }
 
 
