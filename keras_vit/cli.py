@@ -52,6 +52,11 @@ def _train(options):
 
 
 def _evaluate(options):
+    if options.suite:
+        from keras_vit.train.suite_verb import run_suite_verb
+
+        run_suite_verb(options)
+        return
     from keras_vit.models.load import load_model
     from keras_vit.train.evaluate import evaluate_model
 
@@ -183,6 +188,7 @@ def _recipe_of(options):
 def _parser() -> argparse.ArgumentParser:
     from keras_vit.analysis.summary_verb import add_summary
     from keras_vit.models.weights_verbs import add_weights
+    from keras_vit.train.suite_verb import add_suite
 
     parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -215,9 +221,11 @@ def _parser() -> argparse.ArgumentParser:
         "--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE", help="replace fields of the recipe"
     )
 
-    sub = verb("evaluate", _evaluate, "Measure a model on its recipe's test split.", "evaluate runs/digits")
+    summary = "Measure a model on its recipe's test split, or on a suite of data sets."
+    sub = verb("evaluate", _evaluate, summary, "evaluate runs/digits")
     sub.add_argument("model", metavar="MODEL", help=model_help)
     data_options(sub)
+    add_suite(sub)
 
     sub = verb("predict", _predict, "Name the classes of image files.", "predict runs/digits photo.png --top 3")
     sub.add_argument("model", metavar="MODEL", help=f"{model_help}, or an export")
@@ -276,9 +284,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")
     sub.add_argument("--markdown", action="store_true", help="all of them, as the README's table")
 
-    sub = verb(
-        "summary", _summary, "Count what a model takes, without its weights.", "summary ViT_L16 --image-size 384"
-    )
+    sub = verb("summary", _summary, "Count what a model takes, from its shapes.", "summary ViT_L16 --image-size 384")
     add_summary(sub)
     add_weights(verbs)
     return parser

@@ -140,7 +140,8 @@ def test_list_shows_the_rows(capsys):
 
 FLAGS = {
     "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run"},
-    "evaluate": {"--recipe", "--data-dir"},
+    "evaluate": {"--recipe", "--data-dir", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
+    | {"--resize", "--set"},
     "predict": {"--top", "--json"},
     "export": {"--output", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--dynamic-batch", "--images"},
     "analyze": {"--output", "--limit", "--recipe", "--data-dir"},

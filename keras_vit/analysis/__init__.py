@@ -1,4 +1,4 @@
-"""Looking inside a model, probing and counting it, and the pictures of what it learned. Needs no TensorFlow; drawing needs Matplotlib."""
+"""Looking inside a model, probing and counting it, and pictures. Needs no TensorFlow; drawing needs Matplotlib."""
 
 from keras_vit.analysis.attention import Attention as Attention
 from keras_vit.analysis.attention import attention_maps as attention_maps

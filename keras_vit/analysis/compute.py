@@ -145,10 +145,21 @@ def _embedding(layer, inputs, output):
 
 def _block(layer, inputs, output):
     """Attention and MLP on N tokens; kept are both norms' results, q, k, v, weights, the sums, and the MLP's two."""
-    tokens, width = output
-    attention = tokens * 4 * width**2 + 2 * tokens**2 * width
-    macs, kept = _mlp(layer.mlp, tokens, width, inputs[-1])
-    return attention + macs, 8 * tokens * width + layer.num_heads * tokens**2 + kept
+    return _attention_and_mlp(layer, *output, output[0], inputs[-1])
+
+
+def _axial(layer, inputs, output):
+    """A block along every row of the patch grid, then one along every column."""
+    down, across = inputs[-1][:2]
+    return tuple(map(sum, zip(*(_attention_and_mlp(layer.row, *output, side) for side in (across, down)), strict=True)))
+
+
+def _attention_and_mlp(block, tokens, width, seen, grid=None):
+    """Of N tokens that each see so many; relative positions are one more product with every offset."""
+    offsets = 2 * seen - 1 if getattr(block, "relative_positions", False) else 0
+    attention = tokens * 4 * width**2 + tokens * (2 * seen + offsets) * width
+    macs, kept = _mlp(block.mlp, tokens, width, grid)
+    return attention + macs, 8 * tokens * width + block.num_heads * tokens * seen + kept
 
 
 def _mlp(mlp, tokens, width, grid):
@@ -224,4 +235,10 @@ _RULES = {
     layers.StdConv: _std_conv,
     layers.StemPool: _kept,
     layers.ResidualUnit: _unit,
+}
+# Layers of the paper's ablations.
+_RULES |= {
+    getattr(layers, name): rule
+    for name, rule in (("AxialBlock", _axial), ("PositionEmbedding2D", _kept), ("NoPositions", _kept))
+    if hasattr(layers, name)
 }

@@ -50,8 +50,8 @@ def plot_compute(output: str | os.PathLike, own: Mapping[str, tuple[float, Mappi
             axes.margins(x=0.12)
         figure.axes[0].set_ylabel("top-1 accuracy after fine-tuning, %")
         figure.axes[1].legend(loc="lower right", frameon=False)
-        figure.supxlabel("coloured: arXiv 2010.11929, Table 6, pre-trained on JFT-300M for 7 epochs or 14", fontsize=8, x=0.01,
-                         horizontalalignment="left", color=style.GREY)  # fmt: skip
+        source = "coloured: arXiv 2010.11929, Table 6, pre-trained on JFT-300M for 7 epochs or 14"
+        figure.supxlabel(source, fontsize=8, x=0.01, horizontalalignment="left", color=style.GREY)
 
 
 def _name(axes, rows, points):
