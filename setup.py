@@ -16,7 +16,7 @@ recipes = [
     "keras-cv>=0.9",
     "scikit-learn>=1.5",  # the bundled digits
 ]
-analysis = ["matplotlib>=3.9"]
+analysis = ["matplotlib>=3.9", "scikit-learn>=1.5"]
 
 setup(
     name="keras_vit",

@@ -57,6 +57,8 @@ def _evaluate(options):
 
         run_suite_verb(options)
         return
+    if options.output or options.probe or options.tasks:
+        raise ValueError("--suite expected the name of the suite that --output, --probe and --tasks are of.")
     from keras_vit.models.load import load_model
     from keras_vit.train.evaluate import evaluate_model
 

@@ -13,7 +13,14 @@ from keras_vit.analysis.compute import count as count
 from keras_vit.analysis.compute_plot import plot_compute as plot_compute
 from keras_vit.analysis.curves import plot_training as plot_training
 from keras_vit.analysis.curves import read_metrics as read_metrics
+from keras_vit.analysis.kept import fingerprint as fingerprint
+from keras_vit.analysis.neighbours import fit_logistic as fit_logistic
+from keras_vit.analysis.neighbours import neighbour_scores as neighbour_scores
 from keras_vit.analysis.plots import plot_attention as plot_attention
 from keras_vit.analysis.plots import plot_predictions as plot_predictions
+from keras_vit.analysis.probe import few_of_each as few_of_each
+from keras_vit.analysis.probe import few_shot_accuracies as few_shot_accuracies
+from keras_vit.analysis.probe import fit_ridges as fit_ridges
+from keras_vit.analysis.probe import ridge_scores as ridge_scores
 from keras_vit.analysis.published import published as published
 from keras_vit.analysis.report import analyze as analyze

@@ -44,7 +44,7 @@ class Extractor:
     """Takes a model's features of data, each split once.
 
     Args:
-        model: whose features to take: the input of its `head`.
+        model: whose features to take: the input of its `head`, or of a model without one what it puts out.
         folder: where they are kept, under hashes of the model and the data; None keeps nothing.
         directory: where the data lies.
         resize: as in `evaluation_batches`.
@@ -59,7 +59,7 @@ class Extractor:
             raise ValueError(f"model expected a known image size, received input shape {interface.input_shape}.")
         self._shape = (*interface.image_size, interface.input_shape[2])
         self._scale = not interface.takes_pixels
-        self._features, self._hash = features_of(model), fingerprint(model) if folder else None
+        self._features, self._hash = _features_of(model, interface), fingerprint(model) if folder else None
         self._folder, self._directory, self._resize, self._batch = folder, directory, resize, batch_size
 
     def __call__(self, source: str, split: str) -> Features:
@@ -85,6 +85,14 @@ class Extractor:
             x.append(self._features(images).numpy()[real])
             y.append(labels.numpy()[real])
         return {"x": np.concatenate(x), "y": np.concatenate(y)}
+
+
+def _features_of(model, interface):
+    if interface.classes is not None:
+        return features_of(model)
+    if len(model.output_shape) != 2:
+        raise ValueError(f"model expected a classifier or pooled features (batch, D), received {model.output_shape}.")
+    return tf.function(lambda images: tf.cast(model(images, training=False), tf.float32))
 
 
 def data_fingerprint(source: str, directory: str | None) -> str:

@@ -20,6 +20,7 @@ from keras_vit.train.probing import Extractor, probe
 from keras_vit.train.recipe import Model
 from keras_vit.train.recipe_file import override
 from keras_vit.train.transfer import Transfer, fine_tuning
+from keras_vit.weights import is_weights
 from keras_vit.weights.architecture import of_model
 
 SUITES = ("vtab1k", "paper", "fewshot", "real")
@@ -66,10 +67,10 @@ class Runner:
     @functools.cached_property
     def model(self) -> keras.Model:
         source = self.settings.model
-        model = load_model(source)
-        if not Path(source).exists() and find_variant(source)[1] is None:
+        path = Path(source)
+        if not (path.exists() or path.suffix == ".keras" or is_weights(path)) and find_variant(source)[1] is None:
             raise ValueError(f"model expected trained weights, received the name {source!r}, which has fresh ones.")
-        return model
+        return load_model(source)
 
     @functools.cached_property
     def extract(self) -> Extractor:

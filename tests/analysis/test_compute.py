@@ -96,7 +96,7 @@ def test_xla_counts_convolutions_the_same():
     code = (
         "import jax, numpy, keras_vit\n"
         "from jax import lax\n"
-        "from keras_vit.analysis.compute import convolution\n"
+        "from keras_vit.analysis.layer_rules import convolution\n"
         "for height, width, size, stride in ((13, 16, 3, 1), (16, 13, 3, 2), (30, 30, 7, 2), (9, 8, 1, 2)):\n"
         "    x, k = numpy.zeros((1, height, width, 4), 'f'), numpy.zeros((size, size, 4, 6), 'f')\n"
         "    call = jax.jit(lambda x, k: lax.conv_general_dilated(\n"
@@ -143,6 +143,18 @@ def test_optimizer_bytes_are_those_of_the_real_one(kind, moment):
     assert found.optimizer == real and found.weights == found.average == 4 * model.count_params()
     assert found.activations == 2 * 2 * count(model).activations
     assert found.total == real + 3 * found.weights + found.activations
+
+
+@pytest.mark.skipif(not hasattr(keras_vit.layers, "AxialBlock"), reason="the ablations' layers are not here")
+def test_axial_and_relative_attention():
+    """Two blocks, each as long as a side of the grid; relative positions are one more product with every offset."""
+    row = keras_vit.Variant("a", 32, 1, 48, 4, 4, image_size=16, axial=True)
+    (block,) = [x for x in count(build_weightless(row, (16, 24), pooling="gap")).layers if x.kind == "AxialBlock"]
+    dense = 24 * (4 * 32**2 + 2 * 32 * 48)
+    assert block.macs == 2 * dense + 24 * 2 * (6 + 4) * 32
+    row = keras_vit.Variant("r", 32, 1, 48, 4, 4, image_size=16, positions="relative")
+    (block,) = [x for x in count(build_weightless(row)).layers if x.kind == "EncoderBlock"]
+    assert block.macs == 17 * (4 * 32**2 + 2 * 32 * 48) + 17 * (2 * 17 + 33) * 32
 
 
 def test_days_of_a_device_are_the_papers():

@@ -17,6 +17,7 @@ from keras_vit import cli
 from keras_vit.analysis.published import published
 from keras_vit.data.vtab import TASKS
 from keras_vit.train import suite_runner
+from keras_vit.train.probing import Extractor
 from keras_vit.train.recipe import Model
 from keras_vit.train.recipe_file import recipes_in
 from keras_vit.train.suite_tables import suite_table
@@ -162,6 +163,17 @@ def test_features_are_kept_between_probes(model, data, tmp_path, monkeypatch):
     assert found["tasks"]["dsprites_loc"]["accuracy"] == 1.0 and found["tasks"]["dsprites_loc"]["c"] > 0
 
 
+def test_a_model_without_a_classifier_is_probed_on_what_it_puts_out(model, data, tmp_path):
+    own = keras_vit.load_model(model)
+    keras.Model(own.input, own.get_layer("pooling").output).save(tmp_path / "headless.keras")
+    whole, headless = (
+        Extractor(keras_vit.load_model(path), None, data) for path in (model, tmp_path / "headless.keras")
+    )
+    assert np.array_equal(whole("tfds:dtd", "test").x, headless("tfds:dtd", "test").x)
+    with pytest.raises(ValueError, match=r"model expected a classifier or pooled features \(batch, D\), received"):
+        Extractor(keras.Model(own.input, own.get_layer("encoder_norm").output))
+
+
 def test_fine_tuning_takes_the_best_rate_of_the_papers_recipe(model, data, tmp_path, monkeypatch):
     trained = []
     real = suite_runner.train
@@ -262,6 +274,7 @@ def test_the_recipes_are_those_of_the_recipe_file():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["--probe"], "--suite expected the name of the suite"),
         (["--suite", "vtab1k"], "--output expected the folder of the results"),
         (
             ["--suite", "vtab1k", "--output", "{tmp}/o", "--tasks", "svhm"],
