@@ -14,6 +14,8 @@ from keras_vit.analysis.compute_plot import plot_compute as plot_compute
 from keras_vit.analysis.curves import plot_training as plot_training
 from keras_vit.analysis.curves import read_metrics as read_metrics
 from keras_vit.analysis.kept import fingerprint as fingerprint
+from keras_vit.analysis.masked import plot_masked as plot_masked
+from keras_vit.analysis.masked import predict_hidden as predict_hidden
 from keras_vit.analysis.neighbours import fit_logistic as fit_logistic
 from keras_vit.analysis.neighbours import neighbour_scores as neighbour_scores
 from keras_vit.analysis.plots import plot_attention as plot_attention

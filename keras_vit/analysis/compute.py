@@ -87,7 +87,7 @@ def count(model: keras.Model) -> Cost:
     shape = tuple(model.inputs[0].shape[1:])
     if len(model.inputs) != 1 or len(shape) != 3 or None in shape:
         raise ValueError(f"model expected one input of known size (height, width, channels), received {shape}.")
-    return Cost(model.name, shape, tuple(_layer_cost(layer) for layer in model.layers))
+    return Cost(model.name, shape, tuple(_layer_cost(layer, model) for layer in model.layers))
 
 
 def multiplications(
@@ -110,9 +110,14 @@ def multiplications(
     return count(build_weightless(row, (height, width), channels, include_top=False, **options)).trunk_macs
 
 
-def _layer_cost(layer) -> LayerCost:
-    inputs = [tuple(tensor.shape[1:]) for tensor in keras.tree.flatten(layer.input)]
-    output = tuple(keras.tree.flatten(layer.output)[0].shape[1:])
-    macs, kept = rule_of(layer)(layer, inputs, output)
+def _layer_cost(layer, model) -> LayerCost:
+    """The sum of the layer's calls in the model: a shared one has several."""
+    rule, macs, kept = rule_of(layer), 0, 0
+    calls = [node for node in model._nodes if node.operation is layer]
+    for call in calls:
+        inputs = [tuple(tensor.shape[1:]) for tensor in call.input_tensors]
+        output = tuple(call.output_tensors[0].shape[1:])
+        found = rule(layer, inputs, output)
+        macs, kept = macs + found[0], kept + found[1]
     parameters = sum(math.prod(variable.shape) for variable in layer.weights)
     return LayerCost(layer.name, type(layer).__name__, output, parameters, macs, kept)

@@ -48,7 +48,7 @@ def _axial(layer, inputs, output):
 
 def _attention_and_mlp(block, tokens, width, seen, grid=None):
     """Of N tokens that each see so many; relative positions are one more product with every offset."""
-    offsets = 2 * seen - 1 if getattr(block, "relative_positions", False) else 0
+    offsets = 2 * seen - 1 if block.relative_positions else 0
     attention = tokens * 4 * width**2 + tokens * (2 * seen + offsets) * width
     macs, kept = _mlp(block.mlp, tokens, width, grid)
     return attention + macs, 8 * tokens * width + block.num_heads * tokens * seen + kept
@@ -119,18 +119,15 @@ _RULES = {
     layers.PatchEmbedding: _embedding,
     layers.ClassToken: _nothing,
     layers.PositionEmbedding: _kept,
+    layers.PositionEmbedding2D: _kept,
+    layers.NoPositions: _kept,
     layers.SinCosPositions: _kept,
     layers.EncoderBlock: _block,
+    layers.AxialBlock: _axial,
     layers.LayerNorm: _kept,
     layers.TokenPooling: _kept,
     layers.AttentionPooling: _attention_pooling,
     layers.StdConv: _std_conv,
     layers.StemPool: _kept,
     layers.ResidualUnit: _unit,
-}
-# Layers of the paper's ablations.
-_RULES |= {
-    getattr(layers, name): rule
-    for name, rule in (("AxialBlock", _axial), ("PositionEmbedding2D", _kept), ("NoPositions", _kept))
-    if hasattr(layers, name)
 }

@@ -31,9 +31,13 @@ class Startable:
         values = _values.get()
         array = values(f"{self.path}/{name}", tuple(shape or ())) if values else None
         if array is not None:
-            # A copy, because JAX and torch may otherwise keep on using the array's own memory.
-            initializer = lambda shape, dtype=None: ops.copy(ops.cast(ops.convert_to_tensor(array), dtype))  # noqa: E731
+            initializer = lambda shape, dtype=None: _copied(ops.cast(ops.convert_to_tensor(array), dtype))  # noqa: E731
         return super().add_weight(shape, initializer, *args, name=name, **kwargs)
+
+
+def _copied(tensor):
+    """The tensor in memory of its own: JAX and torch may keep on using an array's, TensorFlow has copied it."""
+    return tensor if keras.backend.backend() == "tensorflow" else ops.copy(tensor)
 
 
 class Dense(Startable, keras.layers.Dense):
@@ -72,3 +76,13 @@ def require_rate(name: str, rate: float) -> float:
     if not 0 <= rate < 1:
         raise ValueError(f"{name} expected a rate in [0, 1), received {rate!r}.")
     return rate
+
+
+def rows(tokens):
+    """(B, N, D) -> (B * N, D)."""
+    return ops.reshape(tokens, (-1, tokens.shape[-1]))
+
+
+def like(flat, tokens):
+    """(B * N, F) -> (B, N, F) with the N of `tokens`."""
+    return ops.reshape(flat, (-1, ops.shape(tokens)[1], flat.shape[-1]))

@@ -3,6 +3,7 @@
 import gc
 import json
 import re
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -57,6 +58,9 @@ CASES = [
     (TINY, {"input_shape": (16, 24, 3)}),
     (TINY, {"input_shape": (16, 16, 1), "patch_size": (8, 4), "pooling": "gap"}),
     (TINY, {"pooling": "map", "representation_size": 8}),
+    (replace(TINY, positions="relative"), {"input_shape": (16, 24, 3)}),
+    (replace(TINY, positions="relative", axial=True), {"input_shape": (16, 24, 3), "pooling": "gap"}),
+    (replace(TINY, positions="2d", positions_at="shared"), {}),
     (LOCAL, {}),
     (HYBRID, {"input_shape": (32, 64, 3)}),
     pytest.param(find_variant("ViT_B32")[0], {}, id="ViT_B32"),
@@ -143,18 +147,6 @@ def test_optimizer_bytes_are_those_of_the_real_one(kind, moment):
     assert found.optimizer == real and found.weights == found.average == 4 * model.count_params()
     assert found.activations == 2 * 2 * count(model).activations
     assert found.total == real + 3 * found.weights + found.activations
-
-
-@pytest.mark.skipif(not hasattr(keras_vit.layers, "AxialBlock"), reason="the ablations' layers are not here")
-def test_axial_and_relative_attention():
-    """Two blocks, each as long as a side of the grid; relative positions are one more product with every offset."""
-    row = keras_vit.Variant("a", 32, 1, 48, 4, 4, image_size=16, axial=True)
-    (block,) = [x for x in count(build_weightless(row, (16, 24), pooling="gap")).layers if x.kind == "AxialBlock"]
-    dense = 24 * (4 * 32**2 + 2 * 32 * 48)
-    assert block.macs == 2 * dense + 24 * 2 * (6 + 4) * 32
-    row = keras_vit.Variant("r", 32, 1, 48, 4, 4, image_size=16, positions="relative")
-    (block,) = [x for x in count(build_weightless(row)).layers if x.kind == "EncoderBlock"]
-    assert block.macs == 17 * (4 * 32**2 + 2 * 32 * 48) + 17 * (2 * 17 + 33) * 32
 
 
 def test_days_of_a_device_are_the_papers():

@@ -85,7 +85,7 @@ SETS = [[3, 5], [], [1], [7, 2, 9], [4], [], [0, 1]] + [[i % 10] for i in range(
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """dSprites, DTD, CIFAR-10 and the ImageNets, each with a handful of made images."""
+    """dSprites, Cars, CIFAR-10 and the ImageNets, each with a handful of made images."""
     root = tmp_path_factory.mktemp("tfds")
     count = np.arange(2000)
     sprites = {
@@ -99,7 +99,7 @@ def data(tmp_path_factory):
         "label_orientation": tfds.features.ClassLabel(num_classes=40),
     }
     made(root, "dsprites", features, {"train": sprites}, "2.0.0")
-    labelled(root, "dtd", "3.0.1", 47, {"train": np.arange(60) % 6, "test": np.arange(30) % 6})
+    labelled(root, "cars196", "2.1.0", 196, {"train": np.arange(60) % 6, "test": np.arange(30) % 6})
     labelled(root, "cifar10", "3.0.2", 10, {"train": np.arange(100) % 10, "test": np.arange(30) % 10})
     labelled(root, "imagenet2012", "5.1.0", 1000, {"train": np.arange(100) % 9, "validation": np.arange(20) % 10})
     labelled(root, "imagenet_r", "0.2.0", 1000, {"test": np.array([2, 5, 999] * 5)})
@@ -169,7 +169,7 @@ def test_a_model_without_a_classifier_is_probed_on_what_it_puts_out(model, data,
     whole, headless = (
         Extractor(keras_vit.load_model(path), None, data) for path in (model, tmp_path / "headless.keras")
     )
-    assert np.array_equal(whole("tfds:dtd", "test").x, headless("tfds:dtd", "test").x)
+    assert np.array_equal(whole("tfds:cars196", "test").x, headless("tfds:cars196", "test").x)
     with pytest.raises(ValueError, match=r"model expected a classifier or pooled features \(batch, D\), received"):
         Extractor(keras.Model(own.input, own.get_layer("encoder_norm").output))
 
@@ -232,7 +232,7 @@ def test_the_classifiers_own_accuracy_on_imagenets(model, data, tmp_path):
 
 def test_few_shot_is_scikit_learns_ridge_on_the_middle_of_squeezed_images(model, data, tmp_path):
     linear = pytest.importorskip("sklearn.linear_model")
-    few = settings("fewshot", model, tmp_path, data, tasks=("dtd", "cars196"), shots=(1, 5))
+    few = settings("fewshot", model, tmp_path, data, tasks=("cars196", "dtd"), shots=(1, 5))
     results = run_suite(few, quiet)
     own = keras_vit.load_model(model)
     pooled = keras.Model(own.input, own.get_layer("pooling").output)
@@ -249,13 +249,13 @@ def test_few_shot_is_scikit_learns_ridge_on_the_middle_of_squeezed_images(model,
             mean, std = x[chosen].mean(axis=0), x[chosen].std(axis=0) + 1e-5
             rows = lambda x: np.c_[(x - mean) / std, np.full(len(x), 100.0)]  # noqa: E731,B023
             head = linear.Ridge(alpha=1024.0, fit_intercept=False, solver="cholesky")
-            head.fit(rows(x[chosen]), 2 * np.eye(47)[y[chosen]] - 1)
+            head.fit(rows(x[chosen]), 2 * np.eye(196)[y[chosen]] - 1)
             right.append(np.mean(head.predict(rows(parts["test"][0])).argmax(axis=1) == parts["test"][1]))
-        found = results["tasks"]["dtd"]["shots"][str(shots)]
+        found = results["tasks"]["cars196"]["shots"][str(shots)]
         assert found["accuracy"] == pytest.approx(np.mean(right), abs=0.012)  # one of 90 answers: float32 features
         assert found["deviation"] == pytest.approx(np.std(right, ddof=1), abs=0.02)
-    assert "cars196" in results["missing"]["cars196"]
-    assert re.search(r"\| dtd \| [\d.]+ ± [\d.]+ \| [\d.]+ ± [\d.]+ \|", suite_table(results))
+    assert "tfds build dtd" in results["missing"]["dtd"]
+    assert re.search(r"\| cars196 \| [\d.]+ ± [\d.]+ \| [\d.]+ ± [\d.]+ \|", suite_table(results))
 
 
 def test_the_recipes_are_those_of_the_recipe_file():
