@@ -87,7 +87,10 @@ def count(model: keras.Model) -> Cost:
     shape = tuple(model.inputs[0].shape[1:])
     if len(model.inputs) != 1 or len(shape) != 3 or None in shape:
         raise ValueError(f"model expected one input of known size (height, width, channels), received {shape}.")
-    return Cost(model.name, shape, tuple(_layer_cost(layer, model) for layer in model.layers))
+    calls = {}  # a shared layer has several
+    for call in (call for calls_at in model._nodes_by_depth.values() for call in calls_at):
+        calls.setdefault(id(call.operation), []).append(call)
+    return Cost(model.name, shape, tuple(_layer_cost(layer, calls[id(layer)]) for layer in model.layers))
 
 
 def multiplications(
@@ -110,10 +113,9 @@ def multiplications(
     return count(build_weightless(row, (height, width), channels, include_top=False, **options)).trunk_macs
 
 
-def _layer_cost(layer, model) -> LayerCost:
-    """The sum of the layer's calls in the model: a shared one has several."""
+def _layer_cost(layer, calls) -> LayerCost:
+    """The sum of a layer's calls."""
     rule, macs, kept = rule_of(layer), 0, 0
-    calls = [node for node in model._nodes if node.operation is layer]
     for call in calls:
         inputs = [tuple(tensor.shape[1:]) for tensor in call.input_tensors]
         output = tuple(call.output_tensors[0].shape[1:])
