@@ -52,6 +52,13 @@ def _train(options):
 
 
 def _evaluate(options):
+    if options.suite:
+        from keras_vit.train.suite_verb import run_suite_verb
+
+        run_suite_verb(options)
+        return
+    if options.output or options.probe or options.tasks:
+        raise ValueError("--suite expected the name of the suite that --output, --probe and --tasks are of.")
     from keras_vit.models.load import load_model
     from keras_vit.train.evaluate import evaluate_model
 
@@ -142,6 +149,12 @@ def _analyze_run(model, recipe, options):
         Image.fromarray(np.squeeze(images[i].round().astype("uint8"))).save(output / "examples" / f"{i}_{name}.png")
 
 
+def _summary(options):
+    from keras_vit.analysis.summary_verb import run_summary
+
+    run_summary(options)
+
+
 def _list(options):
     from keras_vit.models.builders import describe_variant
     from keras_vit.models.table import variants_table
@@ -166,8 +179,10 @@ def _recipe_of(options):
 
 
 def _parser() -> argparse.ArgumentParser:
+    from keras_vit.analysis.summary_verb import add_summary
     from keras_vit.models.weights_verbs import add_weights
     from keras_vit.predict.verb import add_predict
+    from keras_vit.train.suite_verb import add_suite
 
     parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -200,9 +215,11 @@ def _parser() -> argparse.ArgumentParser:
         "--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE", help="replace fields of the recipe"
     )
 
-    sub = verb("evaluate", _evaluate, "Measure a model on its recipe's test split.", "evaluate runs/digits")
+    summary = "Measure a model on its recipe's test split, or on a suite of data sets."
+    sub = verb("evaluate", _evaluate, summary, "evaluate runs/digits")
     sub.add_argument("model", metavar="MODEL", help=model_help)
     data_options(sub)
+    add_suite(sub)
 
     add_predict(verb, model_help)
 
@@ -269,6 +286,9 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb("list", _list, "List the models.", "list 'ViT_B*'")
     sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")
     sub.add_argument("--markdown", action="store_true", help="all of them, as the README's table")
+
+    sub = verb("summary", _summary, "Count what a model takes, from its shapes.", "summary ViT_L16 --image-size 384")
+    add_summary(sub)
     add_weights(verbs)
     return parser
 
