@@ -34,6 +34,7 @@ benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/python benchmarks/import_time.py
 	$(RUN)/python benchmarks/weights.py
 	$(RUN)/python benchmarks/data.py
+	$(RUN)/python benchmarks/analysis.py
 
 $(INSTALLED): setup.py constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,13 +1,31 @@
 """Looking inside a model, and the pictures of what it learned. Needs no TensorFlow; drawing needs Matplotlib."""
 
+from keras_vit.analysis.alike_plots import plot_neighbours as plot_neighbours
+from keras_vit.analysis.alike_plots import plot_projection as plot_projection
+from keras_vit.analysis.alike_plots import plot_similarity as plot_similarity
 from keras_vit.analysis.attention import Attention as Attention
 from keras_vit.analysis.attention import attention_maps as attention_maps
 from keras_vit.analysis.attention import capture as capture
 from keras_vit.analysis.attention import class_attention as class_attention
 from keras_vit.analysis.attention import rollout as rollout
 from keras_vit.analysis.attention import rollout_maps as rollout_maps
+from keras_vit.analysis.class_maps import grad_cam as grad_cam
+from keras_vit.analysis.class_maps import gradient_attention as gradient_attention
 from keras_vit.analysis.curves import plot_training as plot_training
 from keras_vit.analysis.curves import read_metrics as read_metrics
+from keras_vit.analysis.distance import attention_distance as attention_distance
+from keras_vit.analysis.distance import mean_distance as mean_distance
+from keras_vit.analysis.journey import Journey as Journey
+from keras_vit.analysis.journey import journey as journey
+from keras_vit.analysis.journey_plot import plot_journey as plot_journey
+from keras_vit.analysis.neighbours import features_of as features_of
+from keras_vit.analysis.neighbours import nearest as nearest
+from keras_vit.analysis.neighbours import project as project
+from keras_vit.analysis.paper_figure import plot_figure7 as plot_figure7
 from keras_vit.analysis.plots import plot_attention as plot_attention
 from keras_vit.analysis.plots import plot_predictions as plot_predictions
+from keras_vit.analysis.positions import embedding_filters as embedding_filters
+from keras_vit.analysis.positions import position_similarity as position_similarity
 from keras_vit.analysis.report import analyze as analyze
+from keras_vit.analysis.similarity import layer_similarity as layer_similarity
+from keras_vit.analysis.similarity import linear_cka as linear_cka

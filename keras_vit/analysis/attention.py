@@ -3,6 +3,7 @@
 L encoder blocks, B batch, h heads, N tokens, (down, across) patch grid.
 """
 
+import contextlib
 from dataclasses import dataclass
 
 import keras
@@ -40,24 +41,29 @@ class Attention:
         """What the model's answer is read from attends to, on the grid: (L, B, h, down, across); L = 1 for `map`."""
         if self.pooling == "map":
             return self.on_grid(self.probe[None])
-        queries = self.weights[..., 0, :] if self.pooling == "token" else self.weights.mean(axis=-2)
-        return self.on_grid(queries)
+        if self.pooling == "token":
+            return self.on_grid(self.weights[..., 0, :])
+        return self.on_grid(self.weights[..., self.prefix_tokens :, :].mean(axis=-2))
 
     def rollout(self, residual: bool = True) -> np.ndarray:
         """How much of each patch arrives where the answer is read: (B, down, across). See `rollout`."""
-        tokens = self.weights.shape[-1]
+        return self.on_grid(_flow(self.weights, self.read_from()[:, None, :], residual)[:, 0])
+
+    def read_from(self) -> np.ndarray:
+        """What the answer is read from, as shares of the last block's tokens: (B, N)."""
+        _, images, _, _, tokens = self.weights.shape
         if self.pooling == "map":
-            start = self.probe.mean(axis=1)
-        elif self.pooling == "token":
-            start = np.eye(1, tokens, dtype="float32")
+            return self.probe.mean(axis=1)
+        shares = np.zeros(tokens, "float32")
+        if self.pooling == "token":
+            shares[0] = 1
         else:
-            start = np.full((1, tokens), 1 / tokens, "float32")
-        start = np.broadcast_to(start, (self.weights.shape[1], tokens))
-        return self.on_grid(_flow(self.weights, start[:, None, :], residual)[:, 0])
+            shares[self.prefix_tokens :] = 1 / (tokens - self.prefix_tokens)
+        return np.broadcast_to(shares, (images, tokens))
 
 
 def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
-    """Read a model's attention weights without rebuilding, retraining or changing it.
+    """Read a model's attention weights, in one forward pass, without rebuilding, retraining or changing it.
 
     Args:
         model: a model with encoder blocks, whatever its head.
@@ -67,40 +73,86 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
     Raises:
         ValueError: `model` has no encoder blocks, or the images are not of its input shape.
     """
-    blocks = [layer for layer in model.layers if isinstance(layer, EncoderBlock)]
-    embeddings = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)]
-    if not blocks or not embeddings:
-        kinds = ", ".join(sorted({type(layer).__name__ for layer in model.layers}))
-        raise ValueError(f"model expected encoder blocks to read attention from, received {model.name!r} of {kinds}.")
-    images = _checked(model, images)
-    pools = [layer for layer in model.layers if isinstance(layer, TokenPooling)]
-    probes = [pool for pool in pools if isinstance(pool, AttentionPooling)]
-    prefix_tokens = sum(isinstance(layer, ClassToken) for layer in model.layers)
-    readers = blocks + probes
-    # A block with a convolution inside takes the patches, too.
-    read = [keras.tree.flatten(reader.input)[0] for reader in readers]
-    inputs = keras.Model(model.inputs[0], [embeddings[-1].output, *read])
-
-    batches = []
+    blocks, probes = attention_layers(model)
+    embedding = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)][-1]
+    images = as_input(model, images)
+    last = (probes or blocks)[-1].output
+    forward = keras.Model(model.inputs[0], [embedding.output, last])
+    weights = probe = grid = None
     for start in range(0, len(images), batch_size):
-        grid, *tokens = inputs(images[start : start + batch_size], training=False)
-        attended = (reader.attention_weights(x) for reader, x in zip(readers, tokens, strict=True))
-        batches.append([ops.convert_to_numpy(ops.cast(weights, "float32")) for weights in attended])
-    *weights, probe = [np.concatenate(parts) for parts in zip(*batches, strict=True)] + [None] * (not probes)
-    if probes:
-        pooling = "map"
-    else:
-        gap = isinstance(pools[-1], MeanPooling) if pools else not prefix_tokens
-        pooling = "gap" if gap else "token"
-    grid = tuple(int(side) for side in grid.shape[1:3])
+        here = slice(start, start + batch_size)
+        with watching([block.attention for block in blocks] + probes) as seen:
+            grid = forward(images[here], training=False)[0].shape[1:3]
+        *of_blocks, last = seen if probes else (*seen, None)
+        if weights is None:
+            weights = np.empty((len(blocks), len(images), *of_blocks[0].shape[1:]), "float32")
+            probe = np.empty((len(images), last.shape[1], last.shape[3]), "float32") if probes else None
+        for block, found in zip(weights, of_blocks, strict=True):
+            block[here] = ops.convert_to_numpy(ops.cast(found, "float32"))
+        if probes:
+            probe[here] = ops.convert_to_numpy(ops.cast(last, "float32"))[:, :, 0]
+    grid = tuple(int(side) for side in grid)
     return Attention(
-        weights=np.stack(weights),
-        probe=probe[:, :, 0] if probes else None,
+        weights=weights,
+        probe=probe,
         grid=grid,
-        prefix_tokens=prefix_tokens,
-        pooling=pooling,
-        patch_size=_pixels(embeddings[-1], images.shape[1:3], grid),
+        prefix_tokens=count_prefix_tokens(model),
+        pooling=_pooling(model),
+        patch_size=_pixels(embedding, images.shape[1:3], grid),
     )
+
+
+def attention_layers(model: keras.Model) -> tuple[list, list]:
+    """The encoder blocks of a model, in order, and the attention pooling where it has one, in a list.
+
+    Raises:
+        ValueError: `model` has no encoder blocks; the sentence says what it has.
+    """
+    blocks = [layer for layer in model.layers if isinstance(layer, EncoderBlock)]
+    if not blocks:
+        maps = [layer.name for layer in model.layers if layer.name.startswith("stage") and "_unit" not in layer.name]
+        kinds = ", ".join(sorted({type(layer).__name__ for layer in model.layers}))
+        has = f", which has no attention; it has the feature maps {', '.join(maps)}" if maps else f" of {kinds}"
+        raise ValueError(f"model expected encoder blocks to read attention from, received {model.name!r}{has}.")
+    return blocks, [layer for layer in model.layers if isinstance(layer, AttentionPooling)]
+
+
+@contextlib.contextmanager
+def watching(layers, change=None):
+    """Yield a list of the attention weights that these layers compute inside the `with`, in order of the layers.
+
+    Args:
+        layers: self-attentions and attention poolings, in the order of the forward pass.
+        change: a function (index of the layer, its weights) -> the weights to go on with; None leaves them alone.
+    """
+    seen = []
+
+    def watch(weights):
+        weights = weights if change is None else change(len(seen), weights)
+        seen.append(weights)
+        return weights
+
+    for layer in layers:
+        layer.watch = watch
+    try:
+        yield seen
+    finally:
+        for layer in layers:
+            layer.watch = None
+
+
+def count_prefix_tokens(model: keras.Model) -> int:
+    """Tokens in front of the patches (the class token)."""
+    return sum(isinstance(layer, ClassToken) for layer in model.layers)
+
+
+def _pooling(model):
+    """Which queries the model's answer is read from: `token`, `gap` or `map`."""
+    pools = [layer for layer in model.layers if isinstance(layer, TokenPooling)]
+    if any(isinstance(pool, AttentionPooling) for pool in pools):
+        return "map"
+    gap = isinstance(pools[-1], MeanPooling) if pools else not count_prefix_tokens(model)
+    return "gap" if gap else "token"
 
 
 def attention_maps(model: keras.Model, images, batch_size: int = 32) -> np.ndarray:
@@ -169,7 +221,12 @@ def _pixels(embedding, image_size, grid):
     return tuple(side / n for side, n in zip(image_size, grid, strict=True))
 
 
-def _checked(model, images):
+def as_input(model: keras.Model, images) -> np.ndarray:
+    """`images` as an array.
+
+    Raises:
+        ValueError: they are not of the model's input shape.
+    """
     images = np.asarray(images)
     expected = tuple(model.inputs[0].shape)
     sides = zip(expected[1:], images.shape[1:], strict=False)

@@ -47,5 +47,8 @@ def _start(weights, depth, pooling, prefix_tokens):
         return ops.mean(weights[-1], axis=1)  # the probe's own attention
     ones = ops.ones_like(weights[-1][:, 0, :1])  # (B, 1, N)
     averaged = hasattr(pooling, "prefix_tokens") if pooling is not None else not prefix_tokens
-    tokens = ops.cast(ops.shape(ones)[2], "float32")
-    return ones / tokens if averaged else ones * ops.one_hot(0, ops.shape(ones)[2], dtype="float32")
+    if not averaged:
+        return ones * ops.one_hot(0, ops.shape(ones)[2], dtype="float32")
+    patches = ones[..., prefix_tokens:]  # the mean leaves a class token out
+    patches = patches / ops.sum(patches, axis=-1, keepdims=True)
+    return ops.concatenate([0 * ones[..., :prefix_tokens], patches], axis=-1)

@@ -123,6 +123,7 @@ class MultiHeadSelfAttention(Layer):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
+        self.watch = None  # a function that the weights pass on their way to the values: keras_vit.analysis
 
     def build(self, input_shape):
         require_rank(self, input_shape, 3, "tokens (batch, tokens, width)")
@@ -155,6 +156,7 @@ class MultiHeadSelfAttention(Layer):
     def call(self, tokens, training=False):
         query, key, value = self._project(tokens)
         weights = ops.softmax(ops.matmul(query, key), axis=-1)
+        weights = self.watch(weights) if self.watch else weights
         weights = self.attention_dropout(weights, training=training)
         attended = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))  # (B, N, h, d)
         return like(self.out(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)
