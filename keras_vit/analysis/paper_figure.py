@@ -13,6 +13,7 @@ from keras_vit.layers import EncoderBlock
 
 MOST_PLACES = 7  # patches a side whose similarities are drawn; the paper has 7
 COLUMNS = 6  # of the filters
+GAP = 0.12  # between tiles, as a share of a tile and its gap
 
 
 def plot_figure7(
@@ -47,8 +48,8 @@ def plot_figure7(
         distance = attention_distance(model, images, batch_size)
     parts = 1 + (positions is not None) + (distance is not None)
     with canvas(output, (0.3 + 4.6 * parts, 5.2), layout="constrained") as figure:
-        figure.get_layout_engine().set(w_pad=0.025, h_pad=0.025)
-        panels = iter(figure.subfigures(1, parts, squeeze=False, wspace=0.06)[0])
+        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08)
+        panels = iter(figure.subplots(1, parts, squeeze=False)[0])
         _filters(next(panels), filters, shares)
         if positions is not None:
             _positions(next(panels), positions)
@@ -62,50 +63,53 @@ def plot_figure7(
     }
 
 
-def _filters(panel, filters, shares):
+def _filters(axes, filters, shares):
     """Each principal component as a tile, grey is zero; of one scale each, as in the paper."""
-    title = f"Filters of the first layer:\nthe first {len(filters)} principal components"
-    panel.suptitle(title, x=0.02, ha="left", fontsize=11, fontweight="bold")
-    rows = -(-len(filters) // COLUMNS)
-    tiles = panel.subplots(rows, COLUMNS, squeeze=False)
-    for i, axes in enumerate(tiles.flat):
-        axes.set_axis_off()
-        if i < len(filters):
-            scale = max(np.abs(filters[i]).max(), 1e-12)
-            tile = 0.5 + 0.5 * filters[i] / scale
-            tile = tile if tile.shape[-1] == 3 else tile.mean(axis=-1, keepdims=True)
-            show(axes, np.broadcast_to(tile, (*tile.shape[:2], 3)))
-            axes.set_title(f"{100 * shares[i]:.2g} %", fontsize=7, weight="normal", loc="center", pad=2, color=GREY)
-    note = f"each: share of the filters' variance, together {shares.sum():.0%}; grey is zero"
-    panel.supxlabel(note, fontsize=9, color=GREY)
+    scale = np.maximum(np.abs(filters).max(axis=(1, 2, 3), keepdims=True), 1e-12)
+    tiles = 0.5 + 0.5 * filters / scale
+    tiles = tiles if tiles.shape[-1] == 3 else tiles.mean(axis=-1, keepdims=True)
+    rows = -(-len(tiles) // COLUMNS)
+    sheet = np.ones((rows * COLUMNS, *tiles.shape[1:3], 3))
+    sheet[: len(tiles)] = tiles
+    _show_tiles(axes, sheet.reshape(rows, COLUMNS, *sheet.shape[1:]))
+    for i, share in enumerate(shares):
+        row, column = divmod(i, COLUMNS)
+        axes.text(column + 0.05, row + 0.98, f"{100 * share:.2g} %", fontsize=7, va="bottom", color=GREY)
+    axes.set_title(f"Filters of the first layer:\nthe first {len(filters)} principal components")
+    axes.set_xlabel(f"under each its share of the filters' variance,\ntogether {shares.sum():.0%}; grey is zero")
 
 
-def _positions(panel, similarity):
+def _positions(axes, similarity):
     """A small map of similarities to each patch, laid out where that patch lies."""
-    panel.suptitle("Similarity of the\nposition embeddings", x=0.02, ha="left", fontsize=11, fontweight="bold")
     down, across = (
         np.unique(np.linspace(0, side - 1, min(side, MOST_PLACES)).round().astype(int)) for side in similarity.shape[:2]
     )
-    maps = panel.subplots(len(down), len(across), squeeze=False)
-    low = float(similarity.min())
-    for row, axes_row in zip(down, maps, strict=True):
-        for column, axes in zip(across, axes_row, strict=True):
-            drawn = show(axes, similarity[row, column], cmap=COLOUR_MAP, vmin=low, vmax=1)
-            if row == down[-1]:
-                axes.set_xlabel(str(column + 1), fontsize=8)
-            if column == across[0]:
-                axes.set_ylabel(str(row + 1), fontsize=8, rotation=0, ha="right", va="center")
-    panel.supxlabel("patch's column", fontsize=9)
-    panel.supylabel("patch's row", fontsize=9)
-    bar = panel.colorbar(drawn, ax=list(maps.flat), location="right", shrink=0.7, aspect=25, pad=0.02)
+    drawn = _show_tiles(axes, similarity[np.ix_(down, across)], cmap=COLOUR_MAP, vmax=1)
+    axes.set_xticks(np.arange(len(across)) + 0.5 - GAP / 2, across + 1)
+    axes.set_yticks(np.arange(len(down)) + 0.5 - GAP / 2, down + 1)
+    axes.tick_params(length=0)
+    axes.set(xlabel="patch's column", ylabel="patch's row", title="Similarity of the\nposition embeddings")
+    bar = axes.figure.colorbar(drawn, ax=axes, location="right", shrink=0.7, aspect=25, pad=0.02)
     bar.set_label("cosine similarity", fontsize=9)
     bar.outline.set_visible(False)
 
 
-def _distance(panel, distance, even, shape):
+def _show_tiles(axes, tiles, **options):
+    """Tiles (rows, columns, h, w, ...) as one picture, one unit of the axes each, with gaps below and to the right."""
+    rows, columns, height, width, *channels = tiles.shape
+    repeat = max(1, round(16 / min(height, width)))  # so that a gap can be a small part of a tile
+    tiles = tiles.repeat(repeat, axis=2).repeat(repeat, axis=3)
+    below, beside = (max(1, round(side * repeat * GAP / (1 - GAP))) for side in (height, width))
+    below *= 2 if channels else 1  # for what stands under a tile
+    cell = (height * repeat + below, width * repeat + beside)
+    sheet = np.full((rows, columns, *cell, *channels), 1.0 if channels else np.nan)  # white
+    sheet[:, :, : height * repeat, : width * repeat] = tiles
+    picture = np.moveaxis(sheet, 2, 1).reshape(rows * cell[0], columns * cell[1], *channels)
+    return show(axes, picture, extent=(0, columns, rows, 0), aspect=cell[0] / cell[1], **options)
+
+
+def _distance(axes, distance, even, shape):
     """A dot a head, by depth, beside what attention that is spread evenly over all patches reaches."""
-    panel.suptitle("How far attention\nreaches", x=0.02, ha="left", fontsize=11, fontweight="bold")
-    axes = panel.subplots()
     blocks, heads = distance.shape
     depth = np.arange(blocks)
     axes.scatter(np.repeat(depth, heads), distance.ravel(), s=26, color=BLUE, alpha=0.75, lw=0, label="a head")
@@ -117,4 +121,4 @@ def _distance(panel, distance, even, shape):
     axes.grid(axis="y")
     axes.set_axisbelow(True)
     axes.legend(frameon=False, fontsize=9, loc="lower right")
-    axes.set_title(f"{shape[0]} images of {shape[1]} × {shape[2]} pixels", fontsize=9, weight="normal", color=GREY)
+    axes.set_title(f"How far attention reaches,\n{shape[0]} images of {shape[1]} × {shape[2]} pixels")
