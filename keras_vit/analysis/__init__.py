@@ -4,11 +4,11 @@ from keras_vit.analysis.alike_plots import plot_neighbours as plot_neighbours
 from keras_vit.analysis.alike_plots import plot_projection as plot_projection
 from keras_vit.analysis.alike_plots import plot_similarity as plot_similarity
 from keras_vit.analysis.attention import Attention as Attention
-from keras_vit.analysis.attention import attention_maps as attention_maps
-from keras_vit.analysis.attention import capture as capture
-from keras_vit.analysis.attention import class_attention as class_attention
 from keras_vit.analysis.attention import rollout as rollout
-from keras_vit.analysis.attention import rollout_maps as rollout_maps
+from keras_vit.analysis.capturing import attention_maps as attention_maps
+from keras_vit.analysis.capturing import capture as capture
+from keras_vit.analysis.capturing import class_attention as class_attention
+from keras_vit.analysis.capturing import rollout_maps as rollout_maps
 from keras_vit.analysis.class_maps import grad_cam as grad_cam
 from keras_vit.analysis.class_maps import gradient_attention as gradient_attention
 from keras_vit.analysis.curves import plot_training as plot_training

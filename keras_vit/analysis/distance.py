@@ -6,7 +6,8 @@ L encoder blocks, B batch, h heads, N tokens, (down, across) patch grid.
 import keras
 import numpy as np
 
-from keras_vit.analysis.attention import Attention, as_input, capture
+from keras_vit.analysis.attention import Attention
+from keras_vit.analysis.capturing import as_input, capture
 
 
 def mean_distance(attention: Attention) -> np.ndarray:

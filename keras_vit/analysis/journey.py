@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.attention import as_input, count_prefix_tokens
+from keras_vit.analysis.capturing import as_input, count_prefix_tokens
 from keras_vit.layers import EncoderBlock
 
 

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.attention import as_input
+from keras_vit.analysis.capturing import as_input
 from keras_vit.analysis.journey import principal_components
 
 METHODS = ("tsne", "umap", "pca")

@@ -5,7 +5,7 @@ import os
 import keras
 import numpy as np
 
-from keras_vit.analysis.attention import as_input, capture
+from keras_vit.analysis.capturing import as_input, capture
 from keras_vit.analysis.distance import attention_distance, even_distance
 from keras_vit.analysis.positions import embedding_filters, position_similarity
 from keras_vit.analysis.style import BLUE, COLOUR_MAP, GREY, VERMILION, canvas, show

@@ -3,74 +3,27 @@
 B images, L encoder blocks, h heads, (down, across) patch grid.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import keras
 import numpy as np
 
 from keras_vit.analysis.alike_plots import plot_neighbours, plot_projection, plot_similarity
-from keras_vit.analysis.attention import capture
+from keras_vit.analysis.capturing import capture
 from keras_vit.analysis.class_maps import grad_cam, gradient_attention
 from keras_vit.analysis.distance import mean_distance
 from keras_vit.analysis.journey import journey
 from keras_vit.analysis.journey_plot import plot_journey
 from keras_vit.analysis.neighbours import features_of, nearest, project
 from keras_vit.analysis.paper_figure import plot_figure7
-from keras_vit.analysis.plots import plot_attention
 from keras_vit.analysis.similarity import layer_similarity
 from keras_vit.analysis.style import shortened
+from keras_vit.analysis.subject import Subject, rounded
 from keras_vit.layers import EncoderBlock
-from keras_vit.models.interface import Interface
 
 MOST_BLOCKS = 6  # rows of the picture of the blocks
 JOURNEYS = 3  # images whose way is drawn
 CROWD = 5  # images from which on it makes sense to ask which are alike
 NEIGHBOURS = 6
 ASKED = 6  # images whose neighbours are drawn
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What a report looks at.
-
-    Args:
-        model: the model.
-        interface: of the model.
-        images: (B, H, W, C) as the model takes them, one by one of interest.
-        names: of the images.
-        captions: to stand at the images in pictures.
-        predictions: best classes of each image, each a dict of `label` and `score`.
-        crowd: (N, H, W, C), for what is a mean over many images.
-        crowd_names: of the crowd; classes, where they are known.
-        output: directory of the pictures.
-        drawn: how many images the pictures show.
-        batch_size: images that go through the model at once.
-    """
-
-    model: keras.Model
-    interface: Interface
-    images: np.ndarray
-    names: list[str]
-    captions: list[str]
-    predictions: list[list[dict]]
-    crowd: np.ndarray
-    crowd_names: list[str] | None
-    output: Path
-    drawn: int
-    batch_size: int
-
-    @property
-    def value_range(self) -> tuple[float, float]:
-        """Black and white in the images."""
-        return self.interface.input_range
-
-    def attention_picture(self, file, maps, titles, title, patch_size=None, unit="attention"):
-        """Maps (B, K, down, across) over the images that are drawn."""
-        plot_attention(
-            self.images[: self.drawn], maps[: self.drawn], self.output / file, titles=titles, title=title, unit=unit,
-            names=self.captions[: self.drawn], patch_size=patch_size, value_range=self.value_range,
-        )  # fmt: skip
 
 
 def parts_of(model: keras.Model, crowd: int) -> list[str]:
@@ -220,11 +173,6 @@ PARTS = {
     "layers": _layers,
     "neighbours": _neighbours,
 }
-
-
-def rounded(values) -> list:
-    """As lists for a JSON, six digits behind the point."""
-    return np.round(np.asarray(values, "float64"), 6).tolist()
 
 
 def _patch_size(model):

@@ -9,9 +9,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.attention import as_input, attention_layers
+from keras_vit.analysis.capturing import as_input, attention_layers
 from keras_vit.analysis.page import write_page
-from keras_vit.analysis.parts import PARTS, Subject, parts_of
+from keras_vit.analysis.parts import PARTS, parts_of
+from keras_vit.analysis.subject import Subject
 from keras_vit.models.interface import Interface, describe, named_outputs
 from keras_vit.preprocess import load_image, preprocess_input
 
