@@ -31,9 +31,13 @@ class Startable:
         values = _values.get()
         array = values(f"{self.path}/{name}", tuple(shape or ())) if values else None
         if array is not None:
-            # A copy, because JAX and torch may otherwise keep on using the array's own memory.
-            initializer = lambda shape, dtype=None: ops.copy(ops.cast(ops.convert_to_tensor(array), dtype))  # noqa: E731
+            initializer = lambda shape, dtype=None: _copied(ops.cast(ops.convert_to_tensor(array), dtype))  # noqa: E731
         return super().add_weight(shape, initializer, *args, name=name, **kwargs)
+
+
+def _copied(tensor):
+    """The tensor in memory of its own: JAX and torch may keep on using an array's, TensorFlow has copied it."""
+    return tensor if keras.backend.backend() == "tensorflow" else ops.copy(tensor)
 
 
 class Dense(Startable, keras.layers.Dense):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 _FLOATS = "f"
+_MAPPED = 32 * 2**20
 _STACKED = re.compile(r"^(.*)\[(\d+)\]$")
 
 
@@ -36,6 +37,7 @@ class WeightsFile:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._recent: dict[str, np.ndarray] = {}
         self._maps: list[mmap.mmap] = []
+        self._mapped = 0  # bytes read since these last let go of their memory
 
     def _refuse(self, expected: str, received: str):
         return ValueError(f"source expected {expected}, received {received} in {self.source!r}.")
@@ -46,20 +48,27 @@ class WeightsFile:
     def __getitem__(self, name: str) -> np.ndarray:
         stacked = _STACKED.match(name)
         if not stacked:
-            return self._read(name)
+            return self._counted(name)
         if stacked[1] not in self._recent:  # query, key and value are asked for in turn, block by block
             if len(self._recent) == 3:
                 del self._recent[next(iter(self._recent))]
-            self._recent[stacked[1]] = self._read(stacked[1])
+            self._recent[stacked[1]] = self._counted(stacked[1])
         return self._recent[stacked[1]][int(stacked[2])]
+
+    def _counted(self, name: str) -> np.ndarray:
+        array = self._read(name)
+        self._mapped += array.nbytes
+        return array
 
     def _read(self, name: str) -> np.ndarray:
         raise NotImplementedError
 
     def forget(self) -> None:
-        """Let go of the memory that mapped files take up by now; what is asked for again is read again."""
-        for mapped in self._maps if hasattr(mmap, "MADV_DONTNEED") else ():
-            mapped.madvise(mmap.MADV_DONTNEED)
+        """Let go of the memory that mapped files take up once it is more than a little; it is read again on demand."""
+        if self._mapped > _MAPPED and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped = 0
+            for mapped in self._maps:
+                mapped.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         """Let the file go."""
