@@ -50,7 +50,7 @@ def _analyze(options):
     else:
         raise ValueError(f"images expected files to look at, for {options.model!r} is no workdir with data of its own.")
     if parts is None and "pooling" not in found:
-        print(f"{model.name} has no attention; the pictures show what it has")
+        print(f"{model.name} has no attention from patch to patch; the pictures show what it has")
     page = Path(options.output) / "index.html"
     print(f"wrote {', '.join(sorted(path.name for path in Path(options.output).iterdir()))} to {options.output}")
     print(f"open {page} in a browser for all of them with captions")

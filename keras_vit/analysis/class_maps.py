@@ -11,7 +11,6 @@ from keras import ops
 
 from keras_vit.analysis.capturing import as_input, attention_layers, capture, count_prefix_tokens, watching
 from keras_vit.analysis.gradients import gradients
-from keras_vit.layers import EncoderBlock
 
 
 def grad_cam(
@@ -124,9 +123,9 @@ def _features(model, name):
     stages = stages or [name for name in known if name == "stem_root_pool"]
     if stages:
         return model.get_layer(stages[-1]).output
-    blocks = [layer for layer in model.layers if isinstance(layer, EncoderBlock)]
+    blocks = [name for name in known if name.startswith("encoder_block_")]
     if blocks:
-        return keras.tree.flatten(blocks[-1].input)[0]
+        return keras.tree.flatten(model.get_layer(blocks[-1]).input)[0]
     if "relu" in known:
         return model.get_layer("relu").output
     raise ValueError(f"layer expected the name of a layer that puts out a map of {model.name!r}, received None.")

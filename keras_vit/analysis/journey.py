@@ -11,7 +11,6 @@ import numpy as np
 from keras import ops
 
 from keras_vit.analysis.capturing import as_input, count_prefix_tokens
-from keras_vit.layers import EncoderBlock
 
 
 @dataclass(frozen=True)
@@ -101,9 +100,9 @@ def principal_components(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.n
 def _is_stage(layer):
     """The embedding, what the positions add, the blocks, the last norm, and the stages of a ResNet."""
     unit = "_unit" in layer.name
-    stage = layer.name.startswith(("stem_stage", "stage")) and not unit
+    stage = layer.name.startswith(("stem_stage", "stage", "encoder_block_")) and not unit
     named = ("embedding", "position_embedding", "encoder_norm", "stem_root_pool", "root_pool")
-    return stage or layer.name in named or isinstance(layer, EncoderBlock)
+    return stage or layer.name in named
 
 
 def _stretched(components, stage):

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_vit.analysis.capturing import as_input, capture
 from keras_vit.analysis.distance import attention_distance, even_distance
-from keras_vit.analysis.positions import embedding_filters, position_similarity
+from keras_vit.analysis.positions import embedding_filters, has_positions, position_similarity
 from keras_vit.analysis.style import BLUE, COLOUR_MAP, GREY, VERMILION, canvas, show
 from keras_vit.layers import EncoderBlock
 
@@ -40,9 +40,8 @@ def plot_figure7(
         ValueError: the images are not of the model's input shape.
     """
     filters, shares = embedding_filters(model, components)
-    positions = distance = None
-    if any(layer.name == "position_embedding" for layer in model.layers):
-        positions = position_similarity(model)
+    positions = position_similarity(model) if has_positions(model) else None
+    distance = None
     if images is not None and any(isinstance(layer, EncoderBlock) for layer in model.layers):
         images = as_input(model, images)
         distance = attention_distance(model, images, batch_size)

@@ -55,16 +55,29 @@ def position_similarity(model: keras.Model) -> np.ndarray:
     Raises:
         ValueError: the model has no positions.
     """
+    layer, table = _table(model)
+    if table is None:
+        raise ValueError(f"model expected position embeddings, received {model.name!r}, which has none.")
+    table = table / np.maximum(np.linalg.norm(table, axis=-1, keepdims=True), 1e-12)
+    return (table @ table.T).reshape(*layer.grid, *layer.grid)
+
+
+def has_positions(model: keras.Model) -> bool:
+    """Whether something that hangs on its position is added to a token."""
+    return _table(model)[1] is not None
+
+
+def _table(model):
+    """The layer, and what it adds to each patch, (down * across, D) float64; None without positions."""
     layer = {layer.name: layer for layer in model.layers}.get("position_embedding")
     if layer is None:
-        raise ValueError(f"model expected position embeddings, received {model.name!r}, which has none.")
+        return None, None
     if isinstance(layer, PositionEmbedding):
         table = layer.embedding
-    else:  # fixed ones are what the layer adds to nothing
+    else:  # what the layer adds to nothing
         width = keras.tree.flatten(layer.input)[0].shape[-1]
         tokens = np.zeros((1, layer.prefix_tokens + layer.grid[0] * layer.grid[1], width), "float32")
         patches = np.zeros((1, *layer.grid, width), "float32")
         table = layer(*[tokens, patches][: len(keras.tree.flatten(layer.input))])
     table = ops.convert_to_numpy(ops.cast(table, "float32"))[0, layer.prefix_tokens :].astype("float64")
-    table /= np.maximum(np.linalg.norm(table, axis=-1, keepdims=True), 1e-12)
-    return (table @ table.T).reshape(*layer.grid, *layer.grid)
+    return layer, table if table.any() else None

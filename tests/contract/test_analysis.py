@@ -8,6 +8,7 @@ from contract.test_contract import inputs_for
 from support import randomise
 
 from keras_vit import analysis, layers
+from keras_vit.analysis.positions import has_positions
 
 SIDE = 96  # where the size is free: whole patches of every kind
 
@@ -36,6 +37,7 @@ def test_every_kind_of_model_can_be_looked_into(case):
         np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
         assert attention.rollout().shape == (3, *attention.grid)
         assert (analysis.mean_distance(attention) > 0).all()
+    if has_positions(model):
         assert analysis.position_similarity(model).shape[:2] == model.get_layer("position_embedding").grid
     if "head" in names:
         assert len(analysis.grad_cam(model, images)) == 3
