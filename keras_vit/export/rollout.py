@@ -49,6 +49,8 @@ def _start(weights, depth, pooling, prefix_tokens):
     averaged = hasattr(pooling, "prefix_tokens") if pooling is not None else not prefix_tokens
     if not averaged:
         return ones * ops.one_hot(0, ops.shape(ones)[2], dtype="float32")
-    patches = ones[..., prefix_tokens:]  # the mean leaves a class token out
-    patches = patches / ops.sum(patches, axis=-1, keepdims=True)
+    tokens = ops.cast(ops.shape(ones)[2] - prefix_tokens, "float32")
+    if not prefix_tokens:
+        return ones / tokens
+    patches = ones[..., prefix_tokens:] / tokens  # the mean leaves a class token out
     return ops.concatenate([0 * ones[..., :prefix_tokens], patches], axis=-1)
