@@ -35,6 +35,7 @@ benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/python benchmarks/weights.py
 	$(RUN)/python benchmarks/data.py
 	$(RUN)/python benchmarks/analysis.py
+	$(RUN)/python benchmarks/serving.py
 
 $(INSTALLED): setup.py constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)

@@ -17,6 +17,7 @@ recipes = [
     "scikit-learn>=1.5",  # the bundled digits
 ]
 analysis = ["matplotlib>=3.9"]
+parquet = ["pyarrow>=18"]
 
 setup(
     name="keras_vit",
@@ -34,12 +35,14 @@ setup(
         "analysis": analysis,
         "serve": serve,
         "formats": formats,
+        "parquet": parquet,
         "parity": ["torch", "torchvision", "timm>=1.0.31", "transformers>=5", "keras-hub>=0.32", "kserve>=0.15"],
         "dev": [
             *recipes,
             *analysis,
             *serve,
             *formats,
+            *parquet,
             "pytest>=8",
             "pytest-xdist>=3.6",
             "ruff>=0.15",

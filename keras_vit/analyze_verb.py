@@ -70,12 +70,18 @@ def _analyze_run(model, recipe, options, parts):
     output.mkdir(parents=True, exist_ok=True)
     images, labels, names = of_split(model, recipe.data, options.data_dir, options.limit)
     inputs = images if describe(model).takes_pixels else preprocess_input(images)
-    scores = named_outputs(model).predict(inputs, verbose=0)["probabilities"]
-    also = {"predictions.png": "The answers on the test split: mistakes first, then the least sure, then a sample."}
-    analysis.plot_predictions(images, labels, scores.argmax(1), scores.max(1), output / "predictions.png", names=names)
+    also = {}
     if (Path(options.model) / "metrics.jsonl").is_file():
         analysis.plot_training(Path(options.model) / "metrics.jsonl", output / "training.png")
-        also = {"training.png": "How training went."} | also
+        also["training.png"] = "How training went."
+    if recipe.masked is not None:
+        _draw_hidden(options, recipe.masked, inputs, output)
+        also["masked.png"] = "What the model makes of hidden patches."
+    else:
+        scores = named_outputs(model).predict(inputs, verbose=0)["probabilities"]
+        best = scores.argmax(1)
+        analysis.plot_predictions(images, labels, best, scores.max(1), output / "predictions.png", names=names)
+        also["predictions.png"] = "The answers on the test split: mistakes first, then the least sure, then a sample."
     first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one of each class
     found = analysis.analyze(
         model, inputs[first], output, names=[f"true: {names[labels[i]]}" for i in first], drawn=len(first), parts=parts,
@@ -86,3 +92,14 @@ def _analyze_run(model, recipe, options, parts):
         name = re.sub(r"\W+", "_", names[labels[i]])
         Image.fromarray(np.squeeze(images[i].round().astype("uint8"))).save(output / "examples" / f"{i}_{name}.png")
     return found
+
+
+def _draw_hidden(options, masked, inputs, output):
+    """What a run without labels says of patches it does not see."""
+    from keras_vit import analysis
+    from keras_vit.models.load import load_model
+
+    whole = load_model(Path(options.model) / "masked.keras")
+    analysis.plot_masked(
+        whole, inputs[:8], output / "masked.png", share=masked.share, mask=masked.mask, swap=masked.swap
+    )

@@ -1,7 +1,6 @@
 """`keras-vit VERB ...`: parse, call, print. TensorFlow is imported inside the verb that needs it."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -16,15 +15,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; a user's mistake is printed as one sentence.
 
     Returns:
-        The exit code: 0, or 2 for a mistake in what was asked.
+        The exit code: 0, 2 for a mistake in what was asked, or what the verb says of its own.
     """
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
+        return options.run(options) or 0
     except MISTAKES as error:
         print(f"keras-vit {options.verb}: {error}", file=sys.stderr)
         return 2
-    return 0
 
 
 def _train(options):
@@ -43,8 +41,10 @@ def _train(options):
     from keras_vit.train.engine import train
 
     summary = train(recipe, options.workdir, options.data_dir, options.strategy, options.tpu, options.profile)
+    figure = f"test accuracy {summary['accuracy']:.2%}" if "accuracy" in summary else f"loss {summary['loss']:.4f}"
+    figure += " of hidden patches" if recipe.masked else ""
     print(
-        f"{summary['recipe']}: test accuracy {summary['accuracy']:.2%} on {summary['test_examples']:,} images "
+        f"{summary['recipe']}: {figure} on {summary['test_examples']:,} images "
         f"after {summary['seconds']:.1f} s of training ({summary['images_per_second']:,.0f} images/s); "
         f"the model is {Path(options.workdir) / 'model.keras'}"
     )
@@ -61,24 +61,12 @@ def _evaluate(options):
     print(f"accuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['examples']:,} test images")
 
 
-def _predict(options):
-    from keras_vit.predict import load_predictor, predict
-
-    _require_trained(options.model)
-    for row in predict(load_predictor(options.model), options.images, options.top):
-        if options.json:
-            print(json.dumps(row, ensure_ascii=False))
-        else:
-            best = ", ".join(f"{found['label']} {found['score']:.1%}" for found in row["predictions"])
-            print(f"{row['image']}: {best}")
-
-
 def _export(options):
     from keras_vit.export import export, origin_of
     from keras_vit.export_images import images_to_compare
-    from keras_vit.models.load import load_model
+    from keras_vit.models.load import load_model, require_trained
 
-    _require_trained(options.model)
+    require_trained(options.model)
     model = load_model(options.model)
     recipe = _recipe_of(options)
     data = recipe and recipe.data
@@ -94,7 +82,13 @@ def _serve(options):
     from keras_vit.serve.signature import Batching
 
     batching = Batching(options.max_batch_size, options.batch_timeout)
-    limits = Limits(options.max_request_bytes, options.max_pixels, options.body_timeout)
+    limits = Limits(
+        max_request_bytes=options.max_request_bytes,
+        max_pixels=options.max_pixels,
+        header_seconds=options.header_timeout,
+        body_seconds=options.body_timeout,
+        max_waiting=options.max_waiting,
+    )
     serve(options.models, options.host, options.port, batching, limits, options.versions, options.poll)
 
 
@@ -112,18 +106,6 @@ def _list(options):
         print(f"{name:<12} {row.paper_name:<13} {counts}  {describe_variant(row)}")
 
 
-def _require_trained(model: str):
-    """Raise where a name alone would give fresh weights, whose answers mean nothing."""
-    from keras_vit.models.variants import find_variant
-    from keras_vit.weights import is_weights
-
-    path = Path(model)
-    if path.exists() or path.suffix == ".keras" or is_weights(path):
-        return
-    if find_variant(model)[1] is None:
-        raise ValueError(f"model expected trained weights, received the name {model!r}, which has fresh ones.")
-
-
 def _recipe_of(options):
     """The recipe whose data a command uses: the one named, else the workdir's own, else None."""
     from keras_vit.train.recipe_file import load_recipe
@@ -136,6 +118,7 @@ def _recipe_of(options):
 def _parser() -> argparse.ArgumentParser:
     from keras_vit.analyze_verb import add_analyze
     from keras_vit.models.weights_verbs import add_weights
+    from keras_vit.predict.verb import add_predict
 
     parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -172,11 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("model", metavar="MODEL", help=model_help)
     data_options(sub)
 
-    sub = verb("predict", _predict, "Name the classes of image files.", "predict runs/digits photo.png --top 3")
-    sub.add_argument("model", metavar="MODEL", help=f"{model_help}, or an export")
-    sub.add_argument("images", metavar="IMAGE", nargs="+", help="image files")
-    sub.add_argument("--top", type=int, default=5, help="how many classes to name (default 5)")
-    sub.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_predict(verb, model_help)
 
     sub = verb(
         "export",
@@ -207,7 +186,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--max-request-bytes", type=int, default=32_000_000, help="largest body (default 32,000,000)")
     sub.add_argument("--max-pixels", type=int, default=50_000_000, help="most pixels of an image (default 50,000,000)")
+    sub.add_argument(
+        "--header-timeout", type=float, default=10.0, metavar="S", help="time to send a head (default 10 s)"
+    )
     sub.add_argument("--body-timeout", type=float, default=30.0, metavar="S", help="time to send a body (default 30 s)")
+    sub.add_argument("--max-waiting", type=int, default=256, help="most requests without an answer (default 256)")
     sub.add_argument("--versions", type=int, default=1, help="how many newest versions of each to serve (default 1)")
     sub.add_argument(
         "--poll", type=float, default=2.0, metavar="S", help="look for new versions this often (default 2 s)"

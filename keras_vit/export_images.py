@@ -5,9 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.models.interface import describe
-from keras_vit.preprocess import load_image
-
-SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+from keras_vit.preprocess import IMAGE_SUFFIXES, load_image
 
 
 def images_to_compare(model, folder: str | None, data, data_dir: str | None, limit: int):
@@ -44,7 +42,7 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
 
 
 def _of_folder(folder, interface, limit):
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
     if not files or interface.image_size is None:
         found = f"{str(folder)!r} with {len(files)} and input shape {interface.input_shape}"
         raise ValueError(f"--images expected a folder of images and a model of a known image size, received {found}.")

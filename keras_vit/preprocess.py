@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")  # of the files in a folder
+
 
 def preprocess_input(x, data_format: str | None = None):
     """Scale pixels 0..255 to [-1, 1], as every published ViT and BiT expects.

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 
 import keras
@@ -109,5 +110,39 @@ def picture(seed=0, size=(37, 29)) -> Image.Image:
     return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
 
 
+def damaged() -> bytes:
+    """A JPEG file whose header is whole and whose pixels are cut short: only decoding it tells."""
+    return encoded(picture(), "JPEG")[:-200]
+
+
 def b64(data: bytes) -> dict:
     return {"b64": base64.b64encode(data).decode()}
+
+
+def close_to(received, expected):
+    expected = np.asarray(expected)
+    if expected.dtype == object:
+        return np.array_equal(np.asarray(received, object), np.vectorize(bytes.decode, otypes=[object])(expected))
+    return np.allclose(received, expected, atol=1e-5)
+
+
+def agrees(columns: dict, expected: dict) -> bool:
+    return columns.keys() == expected.keys() and all(close_to(columns[k], expected[k].numpy()) for k in expected)
+
+
+def column(predictions: list[dict]) -> dict:
+    return {name: [row[name] for row in predictions] for name in predictions[0]}
+
+
+def in_flight(server) -> int:
+    text = server.ask("GET", "/metrics")[1].decode()
+    return int(float(text.partition("\nkeras_vit_requests_in_flight ")[2].split()[0]))
+
+
+def until(condition):
+    """Until it holds; the deadline only bounds a failure."""
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came to hold")

@@ -124,7 +124,7 @@ def test_importing_brings_in_no_optional_library():
         "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before}))"
     )
     brought = set(run_python(code, backend=keras.backend.backend()).split())
-    optional = {"PIL", "matplotlib", "tensorflow_datasets", "keras_cv", "sklearn", "scipy", "torch", "tqdm"}
+    optional = {"PIL", "matplotlib", "tensorflow_datasets", "keras_cv", "sklearn", "scipy", "torch", "tqdm", "pyarrow"}
     assert not brought & optional
 
 

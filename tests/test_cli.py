@@ -115,8 +115,7 @@ def test_analyze_takes_files(run, pictures, tmp_path):
         (["train", DIGITS, "--workdir", "{tmp}/x", "--set", "model.dropout_rate=1"], "dropout_rate expected a rate"),
         (["train", DIGITS, "--workdir", "{tmp}/x", "--strategy", "two"], "strategy expected one of"),
         (["evaluate", "ViT_Ti16"], "--recipe expected the recipe"),
-        (["predict", "{run}", "{tmp}/absent.png"], "expected a file, found none at"),
-        (["predict", "{run}", DIGITS], "expected an image file"),
+        (["predict", "{run}", "{tmp}"], "images expected image files ("),
         (["predict", "{run}", "{run}/pictures/examples/", "--top", "0"], "top expected a positive int"),
         (["predict", "ViT_B61", DIGITS], "the nearest are ViT_B16, "),
         (["predict", "ViT_B16", DIGITS], "model expected trained weights, received the name 'ViT_B16'"),
@@ -143,7 +142,7 @@ def test_list_shows_the_rows(capsys):
 FLAGS = {
     "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run"},
     "evaluate": {"--recipe", "--data-dir"},
-    "predict": {"--top", "--json"},
+    "predict": {"--top", "--json", "--output"},
     "export": {"--output", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--dynamic-batch", "--images"},
     "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"},
     "list": {"--markdown"},

@@ -18,6 +18,8 @@ from keras_vit.analysis.distance import mean_distance as mean_distance
 from keras_vit.analysis.journey import Journey as Journey
 from keras_vit.analysis.journey import journey as journey
 from keras_vit.analysis.journey_plot import plot_journey as plot_journey
+from keras_vit.analysis.masked import plot_masked as plot_masked
+from keras_vit.analysis.masked import predict_hidden as predict_hidden
 from keras_vit.analysis.neighbours import features_of as features_of
 from keras_vit.analysis.neighbours import nearest as nearest
 from keras_vit.analysis.neighbours import project as project

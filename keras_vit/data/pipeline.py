@@ -31,6 +31,7 @@ def training_batches(
     scale: bool = True,
     shard: tuple[int, int] = (0, 1),
     multi_hot: bool = False,
+    corrupt=None,
 ) -> tf.data.Dataset:
     """All batches of a training run in order: images (B, H, W, C) float32 and targets (B, K) float32.
 
@@ -52,6 +53,7 @@ def training_batches(
             to the bit, as in the whole batch, whose other rows are neither read nor decoded.
         multi_hot: whether each of an example's several classes is a target of 1, as a sigmoid takes them, or an equal
             share, as a softmax does.
+        corrupt: makes other targets than classes, of the epoch () and the examples' numbers (B,).
 
     Raises:
         ValueError: there are fewer examples than a batch, or a batch cannot be shared out.
@@ -97,6 +99,8 @@ def training_batches(
             targets = targets / tf.maximum(tf.reduce_sum(targets, axis=-1, keepdims=True), 1.0)
         if scale:
             images = preprocess_input(images)
+        if corrupt is not None:
+            return images, corrupt(position // used, index)
         if blending:
             images, targets, others = _partners(images, targets, worker, workers)
             images, targets = blend(

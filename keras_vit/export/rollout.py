@@ -17,11 +17,11 @@ def rollout_function(model: keras.Model):
         model: a model of this package.
 
     Returns:
-        The function, or None for a model without attention.
+        The function, or None for a model without attention from every patch to every patch.
     """
     layers = {layer.name: layer for layer in model.layers}
     blocks = [layer for name, layer in sorted(layers.items()) if name.startswith("encoder_block_")]
-    if not blocks:
+    if not blocks or not all(hasattr(block, "attention_weights") for block in blocks):
         return None
     pooling, prefix_tokens = layers.get("pooling"), int("class_token" in layers)
     readers = [*blocks, pooling] if hasattr(pooling, "attention_weights") else blocks

@@ -76,3 +76,13 @@ def require_rate(name: str, rate: float) -> float:
     if not 0 <= rate < 1:
         raise ValueError(f"{name} expected a rate in [0, 1), received {rate!r}.")
     return rate
+
+
+def rows(tokens):
+    """(B, N, D) -> (B * N, D)."""
+    return ops.reshape(tokens, (-1, tokens.shape[-1]))
+
+
+def like(flat, tokens):
+    """(B * N, F) -> (B, N, F) with the N of `tokens`."""
+    return ops.reshape(flat, (-1, ops.shape(tokens)[1], flat.shape[-1]))

@@ -1,7 +1,7 @@
 """The pre-LN Transformer encoder block and its parts (section 3.1, equations 2 and 3).
 
-B batch, N tokens, D width, h heads, d = D / h, M MLP width. Matrix products run on flat (B * N, D) rows: there
-the bias and the activation fuse into the product, and a free batch size costs no shape arithmetic.
+B batch, N tokens, D width, h heads, d = D / h. Matrix products run on flat (B * N, D) rows: there the bias fuses into
+the product, and a free batch size costs no shape arithmetic.
 """
 
 import math
@@ -9,39 +9,8 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Dense, Layer, require_rank, require_rate
-
-
-def gelu_tanh(x):
-    """GELU by its tanh approximation: the one of the official code (flax's default).
-
-    The cube is written as products: Keras's own form has a power in it, which TensorFlow neither fuses into the
-    product in front nor computes fast (benchmarks/README.md).
-    """
-    return 0.5 * x * (1.0 + ops.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))))
-
-
-def gelu(x):
-    """GELU by the error function: timm's and transformers' form. Written with erf so that ONNX exports are valid."""
-    return 0.5 * x * (1.0 + ops.erf(x / math.sqrt(2.0)))
-
-
-def activation_function(name: str):
-    """The function called `name`: `gelu_tanh`, `gelu`, or any activation Keras knows."""
-    try:
-        return {"gelu_tanh": gelu_tanh, "gelu": gelu}.get(name) or keras.activations.get(name)
-    except ValueError:
-        raise ValueError(f"activation expected gelu_tanh, gelu or a Keras activation, received {name!r}.") from None
-
-
-def rows(tokens):
-    """(B, N, D) -> (B * N, D)."""
-    return ops.reshape(tokens, (-1, tokens.shape[-1]))
-
-
-def like(flat, tokens):
-    """(B * N, F) -> (B, N, F) with the N of `tokens`."""
-    return ops.reshape(flat, (-1, ops.shape(tokens)[1], flat.shape[-1]))
+from keras_vit.layers.base import Dense, Layer, like, require_rank, require_rate, rows
+from keras_vit.layers.mlp import MLPBlock, require_kernel_size
 
 
 class LayerNorm(Layer):
@@ -81,7 +50,7 @@ class StochasticDepth(Layer):
     Args:
         rate: probability that an example's branch is dropped, in [0, 1).
 
-    Input and output shape: (B, ...).
+    Input and output shape: (B, ...), or (B * lines, ...) where so many neighbours along the first axis are one example.
     """
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs):
@@ -95,12 +64,15 @@ class StochasticDepth(Layer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def call(self, x, training=False):
+    def call(self, x, lines=None, training=False):
         if not training or self.rate == 0:
             return x
-        shape = (ops.shape(x)[0],) + (1,) * (len(x.shape) - 1)
+        count = ops.shape(x)[0] if lines is None else ops.shape(x)[0] // lines
+        shape = (count,) + (1,) * (len(x.shape) - 1)
         uniform = keras.random.uniform(shape, dtype="float32", seed=self.seed_generator)
         kept = ops.cast(uniform >= self.rate, x.dtype)
+        if lines is not None:
+            kept = ops.reshape(ops.broadcast_to(kept, (count, lines, 1)), (-1, 1, 1))
         return x * kept / (1 - self.rate)
 
 
@@ -112,17 +84,20 @@ class MultiHeadSelfAttention(Layer):
     Args:
         num_heads: h; must divide the width.
         attention_dropout_rate: dropout on the attention weights, in [0, 1).
+        relative_positions: whether a query's logits get its products with a learned embedding of how far each key
+            lies behind it in the sequence (appendix D.4, "relative"); the class token lies in front.
 
-    Input and output shape: (B, N, D).
+    Input and output shape: (B, N, D); with relative positions N is the one that it was built for.
 
     Raises:
-        ValueError: `num_heads` does not divide the width.
+        ValueError: `num_heads` does not divide the width, or there are relative positions and another N, or none.
     """
 
-    def __init__(self, num_heads: int, attention_dropout_rate: float = 0.0, **kwargs):
+    def __init__(self, num_heads: int, attention_dropout_rate: float = 0.0, relative_positions: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
+        self.relative_positions = relative_positions
         self.watch = None  # a function that the weights pass on their way to the values: keras_vit.analysis
 
     def build(self, input_shape):
@@ -135,6 +110,13 @@ class MultiHeadSelfAttention(Layer):
         self.qkv.build((None, width))
         self.out = Dense(width, name="out", dtype=self.dtype_policy)
         self.out.build((None, width))
+        if self.relative_positions:
+            if input_shape[1] is None:
+                raise ValueError(f"{self.name} expected a known number of tokens with relative positions, received "
+                                 f"shape {tuple(input_shape)}.")  # fmt: skip
+            shape = (2 * input_shape[1] - 1, width)  # row j: of a key j - (N - 1) tokens behind the query
+            small = keras.initializers.RandomNormal(stddev=0.02)
+            self.offsets = self.add_weight(name="offsets", shape=shape, initializer=small)
         self.attention_dropout = keras.layers.Dropout(self.attention_dropout_rate, dtype=self.dtype_policy)
 
     def compute_output_shape(self, input_shape):
@@ -148,106 +130,43 @@ class MultiHeadSelfAttention(Layer):
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)), 3, axis=0)  # each (B, h, N, d)
         return query * size**-0.5, ops.transpose(key, (0, 1, 3, 2)), value
 
+    def _logits(self, query, key):
+        """(B, h, N, d) and (B, h, d, N) -> (B, h, N, N)."""
+        logits = ops.matmul(query, key)
+        if not self.relative_positions:
+            return logits
+        tokens = self.offsets.shape[0] // 2 + 1
+        if query.shape[2] not in (tokens, None):
+            raise ValueError(f"{self.name} expected the {tokens} tokens that its relative positions are stored for, "
+                             f"received {query.shape[2]}.")  # fmt: skip
+        offsets = ops.reshape(self.offsets, (2 * tokens - 1, self.num_heads, query.shape[3]))
+        offsets = ops.cast(ops.transpose(offsets, (1, 2, 0)), query.dtype)  # (h, d, 2 N - 1)
+        return logits + _by_key(ops.matmul(query, offsets[None]), tokens)
+
     def attention_weights(self, tokens):
         """The attention each token pays to each: (B, N, D) -> (B, h, N, N), rows summing to 1."""
         query, key, _ = self._project(tokens)
-        return ops.softmax(ops.matmul(query, key), axis=-1)
+        return ops.softmax(self._logits(query, key), axis=-1)
 
     def call(self, tokens, training=False):
         query, key, value = self._project(tokens)
-        weights = ops.softmax(ops.matmul(query, key), axis=-1)
+        weights = ops.softmax(self._logits(query, key), axis=-1)
         weights = self.watch(weights) if self.watch else weights
         weights = self.attention_dropout(weights, training=training)
         attended = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))  # (B, N, h, d)
         return like(self.out(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)
 
 
-class MLPBlock(Layer):
-    """Two dense layers with an activation between them, dropout after each (section 3.1, appendix B.1).
+def _by_key(of_offsets, tokens: int):
+    """Of every query's numbers for all offsets those of the keys: (B, h, N, 2 N - 1) -> (B, h, N, N).
 
-    With a `kernel_size` it sees its neighbours, too: a depth-wise convolution over the grid of patches and the
-    activation once more stand between the two (LocalViT, arXiv 2104.05707, equation 5); tokens in front of the
-    patches pass the convolution by.
-
-    Args:
-        mlp_dim: M, the width between the two.
-        activation: `gelu_tanh`, `gelu`, or an activation Keras knows.
-        dropout_rate: in [0, 1).
-        kernel_size: patches along a side of the convolution's kernel, odd; 0 for no convolution.
-        prefix_tokens: tokens in front of the patches (the class token).
-
-    Input: tokens (B, N, D) and, with a `kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
-    Output shape: (B, N, D).
-
-    Raises:
-        ValueError: `dropout_rate` or `kernel_size` is out of range, or there is a `kernel_size` and no patches.
+    out[q, k] = in[q, k - q + N - 1]: with one number more in each row the next row begins where it must, one further
+    to the left (Music Transformer, arXiv 1809.04281).
     """
-
-    def __init__(
-        self,
-        mlp_dim: int,
-        activation: str = "gelu_tanh",
-        dropout_rate: float = 0.0,
-        kernel_size: int = 0,
-        prefix_tokens: int = 0,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.mlp_dim = mlp_dim
-        self.activation = activation
-        self.dropout_rate = require_rate("dropout_rate", dropout_rate)
-        self.kernel_size = require_kernel_size("kernel_size", kernel_size)
-        self.prefix_tokens = prefix_tokens
-        self._activate = activation_function(activation)
-        self.activate_in_training = self._activate  # the same function, which a backend may have in a faster form
-
-    def build(self, tokens_shape, patches_shape=None):
-        width = tokens_shape[-1]
-        tiny = keras.initializers.RandomNormal(stddev=1e-6)
-        self.fc1 = Dense(self.mlp_dim, bias_initializer=tiny, name="fc1", dtype=self.dtype_policy)
-        self.fc1.build((None, width))
-        self.fc2 = Dense(width, bias_initializer=tiny.clone(), name="fc2", dtype=self.dtype_policy)
-        self.fc2.build((None, self.mlp_dim))
-        if self.kernel_size:
-            if patches_shape is None:
-                raise ValueError(f"{self.name} expected tokens and patches with kernel_size={self.kernel_size}, "
-                                 "received tokens alone.")  # fmt: skip
-            # Keras counts all channels as inputs of a depth-wise kernel; each output has kernel_size ** 2 of them.
-            even = keras.initializers.TruncatedNormal(stddev=1 / self.kernel_size)
-            self.local = keras.layers.DepthwiseConv2D(
-                self.kernel_size, padding="same", depthwise_initializer=even, name="local", dtype=self.dtype_policy
-            )
-            self.local.build((None, None, None, self.mlp_dim))
-        self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=self.dtype_policy)
-
-    def compute_output_shape(self, tokens_shape, patches_shape=None):
-        return tokens_shape
-
-    def call(self, tokens, patches=None, training=False):
-        activate = self.activate_in_training if training else self._activate
-        hidden = activate(self.fc1(rows(tokens)))  # (B * N, M)
-        if self.kernel_size:
-            hidden = activate(self._convolved(hidden, tokens, patches))
-        hidden = self.fc2(self.dropout(hidden, training=training))
-        return like(self.dropout(hidden, training=training), tokens)
-
-    def _convolved(self, hidden, tokens, patches):
-        """(B * N, M) -> (B * N, M), the patches' rows convolved over their grid."""
-        _, h, w, _ = ops.shape(patches)
-        prefix, width = self.prefix_tokens, self.mlp_dim
-        if not prefix:
-            return ops.reshape(self.local(ops.reshape(hidden, (-1, h, w, width))), (-1, width))
-        hidden = like(hidden, tokens)  # (B, prefix + h * w, M)
-        grid = self.local(ops.reshape(hidden[:, prefix:], (-1, h, w, width)))
-        grid = ops.reshape(grid, (-1, h * w, width))
-        return rows(ops.concatenate([hidden[:, :prefix], grid], axis=1))
-
-
-def require_kernel_size(name: str, size: int) -> int:
-    """Return `size` if it is 0 or a positive odd int, else raise a ValueError naming it."""
-    if not isinstance(size, int) or size < 0 or (size and size % 2 == 0):
-        raise ValueError(f"{name} expected 0 or an odd number of patches, received {size!r}.")
-    return size
+    heads, none = of_offsets.shape[1], [0, 0]
+    flat = ops.reshape(ops.pad(of_offsets, [none, none, none, [0, 1]]), (-1, heads, 2 * tokens * tokens))
+    flat = ops.pad(flat, [none, none, [0, tokens - 1]])
+    return ops.reshape(flat, (-1, heads, tokens + 1, 2 * tokens - 1))[:, :, :tokens, tokens - 1 :]
 
 
 class EncoderBlock(Layer):
@@ -263,6 +182,7 @@ class EncoderBlock(Layer):
         drop_path_rate: stochastic depth of this block, in [0, 1).
         mlp_kernel_size: of the depth-wise convolution inside the MLP, odd; 0 for none.
         prefix_tokens: tokens in front of the patches (the class token), which that convolution leaves out.
+        relative_positions: whether the attention knows how far tokens lie apart.
 
     Input: tokens (B, N, D) and, with an `mlp_kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
     Output shape: (B, N, D).
@@ -283,6 +203,7 @@ class EncoderBlock(Layer):
         drop_path_rate: float = 0.0,
         mlp_kernel_size: int = 0,
         prefix_tokens: int = 0,
+        relative_positions: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -295,13 +216,14 @@ class EncoderBlock(Layer):
         self.drop_path_rate = require_rate("drop_path_rate", drop_path_rate)
         self.mlp_kernel_size = require_kernel_size("mlp_kernel_size", mlp_kernel_size)
         self.prefix_tokens = prefix_tokens
+        self.relative_positions = relative_positions
 
     def build(self, tokens_shape, patches_shape=None):
         require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
         policy = self.dtype_policy
         self.attention_norm = LayerNorm(self.layer_norm_epsilon, name="attention_norm", dtype=policy)
         self.attention = MultiHeadSelfAttention(
-            self.num_heads, self.attention_dropout_rate, name="attention", dtype=policy
+            self.num_heads, self.attention_dropout_rate, self.relative_positions, name="attention", dtype=policy
         )
         self.mlp_norm = LayerNorm(self.layer_norm_epsilon, name="mlp_norm", dtype=policy)
         local = {"kernel_size": self.mlp_kernel_size, "prefix_tokens": self.prefix_tokens}
@@ -315,12 +237,12 @@ class EncoderBlock(Layer):
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape
 
-    def call(self, tokens, patches=None, training=False):
+    def call(self, tokens, patches=None, lines=None, training=False):
         branch = self.attention(self.attention_norm(tokens), training=training)
         branch = self.dropout(branch, training=training)
-        tokens = tokens + self.drop_path(branch, training=training)
+        tokens = tokens + self.drop_path(branch, lines=lines, training=training)
         branch = self.mlp(self.mlp_norm(tokens), patches, training=training)
-        return tokens + self.drop_path(branch, training=training)
+        return tokens + self.drop_path(branch, lines=lines, training=training)
 
     def attention_weights(self, tokens):
         """The attention weights this block computes on its input: (B, N, D) -> (B, h, N, N)."""

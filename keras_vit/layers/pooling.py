@@ -8,8 +8,9 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Configured, Dense, Layer, require_rank
-from keras_vit.layers.encoder import LayerNorm, MLPBlock, rows
+from keras_vit.layers.base import Configured, Dense, Layer, require_rank, rows
+from keras_vit.layers.encoder import LayerNorm
+from keras_vit.layers.mlp import MLPBlock
 
 
 class TokenPooling(Layer):

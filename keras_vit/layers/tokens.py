@@ -3,11 +3,9 @@
 B batch, h w patch grid, N tokens, D width.
 """
 
-import keras
 from keras import ops
 
 from keras_vit.layers.base import Layer, require_rank
-from keras_vit.layers.patches import as_pair
 
 
 class GridToTokens(Layer):
@@ -70,120 +68,3 @@ class ClassToken(Layer):
     def call(self, tokens):
         token = ops.broadcast_to(self.token, (ops.shape(tokens)[0], 1, tokens.shape[-1]))
         return ops.concatenate([ops.cast(token, tokens.dtype), tokens], axis=1)
-
-
-class PositionEmbedding(Layer):
-    """Adds a learned embedding of its position to every token, the class token's slot included.
-
-    Args:
-        grid: patches (down, across) that the embedding is stored for.
-        prefix_tokens: tokens in front of the patches (the class token).
-        conversion: how a loaded embedding was changed to fit, kept in the config.
-
-    Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded
-    patches (B, h, w, any): the embedding is then resized to their grid inside the graph, corner-aligned
-    bilinear as in the official code (section 3.2). Output shape: that of the tokens.
-
-    Raises:
-        ValueError: the number of tokens is not the grid's.
-    """
-
-    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs):
-        super().__init__(**kwargs)
-        self.grid = as_pair(grid, "grid")
-        self.prefix_tokens = prefix_tokens
-        self.conversion = conversion
-
-    def build(self, tokens_shape, patches_shape=None):
-        require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
-        stored = _require_grid(self, tokens_shape, patches_shape)
-        self.embedding = self.add_weight(
-            name="embedding",
-            shape=(1, stored, tokens_shape[-1]),
-            initializer=keras.initializers.RandomNormal(stddev=0.02),
-        )
-
-    def compute_output_shape(self, tokens_shape, patches_shape=None):
-        return tokens_shape
-
-    def call(self, tokens, patches=None):
-        if patches is None or tuple(patches.shape[1:3]) == self.grid:
-            return tokens + self.embedding
-        return tokens + self._resized(*ops.shape(patches)[1:3])
-
-    def _resized(self, h, w):
-        """The embedding for an (h, w) grid: (1, prefix_tokens + h * w, D)."""
-        prefix, body = self.embedding[:, : self.prefix_tokens], self.embedding[:, self.prefix_tokens :]
-        old_h, old_w = self.grid
-        width = body.shape[-1]
-        dtype = body.dtype
-        body = ops.matmul(_interpolation(h, old_h, dtype), ops.reshape(body, (old_h, old_w * width)))
-        body = ops.transpose(ops.reshape(body, (h, old_w, width)), (1, 0, 2))  # (old_w, h, D)
-        body = ops.matmul(_interpolation(w, old_w, dtype), ops.reshape(body, (old_w, h * width)))
-        body = ops.transpose(ops.reshape(body, (w, h, width)), (1, 0, 2))  # (h, w, D)
-        return ops.concatenate([prefix, ops.reshape(body, (1, h * w, width))], axis=1)
-
-
-def _interpolation(new, old: int, dtype):
-    """Matrix (new, old) of linear interpolation with the corners of both grids on top of each other."""
-    step = (old - 1) / ops.maximum(ops.cast(new, "float32") - 1, 1)
-    source = ops.minimum(ops.cast(ops.arange(new), "float32") * step, old - 1)
-    distance = ops.abs(source[:, None] - ops.arange(old, dtype="float32")[None, :])
-    return ops.cast(ops.maximum(1 - distance, 0), dtype)
-
-
-class SinCosPositions(Layer):
-    """Adds a fixed code of its place to every patch token: sines and cosines of the column, then of the row.
-
-    The two-dimensional code of MoCo v3 (arXiv 2104.02057) that big_vision's "Better plain ViT baselines" (arXiv
-    2205.01580) train with: D / 4 wavelengths, from 2 pi to 10,000 times that. Nothing is learned; a class token gets 0.
-
-    Args:
-        grid: patches (down, across), where the image size is known.
-        prefix_tokens: tokens in front of the patches (the class token).
-
-    Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded patches
-    (B, h, w, any). Output shape: that of the tokens.
-
-    Raises:
-        ValueError: D is not a multiple of 4, or less than 8, or the number of tokens is not the grid's.
-    """
-
-    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, **kwargs):
-        super().__init__(**kwargs)
-        self.grid = as_pair(grid, "grid")
-        self.prefix_tokens = prefix_tokens
-
-    def build(self, tokens_shape, patches_shape=None):
-        require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
-        if tokens_shape[-1] % 4 or tokens_shape[-1] < 8:
-            raise ValueError(f"{self.name} expected a width of 8, 12, 16 and so on, received {tokens_shape[-1]}.")
-        _require_grid(self, tokens_shape, patches_shape)
-
-    def compute_output_shape(self, tokens_shape, patches_shape=None):
-        return tokens_shape
-
-    def call(self, tokens, patches=None):
-        h, w = self.grid if patches is None else ops.shape(patches)[1:3]
-        quarter = tokens.shape[-1] // 4
-        frequency = ops.power(10_000.0, -ops.arange(quarter, dtype="float32") / (quarter - 1))
-        down, across = (
-            ops.cast(ops.arange(side), "float32")[:, None] * frequency  # (side, D / 4)
-            for side in (h, w)
-        )
-        down = ops.broadcast_to(down[:, None], (h, w, quarter))
-        across = ops.broadcast_to(across[None], (h, w, quarter))
-        code = ops.concatenate([ops.sin(across), ops.cos(across), ops.sin(down), ops.cos(down)], axis=-1)
-        code = ops.reshape(code, (1, h * w, 4 * quarter))
-        code = ops.pad(code, [[0, 0], [self.prefix_tokens, 0], [0, 0]])
-        return tokens + ops.cast(code, tokens.dtype)
-
-
-def _require_grid(layer, tokens_shape, patches_shape):
-    """Raise unless a sequence of known length has the tokens of the layer's grid."""
-    stored = layer.prefix_tokens + layer.grid[0] * layer.grid[1]
-    if patches_shape is None and tokens_shape[1] != stored:
-        raise ValueError(
-            f"{layer.name} expected {stored} tokens for its grid {layer.grid}, received {tokens_shape[1]}."
-        )
-    return stored

@@ -12,11 +12,14 @@ from keras_vit.weights.catalogue import find_released
 
 def build(variant: variants.Variant | variants.BiTVariant, *args, **options) -> keras.Model:
     """Build any row of the table, or one of your own; the options are those of its kind's builders."""
+    if getattr(variant, "axial", False) and len(args) < POOLING_PLACE:
+        options.setdefault("pooling", "gap")
     return _build_of(variant)(variant, *args, **options)
 
 
 build.__doc__ = build_vit.__doc__
 build.__signature__ = inspect.signature(build_vit)
+POOLING_PLACE = list(build.__signature__.parameters).index("pooling")  # arguments behind the row, pooling included
 
 
 def _build_of(variant):
@@ -27,7 +30,7 @@ def _builder(variant: variants.Variant | variants.BiTVariant):
     own = _build_of(variant)
 
     def builder(*args, **options) -> keras.Model:
-        return own(variant, *args, **options)
+        return build(variant, *args, **options)
 
     body = own.__doc__.split("Args:", 1)[1].split("include_top:", 1)[1]
     builder.__doc__ = (
@@ -36,8 +39,10 @@ def _builder(variant: variants.Variant | variants.BiTVariant):
         f"    Args:\n        include_top:{body}"
     )
     builder.__name__ = builder.__qualname__ = variant.name
-    signature = inspect.signature(own)
-    builder.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+    parameters = list(inspect.signature(own).parameters.values())[1:]
+    if getattr(variant, "axial", False):
+        parameters = [p.replace(default="gap") if p.name == "pooling" else p for p in parameters]
+    builder.__signature__ = inspect.Signature(parameters, return_annotation=keras.Model)
     return builder
 
 
@@ -45,7 +50,8 @@ def describe_variant(variant: variants.Variant | variants.BiTVariant) -> str:
     """The sizes of a row in words."""
     if isinstance(variant, variants.BiTVariant):
         return f"stages of {', '.join(map(str, variant.units))} units, {variant.width_factor} times as wide"
-    row = f"{variant.depth} blocks of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
+    kind = "axial blocks" if variant.axial else "blocks"
+    row = f"{variant.depth} {kind} of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
     if variant.stem is None:
         return f"{row}, patches of {variant.patch_size} pixels"
     units = ", ".join(map(str, variant.stem.units)) or "no"
@@ -65,6 +71,8 @@ ViT_H16 = _builder(variants.H16)
 ViT_H14 = _builder(variants.H14)
 ViT_g14 = _builder(variants.g14)
 ViT_G14 = _builder(variants.G14)
+AxialViT_B16 = _builder(variants.AXIAL_B16)
+AxialViT_B32 = _builder(variants.AXIAL_B32)
 R_ViT_Ti16 = _builder(variants.R_Ti16)
 R26_ViT_S32 = _builder(variants.R26_S32)
 R26_ViT_B32 = _builder(variants.R26_B32)

@@ -33,8 +33,14 @@ def multiplications(
         stem, (height, width), channels = _resnet((height, width), channels, row.stem.units, filters)
     patch = as_pair(row.patch_size if patch_size is None else patch_size)
     patches = (height // patch[0]) * (width // patch[1])
-    tokens, d, m = patches + class_token, row.width, row.mlp_dim
-    block = tokens * (4 * d * d + 2 * d * m) + 2 * tokens * tokens * d
+    d, m = row.width, row.mlp_dim
+    # A block's attentions: so many tokens, each to so many.
+    across, down = width // patch[1], height // patch[0]
+    pairs = [(patches, across), (patches, down)] if row.axial else [(patches + class_token,) * 2]
+    block = 0
+    for tokens, seen in pairs:
+        offsets = 2 * seen - 1 if row.positions == "relative" else 0
+        block += tokens * (4 * d * d + 2 * d * m) + tokens * (2 * seen + offsets) * d
     return stem + patches * patch[0] * patch[1] * channels * d + row.depth * block
 
 

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.layers import PositionEmbedding, SinCosPositions, TokensToGrid
+from keras_vit.layers import ClassToken, PatchEmbedding, TokensToGrid
 
 
 def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) -> keras.Model:
@@ -25,7 +25,8 @@ def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) 
     for name in layers:
         if name not in known:
             raise ValueError(f"layers expected names of {model.name}'s layers {known}, received {name!r}.")
-        output = model.get_layer(name).output
+        # A layer that stands in several places, as shared positions do, is looked at in the first one.
+        output = model.get_layer(name)._inbound_nodes[0].output_tensors[0]
         if as_grid and len(output.shape) != 4:
             output = _on_grid(model, name, output)
         outputs.append(output)
@@ -33,9 +34,9 @@ def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) 
 
 
 def _on_grid(model, name, output):
-    positions = [layer for layer in model.layers if isinstance(layer, (PositionEmbedding, SinCosPositions))]
-    if len(output.shape) != 3 or not positions:
+    patches = any(isinstance(layer, PatchEmbedding) for layer in model.layers)
+    if len(output.shape) != 3 or not patches:
         raise ValueError(f"as_grid expected layers that put out tokens, received {name!r} of shape {output.shape}.")
     # The layer "tokens" is named before the class token joins; every later one carries it.
-    prefix = 0 if name == "tokens" else positions[0].prefix_tokens
+    prefix = 0 if name == "tokens" else sum(isinstance(layer, ClassToken) for layer in model.layers)
     return TokensToGrid(prefix, name=f"{name}_grid")(output, model.get_layer("embedding").output)

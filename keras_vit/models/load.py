@@ -8,7 +8,7 @@ import keras
 
 from keras_vit.models.builders import create_model
 from keras_vit.models.pretrained import from_pretrained
-from keras_vit.models.variants import BiTVariant
+from keras_vit.models.variants import BiTVariant, find_variant
 from keras_vit.weights import holds_weights, is_weights
 
 
@@ -47,6 +47,15 @@ def load_model(source: str | os.PathLike) -> keras.Model:
 def holds_model(folder: str | os.PathLike) -> bool:
     """Whether `load_model` may mean a file in this folder."""
     return holds_weights(Path(folder))
+
+
+def require_trained(source: str | os.PathLike) -> None:
+    """Raise a ValueError where a name alone would give fresh weights, whose answers mean nothing."""
+    path = Path(source)
+    if path.exists() or path.suffix == ".keras" or is_weights(path):
+        return
+    if find_variant(str(source))[1] is None:
+        raise ValueError(f"model expected trained weights, received the name {str(source)!r}, which has fresh ones.")
 
 
 def _of_weights(path: Path) -> keras.Model:

@@ -100,6 +100,7 @@ def _row(found: Architecture, source, num_heads) -> Variant:
             found.units, found.width_factor, found.group_norm_epsilon, found.weight_epsilon, found.weight_epsilon_on
         )
     sizes = (found.width, found.depth, found.mlp_dim)
+    more = {name: getattr(found, name) for name in ("positions", "positions_at", "mlp_kernel_size", "axial")}
     alike = [row for row in VARIANTS if (row.width, row.depth, row.mlp_dim) == sizes]
     heads = num_heads or found.num_heads or (alike[0].num_heads if alike else None)
     if heads is None:
@@ -110,10 +111,10 @@ def _row(found: Architecture, source, num_heads) -> Variant:
     for row in alike:
         same_stem = (row.stem and row.stem.units) == found.units and found.width_factor == 1
         patch = (row.patch_size, row.patch_size)
-        if same_stem and patch == found.patch_size and row.num_heads == heads and not found.mlp_kernel_size:
-            return replace(row, stem=stem, positions=found.positions)
+        same_blocks = row.num_heads == heads and row.axial == found.axial and not found.mlp_kernel_size
+        if same_stem and patch == found.patch_size and same_blocks:
+            return replace(row, stem=stem, **more)
     name = "ViT" if stem is None else "R_ViT"
-    more = {"positions": found.positions, "mlp_kernel_size": found.mlp_kernel_size}
     return Variant(name, *sizes, heads, found.patch_size, stem, **more)
 
 

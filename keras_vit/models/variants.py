@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class ParameterCounts:
-    """Published numbers of parameters at 224 x 224 pixels with a class token."""
+    """Published numbers of parameters at 224 x 224 pixels with a class token, where there can be one."""
 
     headless: int
     classes_1000: int
@@ -55,9 +55,15 @@ class Variant:
         num_heads: attention heads; must divide the width.
         patch_size: pixels of a patch (cells of the stem's map in a hybrid), one int or (height, width).
         stem: the ResNet in front of the patches; None for a plain ViT.
-        positions: `learned` (the paper's), or `sincos2d`: fixed sines and cosines (arXiv 2205.01580).
+        positions: `learned` (or `1d`: the paper's, an embedding for each place in the sequence), `2d` (one of the
+            column beside one of the row), `relative` (in the attention of every block), `none` (appendix D.4), or
+            `sincos2d`: fixed sines and cosines (arXiv 2205.01580).
+        positions_at: where they are added: `stem` (once, in front of the blocks), `layers` (in front of every block,
+            each with embeddings of its own), or `shared` (in front of every block, the same ones; Table 8).
         mlp_kernel_size: patches along a side of the depth-wise convolution between the MLP's dense layers (LocalViT,
             arXiv 2104.05707), odd; 0 for none, as in the paper.
+        axial: whether a block attends along the rows of the grid and then along its columns (appendix D.6), in place
+            of to all patches at once; there is no class token then.
         image_size: side in pixels that the model is built for where no `input_shape` is given.
         paper_name: as in the papers' tables, `ViT-B/16`.
         timm_name: the same architecture in timm, without its image size.
@@ -72,7 +78,9 @@ class Variant:
     patch_size: int | tuple[int, int]
     stem: ResNetStem | None = None
     positions: str = "learned"
+    positions_at: str = "stem"
     mlp_kernel_size: int = 0
+    axial: bool = False
     image_size: int = 224
     paper_name: str | None = None
     timm_name: str | None = None
@@ -158,6 +166,16 @@ G14 = Variant(
     parameters=ParameterCounts(1_842_775_680, 1_844_440_680, 1_879_144_275, 1_881_914_835),
 )  # fmt: skip
 
+# Axial rows: counts by the closed form, two blocks for every one; without a class token.
+AXIAL_B16 = replace(
+    B16, name="AxialViT_B16", axial=True, paper_name="Axial-ViT-B/16", timm_name=None,
+    parameters=ParameterCounts(170_851_584, 171_620_584, 187_648_851, 188_239_443),
+)  # fmt: skip
+AXIAL_B32 = replace(
+    B32, name="AxialViT_B32", axial=True, paper_name="Axial-ViT-B/32", timm_name=None,
+    parameters=ParameterCounts(172_508_160, 173_277_160, 189_305_427, 189_896_019),
+)  # fmt: skip
+
 R_Ti16 = replace(
     Ti16, name="R_ViT_Ti16", patch_size=8, stem=ResNetStem(()), paper_name="R+ViT-Ti/16",
     timm_name="vit_tiny_r_s16_p8", parameters=ParameterCounts(6_144_704, 6_337_704, 10_360_403, 10_397_459),
@@ -189,7 +207,7 @@ R50_L32 = replace(
 
 VARIANTS = (
     Ti16, S32, S16, S8, B32, B16, B8, L32, L16, H16, H14, g14, G14,
-    R_Ti16, R26_S32, R26_B32, R50_B16, R50_B32, R50_L16, R50_L32,
+    AXIAL_B16, AXIAL_B32, R_Ti16, R26_S32, R26_B32, R50_B16, R50_B32, R50_L16, R50_L32,
 )  # fmt: skip
 
 

@@ -2,8 +2,8 @@
 
 Every stage is a named node of the model's graph, so features, freezing and layer-wise rates need no hooks:
 images, rescaling, (in a hybrid stem_root ... stem_stage1 ...,) embedding, tokens, class_token, position_embedding,
-embedding_dropout, encoder_block_00 ..., encoder_norm, pooling, (pooled_norm in encoder_norm's place,) pre_logits,
-head, predictions.
+embedding_dropout, encoder_block_00, (position_embedding_01 where every block has its own,) ..., encoder_norm, pooling,
+(pooled_norm in encoder_norm's place,) pre_logits, head, predictions.
 """
 
 from dataclasses import replace
@@ -11,11 +11,11 @@ from dataclasses import replace
 import keras
 
 from keras_vit import layers
+from keras_vit.models.encoder import Insides, check_row, encode
 from keras_vit.models.ends import begin, check_top, classify, finish
 from keras_vit.models.variants import ResNetStem, Variant
 from keras_vit.weights import conventions_of
 
-POSITIONS = {"learned": layers.PositionEmbedding, "sincos2d": layers.SinCosPositions}
 POOLINGS = ("token", "gap", "map", None)
 
 
@@ -51,8 +51,8 @@ def build(
         weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `token` (class token), `gap` (mean of the tokens), `map` (attention pooling), or, with
-            `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the tokens; an axial row's default), `map` (attention pooling),
+            or, with `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: of the Keras model.
@@ -86,7 +86,8 @@ def build(
     if norm_after_pooling and pooling is None:
         raise ValueError("norm_after_pooling expected False with pooling=None, received True.")
     rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
-    for rate_name, rate in {**rates, "drop_path_rate": drop_path_rate}.items():
+    rates["drop_path_rate"] = drop_path_rate
+    for rate_name, rate in rates.items():
         layers.require_rate(rate_name, rate)
     norm = {"layer_norm_epsilon": 1e-6 if layer_norm_epsilon is None else layer_norm_epsilon}
     mlp = {"mlp_dim": variant.mlp_dim, "activation": activation or "gelu_tanh"}
@@ -94,28 +95,12 @@ def build(
     policy = keras.dtype_policies.get(dtype)
 
     images, x = begin(input_tensor, input_shape, variant.image_size, include_preprocessing, policy)
-    if variant.stem is not None:
-        x = _resnet_stem(x, variant.stem, policy)  # (B, H / stride, W / stride, C)
-    patches = layers.PatchEmbedding(variant.width, patch, name="embedding", dtype=policy)(x)  # (B, h, w, D)
-    x = layers.GridToTokens(name="tokens", dtype=policy)(patches)
-    prefix_tokens = int(pooling in ("token", None) if class_token is None else class_token)
-    if prefix_tokens:
-        x = layers.ClassToken(name="class_token", dtype=policy)(x)
-    free = None in patches.shape[1:3]
-    cells = [p * (variant.stem.stride if variant.stem else 1) for p in patch]
-    grid = [side or variant.image_size // cell for side, cell in zip(patches.shape[1:3], cells, strict=True)]
-    if variant.positions not in POSITIONS:
-        raise ValueError(f"positions expected one of {tuple(POSITIONS)}, received {variant.positions!r}.")
-    position = POSITIONS[variant.positions](tuple(grid), prefix_tokens, name="position_embedding", dtype=policy)
-    x = position(x, patches) if free else position(x)
-    x = keras.layers.Dropout(dropout_rate, name="embedding_dropout", dtype=policy)(x)
-    local = {"mlp_kernel_size": variant.mlp_kernel_size, "prefix_tokens": prefix_tokens}
-    for i in range(variant.depth):
-        rates["drop_path_rate"] = drop_path_rate * i / max(variant.depth - 1, 1)
-        block = layers.EncoderBlock(
-            variant.num_heads, **mlp, **norm, **rates, **local, name=f"encoder_block_{i:02d}", dtype=policy
-        )
-        x = block(x, patches) if variant.mlp_kernel_size else block(x)  # (B, N, D)
+    if class_token is None:
+        class_token = pooling == "token" or (pooling is None and not variant.axial)
+    prefix_tokens = int(class_token)
+    check_row(variant, class_token, None in x.shape[1:3])
+    inside = Insides(patch, prefix_tokens, mlp["activation"], **norm, **rates, policy=policy)
+    x = encode(x, variant, inside)  # (B, N, D)
     if not norm_after_pooling:
         x = layers.LayerNorm(norm["layer_norm_epsilon"], name="encoder_norm", dtype=policy)(x)
     if pooling == "token":
@@ -147,28 +132,6 @@ def follow_conventions(weights, variant, activation=None, layer_norm_epsilon=Non
     if layer_norm_epsilon is None:
         layer_norm_epsilon = origin["layer_norm_epsilon"]
     return variant, activation or origin["activation"], layer_norm_epsilon
-
-
-def _resnet_stem(x, stem: ResNetStem, policy):
-    """(B, H, W, C) -> (B, H / stride, W / stride, features), each stage's output named `stem_stage1` and so on."""
-    standard = {"epsilon": stem.weight_epsilon, "epsilon_on": stem.weight_epsilon_on, "dtype": policy}
-    epsilons = {
-        "group_norm_epsilon": stem.group_norm_epsilon,
-        "weight_epsilon": stem.weight_epsilon,
-        "weight_epsilon_on": stem.weight_epsilon_on,
-    }
-    width = int(64 * stem.width_factor)
-    x = layers.StdConv(width, 7, 2, **standard, name="stem_root")(x)
-    x = layers.GroupNorm(stem.group_norm_epsilon, name="stem_root_norm", dtype=policy)(x)
-    x = keras.layers.ReLU(name="stem_root_relu", dtype=policy)(x)
-    x = layers.StemPool(name="stem_root_pool", dtype=policy)(x)
-    for stage, units in enumerate(stem.units):
-        for unit in range(units):
-            name = f"stem_stage{stage + 1}_unit{unit + 1}"
-            strides = 2 if stage and not unit else 1
-            x = layers.ResidualUnit(width * 2**stage, strides, **epsilons, name=name, dtype=policy)(x)
-        x = keras.layers.Activation("linear", name=f"stem_stage{stage + 1}", dtype=policy)(x)
-    return x
 
 
 def _check(variant, include_top, pooling, representation_size):

@@ -31,12 +31,14 @@ class Limits:
     Args:
         max_request_bytes: largest body.
         max_pixels: most pixels of an image file, by its header.
-        body_seconds: longest time that a client may take to send its body.
+        header_seconds: longest time that a client may take to send its request's line and headers.
+        body_seconds: the same of its body.
         max_waiting: requests without an answer, past which one more is refused with status 503.
     """
 
     max_request_bytes: int = 32_000_000
     max_pixels: int = 50_000_000
+    header_seconds: float = 10.0
     body_seconds: float = 30.0
     max_waiting: int = 256
 

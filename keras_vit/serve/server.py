@@ -6,6 +6,7 @@ import socket
 import uvicorn
 
 from keras_vit.serve.app import Limits, make_app
+from keras_vit.serve.connection import bounded
 from keras_vit.serve.repository import Repository
 from keras_vit.serve.signature import Batching
 
@@ -39,7 +40,8 @@ def serve(
     batching, limits = batching or Batching(), limits or Limits()
     positive = {"keep": keep, "max_batch_size": batching.max_batch_size, "poll_seconds": poll_seconds}
     positive |= {"max_request_bytes": limits.max_request_bytes, "max_pixels": limits.max_pixels}
-    for name, value in (positive | {"body_seconds": limits.body_seconds}).items():
+    positive |= {"header_seconds": limits.header_seconds, "body_seconds": limits.body_seconds}
+    for name, value in (positive | {"max_waiting": limits.max_waiting}).items():
         if not value > 0:
             raise ValueError(f"{name} expected a positive number, received {value!r}.")
     if not batching.batch_timeout_ms >= 0:
@@ -47,8 +49,14 @@ def serve(
     with _listen(host, port) as listener:
         repository = Repository(folders, keep, batching, poll_seconds, lambda sentence: print(sentence, flush=True))
         app = make_app(repository, limits)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=STOP_SECONDS,
-                                server_header=False)  # fmt: skip
+        config = uvicorn.Config(
+            app,
+            http=bounded(limits.header_seconds),
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=STOP_SECONDS,
+            server_header=False,
+        )
         models = ", ".join(f"{name} (version {max(m.versions)})" for name, m in repository.models.items())
         address, bound = listener.getsockname()[:2]
         before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it once more when all is done

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches
 from keras_vit.data.sources import Examples, open_data, open_split
+from keras_vit.train.masked import MaskedPatches
 from keras_vit.train.recipe import Recipe
 
 
@@ -73,11 +74,13 @@ class Datasets:
     def batches(self, input_shape: tuple[int, int, int], start: int) -> Callable:
         """A function (part, parts) -> that part of the training batches from a step on, as a `tf.data.Dataset`."""
 
+        corrupt = MaskedPatches(self.recipe, input_shape).corrupt if self.recipe.masked else None
+
         def of_part(shard):
             return training_batches(
                 self.train, self.recipe.augment, batch_size=self.recipe.data.batch_size, input_shape=input_shape,
                 epochs=self.epochs, seed=self.recipe.seed, start=start, scale=self._scale, shard=shard,
-                multi_hot=self.recipe.loss.kind == "sigmoid",
+                multi_hot=self.recipe.loss.kind == "sigmoid", corrupt=corrupt,
             )  # fmt: skip
 
         return of_part

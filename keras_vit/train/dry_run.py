@@ -9,7 +9,8 @@ import tensorflow as tf
 from keras_vit.data.arrays import from_arrays
 from keras_vit.models.variants import BiTVariant
 from keras_vit.train.datasets import Datasets
-from keras_vit.train.evaluate import evaluate
+from keras_vit.train.masked import finished_models
+from keras_vit.train.measure import Measure
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
@@ -67,7 +68,8 @@ def dry_run(recipe: Recipe) -> dict:
         if state.counters.skipped:
             raise FloatingPointError(f"loss expected finite numbers and gradients, received others after {losses}.")
         state.counters.next_report()
-    result = evaluate(state.average, data.evaluation(examples), recipe.loss, metrics=recipe.evaluate.metrics)
+    result = Measure(recipe, state.average, data)(True)
     with tempfile.TemporaryDirectory() as folder:
-        save_model(state.average, f"{folder}/model.keras")
-    return {"parameters": state.model.count_params(), "losses": losses, "accuracy": result["accuracy"]}
+        for name, model in finished_models(recipe, state.average).items():
+            save_model(model, f"{folder}/{name}")
+    return {"parameters": state.model.count_params(), "losses": losses, "accuracy": result.get("accuracy")}

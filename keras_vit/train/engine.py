@@ -10,6 +10,7 @@ from keras_vit.data.pipeline import naming_broken_files
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.interrupt import Interrupt
+from keras_vit.train.masked import finished_models
 from keras_vit.train.measure import Measure
 from keras_vit.train.pictures import Pictures
 from keras_vit.train.recipe import Recipe
@@ -133,7 +134,7 @@ def train(
                     if recipe.checkpoint.best and result["accuracy"] > counters.best:
                         counters.best = result["accuracy"]
                         if devices.chief:
-                            save_model(state.average, workdir / "best.keras")
+                            save_model(finished_models(recipe, state.average)["model.keras"], workdir / "best.keras")
             due = time.perf_counter() - saved >= recipe.checkpoint.seconds
             stop, count, save = devices.agree(interrupt.asked, speed.images_in(CALL_SECONDS) // batch or 1, due)
             if step == total or stop or save:
@@ -148,6 +149,7 @@ def train(
     result = result or measure(True)
     summary = summarise(recipe, data, state, result, speed.images_per_second, devices.replicas)
     if devices.chief:
-        save_model(state.average, workdir / "model.keras")
+        for name, model in finished_models(recipe, state.average).items():
+            save_model(model, workdir / name)
         write_summary(workdir / "summary.json", summary)
     return summary

@@ -5,6 +5,7 @@ import keras
 from keras_vit.models import bit, vit
 from keras_vit.models.builders import build, released_tag
 from keras_vit.models.variants import BiTVariant, find_variant
+from keras_vit.train.masked import build_masked_model
 from keras_vit.train.recipe import Model, Recipe
 from keras_vit.weights import load_weights
 
@@ -21,6 +22,8 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
         FileNotFoundError: the weights are absent.
         ValueError: the weights do not fit, or the row lacks what the recipe asks for.
     """
+    if recipe.masked is not None:
+        return build_masked_model(recipe)
     settings = recipe.model
     source = _source(settings)
     options = {

@@ -12,6 +12,8 @@ from keras_vit.train.recipe_inputs import Augment as Augment
 from keras_vit.train.recipe_inputs import Curriculum as Curriculum
 from keras_vit.train.recipe_inputs import Data as Data
 from keras_vit.train.recipe_inputs import Stage as Stage
+from keras_vit.train.recipe_masked import Masked as Masked
+from keras_vit.train.recipe_masked import check_masked
 from keras_vit.train.recipe_updates import Average as Average
 from keras_vit.train.recipe_updates import Loss as Loss
 from keras_vit.train.recipe_updates import Optimizer as Optimizer
@@ -153,6 +155,7 @@ class Recipe:
         evaluate: when to evaluate.
         checkpoint: when to save the state.
         curriculum: sizes of images and patches over the run.
+        masked: masked patch prediction in place of classes, for which the labels are not looked at; None for classes.
         epochs: times that the training examples are gone through; not looked at where `steps` are given.
         steps: updates of the whole run; None for whole epochs.
         seed: of the first weights, the order of the examples, their augmentation and dropout.
@@ -177,6 +180,7 @@ class Recipe:
     evaluate: Evaluate = field(default_factory=Evaluate)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     curriculum: Curriculum = field(default_factory=Curriculum)
+    masked: Masked | None = None
     epochs: int = 1
     steps: int | None = None
     seed: int = 0
@@ -196,3 +200,5 @@ class Recipe:
         require(self.precision in PRECISIONS, "precision", f"one of {PRECISIONS}", self.precision)
         require(isinstance(self.recompute, bool), "recompute", "true or false", self.recompute)
         require(self.nonfinite in ("stop", "skip"), "nonfinite", "'stop' or 'skip'", self.nonfinite)
+        if self.masked is not None:
+            check_masked(self)

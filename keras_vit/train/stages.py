@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.layers import EncoderBlock, PatchEmbedding, PositionEmbedding, SinCosPositions, as_pair
+from keras_vit.layers import AxialBlock, EncoderBlock, PatchEmbedding, as_pair
+from keras_vit.layers.positions import Positions
 from keras_vit.layers.resnet import ResidualUnit
 from keras_vit.train.evaluate import logits_model
 from keras_vit.train.recompute import Recomputed
@@ -72,13 +73,17 @@ class Forward:
         if not recompute and patch is None and tuple(logits.inputs[0].shape[1:]) == span.input_shape:
             self._logits = logits
             return
+        resized = patch is not None or tuple(logits.inputs[0].shape[1:]) != span.input_shape
+        if resized and any(getattr(layer, "relative_positions", False) for layer in model.layers):
+            raise ValueError(f"image_size expected the model's own in a stage of {model.name}, whose relative positions"
+                             f" are stored for it, received {span.input_shape[:2]}.")  # fmt: skip
         embedding = PatchEmbedding(own[0].width, patch, dtype=own[0].dtype_policy) if patch else None
         grid = []  # the embedded patches, which the positions are resized to
 
         def call(layer, *args, **options):
-            if isinstance(layer, PositionEmbedding | SinCosPositions):
+            if isinstance(layer, Positions):
                 return layer(args[0], grid[-1])
-            if recompute and isinstance(layer, EncoderBlock | ResidualUnit):
+            if recompute and isinstance(layer, EncoderBlock | AxialBlock | ResidualUnit):
                 return Recomputed(layer, lambda: self._mapping)(*args, **options)
             output = layer(*args, **options)
             if isinstance(layer, PatchEmbedding):
@@ -87,27 +92,30 @@ class Forward:
 
         self._logits = keras.models.clone_model(
             logits,
-            input_tensors=keras.Input(span.input_shape, name="images"),
+            input_tensors=[
+                keras.Input(span.input_shape, name="images"),
+                *(keras.Input(x.shape[1:], dtype=x.dtype, name=x.name) for x in logits.inputs[1:]),
+            ],
             clone_function=lambda layer: embedding if patch and isinstance(layer, PatchEmbedding) else layer,
             call_function=call,
         )
         if patch:
             self._kernel = (embedding, own[0], _resampling(own[0].patch_size, patch))
 
-    def __call__(self, values: list, states: list, images):
-        """Logits (B, K) of images (B, H, W, C) in training.
+    def __call__(self, values: list, states: list, *inputs):
+        """Logits (B, K) of images (B, H, W, C) in training, or what else the model puts out.
 
         Args:
             values: of the trained variables.
             states: (variable, value) of the dropouts' seeds.
-            images: of the stage's size.
+            inputs: images of the stage's size, and what else the model takes.
         """
         mapping = [*zip(self._variables, values, strict=True), *states]
         if self._kernel is not None:
             mapping += self._resampled(values)
         self._mapping = mapping
         with keras.StatelessScope(state_mapping=mapping):
-            logits = self._logits(images, training=True)
+            logits = self._logits(inputs[0] if len(inputs) == 1 else list(inputs), training=True)
         self._mapping = []
         return logits
 

@@ -6,11 +6,11 @@ B batch, K classes.
 import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
-from keras_vit.train.evaluate import example_losses
 from keras_vit.train.optimizer import average_towards, clip_by_norm
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
 from keras_vit.train.state import State
+from keras_vit.train.task import task_of
 
 GROWTH_STEPS = 2000  # updates in a row without overflow, after which the loss scale doubles
 
@@ -34,6 +34,7 @@ class Step:
         self.recipe, self.state, self.strategy = recipe, state, strategy
         self.variables = state.trained
         self._forward = Forward(state.model, self.variables, span, recipe.recompute)
+        self._task = task_of(recipe, span.input_shape)
         self._seeds = [variable for variable in state.model.variables if "seed_generator" in variable.path]
         self._guarded = recipe.nonfinite == "skip" or state.scale is not None
 
@@ -96,7 +97,8 @@ class Step:
         states = dropout_states(self._seeds, self.recipe.seed, step, replica.replica_id_in_sync_group, part)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
-            losses = example_losses(self.recipe.loss, targets, self._forward(values, states, images))
+            outputs = self._forward(values, states, *self._task.inputs(images, targets))
+            losses = self._task.losses(outputs, images, targets)
             loss = tf.reduce_sum(losses) / self.recipe.data.batch_size
             scaled = loss if self.state.scale is None else loss * tf.convert_to_tensor(self.state.scale)[0]
         gradients = tape.gradient(scaled, values, unconnected_gradients="zero")

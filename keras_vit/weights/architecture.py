@@ -27,7 +27,9 @@ class Architecture:
         channels: of the image.
         tokens: positions the embedding is stored for, the class token's included.
         grid: patches down and across, where they are known.
-        positions: `learned` or `sincos2d`.
+        positions: `learned`, `sincos2d`, `2d`, `relative` or `none`.
+        positions_at: `stem`, `layers` or `shared`.
+        axial: whether the blocks attend along rows and columns.
         image_size: (height, width), where the config says it.
         representation_size: width of the tanh layer before the classifier.
         classes: of the classifier.
@@ -55,6 +57,8 @@ class Architecture:
     tokens: int | None = None
     grid: tuple[int, int] | None = None
     positions: str = "learned"
+    positions_at: str = "stem"
+    axial: bool = False
     image_size: tuple[int, int] | None = None
     representation_size: int | None = None
     classes: int | None = None
@@ -199,8 +203,11 @@ def of_model(model) -> Architecture:
     block = {"num_heads": 1, "mlp_dim": 1}
     if blocks:
         names = ("num_heads", "mlp_dim", "mlp_kernel_size", "activation", "layer_norm_epsilon")
-        block = {name: getattr(blocks[0], name) for name in names}
+        block = {name: getattr(blocks[0], name, 0) for name in names}  # an axial block has no kernel
     positions = layers["position_embedding"]
+    relative = any(getattr(layer, "relative_positions", False) for layer in blocks)
+    again = "layers" if "position_embedding_01" in layers else "shared"
+    everywhere = "position_embedding_01" in layers or len(positions._inbound_nodes) > 1
     return Architecture(
         "vit",
         width=layers["embedding"].width,
@@ -208,7 +215,9 @@ def of_model(model) -> Architecture:
         patch_size=layers["embedding"].patch_size,
         tokens=positions.prefix_tokens + positions.grid[0] * positions.grid[1],
         grid=positions.grid,
-        positions=_POSITIONS[type(positions).__name__],
+        positions="relative" if relative else _POSITIONS[type(positions).__name__],
+        positions_at=again if everywhere else "stem",
+        axial=bool(blocks) and type(blocks[0]).__name__ == "AxialBlock",
         representation_size=getattr(layers.get("pre_logits"), "units", None),
         class_token="class_token" in layers,
         pooling=_POOLING.get(type(layers.get("pooling")).__name__),
@@ -219,7 +228,9 @@ def of_model(model) -> Architecture:
     )
 
 
-_POSITIONS = {"PositionEmbedding": "learned", "SinCosPositions": "sincos2d"}
+_POSITIONS = {
+    "PositionEmbedding": "learned", "SinCosPositions": "sincos2d", "PositionEmbedding2D": "2d", "NoPositions": "none",
+}  # fmt: skip
 _POOLING = {"TokenPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map"}
 
 

@@ -41,8 +41,11 @@ def fit(target: Target, entry: Entry, contents: Contents) -> Found:
     Raises:
         ValueError: the grid of a position embedding is not known.
     """
-    if target.path == "position_embedding/embedding":
+    layer, _, part = target.path.partition("/")
+    if layer.startswith("position_embedding") and part == "embedding":
         return _fit_positions(target, entry, contents)
+    if layer.startswith("position_embedding") and part in ("across", "down"):
+        return _fit_side(target, entry)
     if target.path in ("embedding/kernel", "stem_root/kernel", "root/kernel"):
         return _fit_kernel(target, entry)
     if target.path in ("head/kernel", "head/bias"):
@@ -71,7 +74,8 @@ def other_grid(target: Target, entry: Entry, contents: Contents) -> bool:
     Raises:
         ValueError: the model's grid is not square, and the file's could be either.
     """
-    if target.path != "position_embedding/embedding":
+    layer, _, part = target.path.partition("/")
+    if not (layer.startswith("position_embedding") and part == "embedding"):
         return False
     grid = tuple(target.layer.grid)
     if target.source_grid:
@@ -112,6 +116,15 @@ def _fit_positions(target, entry, contents) -> Found:
         return np.concatenate([slots, array[:old_prefix], body])[None]
 
     return change, "; ".join(sentences)
+
+
+def _fit_side(target, entry) -> Found:
+    """The embeddings of the columns, or of the rows, of a 2-D position embedding."""
+    (old, width), (new, wanted) = entry.shape, target.shape
+    if width != wanted:
+        return None
+    sentence = f"positions {target.path.partition('/')[2]} resized from {old} to {new} by {target.position_resize!r}"
+    return lambda array: resize_grid(array[:, None], (new, 1), target.position_resize)[:, 0], sentence
 
 
 def _fit_kernel(target, entry) -> Found:

@@ -234,6 +234,18 @@ VIT = (
 )
 
 
+_OF_BLOCKS = [row.ours.removeprefix(_OURS) for row in VIT if row.ours.startswith(_OURS)]
+VIT += tuple(  # of the paper's ablations: in no published layout
+    _cells(path, {})
+    for path in (
+        *(f"position_embedding/{part}" for part in ("across", "down", "prefix")),
+        *(f"position_embedding_{{i:02d}}/{part}" for part in ("embedding", "across", "down", "prefix")),
+        _OURS + "attention/offsets",
+        *(f"{_OURS}{axis}/{part}" for axis in ("row", "column") for part in (*_OF_BLOCKS, "attention/offsets")),
+    )
+)
+
+
 def _bit_conv(ours: str, npz: str, big_vision: str, timm: str, hf: str) -> Row:
     return _cells(
         f"{ours}/kernel",

@@ -42,8 +42,12 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
     if file.suffix != _ENDINGS[layout]:
         raise ValueError(f"path expected to end in {_ENDINGS[layout]!r} for layout {layout!r}, received {str(path)!r}.")
     architecture = of_model(model)
-    if architecture.positions != "learned" and not LAYOUTS[layout].fixed_positions:
-        raise ValueError(f"layout {layout!r} expected learned positions, received {architecture.positions!r}.")
+    positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
+    if positions != "learned" and not (fixed and positions == "sincos2d"):
+        raise ValueError(f"layout {layout!r} expected learned positions, received {positions!r}.")
+    if architecture.positions_at != "stem":
+        raise ValueError(f"layout {layout!r} expected positions behind the stem alone, received those of "
+                         f"positions_at={architecture.positions_at!r}.")  # fmt: skip
     config = None if _ENDINGS[layout] == ".npz" else write_config(architecture, layout)
     arrays = _arrays(model, layout)
     _note_origin(architecture, layout)

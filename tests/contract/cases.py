@@ -37,6 +37,7 @@ TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, pat
 HYBRID = replace(TINY, patch_size=1, stem=keras_vit.ResNetStem((1, 1), 0.5))
 STEM_ONLY = replace(TINY, patch_size=2, stem=keras_vit.ResNetStem((), 0.5))
 LOCAL = replace(TINY, mlp_kernel_size=3)
+AXIAL = replace(TINY, axial=True, positions="none")
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
 TOKENS = ((6, 16),)
 BLOCK = {"num_heads": 2, "mlp_dim": 24}
@@ -55,10 +56,23 @@ LAYERS = (
         {"grid": (3, 2), "prefix_tokens": 1},
         ((7, 16), (2, 3, 16)),
     ),
+    Case(
+        "PositionEmbedding2D",
+        layers.PositionEmbedding2D,
+        {"grid": (3, 2), "prefix_tokens": 1},
+        ((7, 16), (2, 3, 16)),
+    ),
+    Case("NoPositions", layers.NoPositions, {"grid": (2, 3)}, TOKENS),
     Case("SinCosPositions", layers.SinCosPositions, {"grid": (2, 3)}, TOKENS),
     Case("SinCosPositions_free", layers.SinCosPositions, {"grid": 1, "prefix_tokens": 1}, ((7, 16), (2, 3, 16))),
     Case(
         "MultiHeadSelfAttention", layers.MultiHeadSelfAttention, {"num_heads": 4, "attention_dropout_rate": 0.1}, TOKENS
+    ),
+    Case(
+        "MultiHeadSelfAttention_relative",
+        layers.MultiHeadSelfAttention,
+        {"num_heads": 4, "relative_positions": True},
+        TOKENS,
     ),
     Case("MLPBlock", layers.MLPBlock, {"mlp_dim": 24, "dropout_rate": 0.1}, TOKENS),
     Case("MLPBlock_local", layers.MLPBlock, {"mlp_dim": 24, "kernel_size": 3}, ((6, 16), (2, 3, 5))),
@@ -76,6 +90,14 @@ LAYERS = (
         layers.EncoderBlock,
         {**BLOCK, "mlp_kernel_size": 3, "prefix_tokens": 1},
         ((7, 16), (2, 3, 16)),
+    ),
+    Case("AxialBlock", layers.AxialBlock, {**BLOCK, **DROPS, "relative_positions": True}, ((6, 16), (2, 3, 5))),
+    Case("PatchCorruption", layers.PatchCorruption, shapes=((6, 16), (6,))),
+    Case(
+        "PatchPrediction",
+        layers.PatchPrediction,
+        {"units": 5, "target": "pixels", "prefix_tokens": 1},
+        ((7, 16), (3,)),
     ),
     Case("TokenPooling", layers.TokenPooling, shapes=TOKENS),
     Case("MeanPooling", layers.MeanPooling, shapes=TOKENS),
@@ -120,6 +142,23 @@ MODELS = (
     Case("local_beside_a_class_token", arguments={"variant": LOCAL, "pooling": "gap", "class_token": True}),
     Case(
         "local_free_size", arguments={"variant": LOCAL, "pooling": "gap"}, shapes=((None, None, 3),), static_size=False
+    ),
+    Case(
+        "positions_2d",
+        arguments={"variant": replace(TINY, positions="2d", positions_at="layers")},
+        shapes=((8, 12, 3),),
+    ),
+    Case("positions_shared", arguments={"variant": replace(TINY, positions_at="shared")}),
+    Case(
+        "positions_2d_free_size",
+        arguments={"variant": replace(TINY, positions="2d", positions_at="shared")},
+        shapes=((None, None, 3),),
+        static_size=False,
+    ),
+    Case("relative", arguments={"variant": replace(TINY, positions="relative")}),
+    Case("axial", arguments={"variant": AXIAL, "pooling": "gap", **DROPS}, shapes=((8, 12, 3),)),
+    Case(
+        "axial_free_size", arguments={"variant": AXIAL, "pooling": "map"}, shapes=((None, None, 3),), static_size=False
     ),
     Case("bit", arguments={"variant": BIT}, shapes=((32, 40, 1),)),
     Case("bit_map", arguments={"variant": BIT, "include_top": False, "pooling": None}, shapes=((32, 32, 3),)),

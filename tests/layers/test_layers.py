@@ -8,7 +8,7 @@ import pytest
 from support import max_difference
 
 from keras_vit import layers
-from keras_vit.layers.encoder import gelu, gelu_tanh
+from keras_vit.layers.mlp import gelu, gelu_tanh
 
 
 def test_patches_are_cut_row_by_row_and_the_rest_is_dropped():

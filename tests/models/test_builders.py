@@ -11,7 +11,7 @@ import keras_vit
 from keras_vit.layers import Head
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, find_variant
 
-LARGE = {"ViT_H14", "ViT_H16", "ViT_g14", "ViT_G14"}
+LARGE = {"ViT_H14", "ViT_H16", "ViT_g14", "ViT_G14", "AxialViT_B32"}
 ROWS = [pytest.param(row, marks=[pytest.mark.large] * (row.name in LARGE), id=row.name) for row in VARIANTS]
 
 

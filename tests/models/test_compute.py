@@ -1,6 +1,7 @@
 """The arithmetic of a row against the paper's Table 6, and against the operations of a graph."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from support import needs_tensorflow
@@ -32,13 +33,23 @@ def test_transformers_multiplications(name):
 
 
 @needs_tensorflow
-@pytest.mark.parametrize(("shape", "patch", "token"), [((16, 24, 3), 4, True), ((16, 16, 1), (8, 4), False)])
-def test_tensorflows_profiler_counts_the_same(shape, patch, token):
+@pytest.mark.parametrize(
+    ("shape", "patch", "token", "changes"),
+    [
+        ((16, 24, 3), 4, True, {}),
+        ((16, 16, 1), (8, 4), False, {}),
+        ((16, 24, 3), 4, True, {"positions": "relative"}),
+        ((16, 24, 3), 4, False, {"axial": True}),
+        ((16, 24, 3), 4, False, {"axial": True, "positions": "relative"}),
+    ],
+)
+def test_tensorflows_profiler_counts_the_same(shape, patch, token, changes):
     """Matrix products and convolutions of the graph, two operations a multiplication, without the head's."""
     import tensorflow as tf
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     tiny = keras_vit.Variant("tiny", width=8, depth=2, mlp_dim=12, num_heads=2, patch_size=4, image_size=16)
+    tiny = replace(tiny, **changes)
     pooling = "token" if token else "gap"
     model = keras_vit.build(tiny, input_shape=shape, patch_size=patch, pooling=pooling, include_top=False)
     call = tf.function(lambda x: model(x)).get_concrete_function(tf.TensorSpec((1, *shape)))

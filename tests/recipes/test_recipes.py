@@ -84,6 +84,30 @@ TABLE_4 = {
 }
 
 
+def test_ablations_are_table_8_and_the_learning_rates_of_the_heads():
+    rows = recipes_in(ROOT / "recipes/paper_ablations.py")
+    positions = {(one.model.row.positions, one.model.row.positions_at) for one in rows.values()}
+    expected = {(kind, at) for kind in ("1d", "2d") for at in ("stem", "layers", "shared")}
+    assert positions - {("learned", "stem")} == expected | {("none", "stem"), ("relative", "stem")}
+    heads = {row: (one.model.pooling, one.optimizer.learning_rate) for row, one in rows.items()}
+    assert (heads["token"], heads["gap"], heads["gap_8e4"]) == (("token", 8e-4), ("gap", 3e-4), ("gap", 8e-4))
+    assert all(heads[row] == ("token", 8e-4) for row in rows if row.startswith("positions_"))
+    assert [row for row, one in rows.items() if one.model.row.axial] == ["axial_b16", "axial_b32"]
+
+
+def test_masked_pre_training_is_appendix_b12():
+    one = recipe("paper_masked.py")
+    masked, optimizer = one.masked, one.optimizer
+    assert (masked.share, masked.mask, masked.swap, masked.target) == (0.5, 0.8, 0.1, "mean_colour")
+    assert (one.model.variant, one.steps, one.data.batch_size) == ("ViT_B16", 1_000_000, 4096)
+    assert (optimizer.kind, optimizer.learning_rate, optimizer.beta_1, optimizer.beta_2) == ("adamw", 2e-4, 0.9, 0.999)
+    assert (one.schedule.decay, one.schedule.warmup_steps) == ("cosine", 10_000)
+    assert [masked.count(196), masked.units((16, 16), 3)] == [98, 512]
+    rows = recipes_in(ROOT / "recipes/paper_masked.py")
+    assert rows["colours"].masked.units((16, 16), 3) == 16 * 512 and rows["pixels"].masked.units((16, 16), 3) == 768
+    assert rows["mean_colour_15"].masked.share == 0.15
+
+
 def test_fine_tuning_is_table_4():
     rows = recipes_in(ROOT / "recipes/paper_finetune.py")
     for name, (source, steps, rates) in TABLE_4.items():

@@ -1,12 +1,14 @@
-"""What the servers of these tests serve."""
+"""What the servers of these tests serve, and the one server that most of them ask."""
 
 import shutil
 
+import numpy as np
 import pytest
-from serving import tiny
+import tensorflow as tf
+from serving import MAX_BYTES, MAX_PIXELS, started, tiny
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def exports(tmp_path_factory):
     """`photos`, RGB of 16 x 16 in two versions of different weights, and `grey`, grey of 8 x 16, without a manifest."""
     from keras_vit.export import export
@@ -18,3 +20,37 @@ def exports(tmp_path_factory):
     write_saved_model(tiny(2, input_shape=(8, 16, 1), classes=3, labels=("x", "y", "z")), folder / "grey" / "1")
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def running(exports):
+    """A server of both models and both versions."""
+    options = ("--max-request-bytes", MAX_BYTES, "--max-pixels", MAX_PIXELS, "--versions", 2)
+    with started([exports / "photos", exports / "grey"], *options) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running):
+    """That server, which still answers after every test."""
+    yield running
+    assert running.process.poll() is None
+    assert running.ask("GET", "/v2/health/live") == (200, {"live": True})
+
+
+@pytest.fixture(scope="session")
+def own(exports):
+    """(model, version) -> the SavedModel's own signatures."""
+    loaded = {}
+
+    def signatures(model="photos", version=2):
+        if (model, version) not in loaded:
+            loaded[model, version] = tf.saved_model.load(str(exports / model / str(version)))
+        return loaded[model, version].signatures
+
+    return signatures
+
+
+@pytest.fixture(scope="session")
+def images():
+    return np.random.default_rng(0).uniform(-1, 1, (3, 16, 16, 3)).astype("float32")

@@ -93,3 +93,28 @@ def test_batches_of_one_are_computed_alone(folder):
     call = signature(folder, max_batch_size=1)
     assert call.batched is None
     assert [answer["rows"].tolist() for answer in at_once(lambda x: call({"x": x}), values(1, 2, 3))] == [[1]] * 3
+
+
+class Slow(tf.Module):
+    """The input behind products that take a while."""
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 2), tf.float32, name="x")])
+    def __call__(self, x):
+        matrix = tf.fill((700, 700), 1.0 / 700)
+        for _ in tf.range(60):
+            matrix = tf.matmul(matrix, matrix)
+        return {"doubled": x * (1 + 700 * matrix[0, 0])}
+
+
+def test_past_the_batches_that_may_wait_a_call_is_refused_and_the_others_are_right(tmp_path):
+    module = Slow()
+    tf.saved_model.save(module, str(tmp_path / "1"), signatures={"serving_default": module.__call__})
+    call = signature(tmp_path, max_batch_size=2, num_batch_threads=1, max_enqueued_batches=1, batch_timeout_ms=0)
+    given = values(*range(16), rows=2)
+    answers = at_once(lambda x: call({"x": x}), given)
+    refused = [answer for answer in answers if isinstance(answer, Refusal)]
+    assert refused and len(refused) < len(answers)
+    assert {refusal.status for refusal in refused} == {503}
+    assert all(refusal.sentence.startswith("the server is at its limit, try again later: ") for refusal in refused)
+    for x, answer in zip(given, answers, strict=True):
+        assert isinstance(answer, Refusal) or np.allclose(answer["doubled"], 2 * x, rtol=1e-3)

@@ -5,7 +5,6 @@ import json
 import shutil
 import signal
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from threading import Event
@@ -13,7 +12,7 @@ from threading import Event
 import numpy as np
 import pytest
 import tensorflow as tf
-from serving import started
+from serving import in_flight, started, until
 from support import needs_tensorflow
 
 from keras_vit.serve import serve
@@ -90,20 +89,6 @@ def test_a_version_that_cannot_be_loaded_is_reported_and_the_older_one_goes_on(e
         shutil.rmtree(broken)
         shutil.copytree(exports / "photos" / "2", broken)  # put right under the same number
         server.wait_for("version 2 is loaded")
-
-
-def in_flight(server) -> int:
-    text = server.ask("GET", "/metrics")[1].decode()
-    return int(float(text.partition("\nkeras_vit_requests_in_flight ")[2].split()[0]))
-
-
-def until(condition):
-    """Until it holds; the deadline only bounds a failure."""
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never came to hold")
 
 
 def listens(server) -> bool:

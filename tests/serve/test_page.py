@@ -1,4 +1,4 @@
-"""The page at `/`: whole by itself, and what its script shows of a dropped file, run by Node without a browser."""
+"""The page at `/`: whole by itself, and what it shows of a dropped file, in Chromium and by Node without a browser."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from chromium import browser
 from serving import encoded, picture, started
 from support import needs_tensorflow
 
@@ -90,10 +91,68 @@ def test_attention_is_laid_over_the_image_dark_where_there_is_none(server, tmp_p
     assert found["pictures"] == ["dropped", "where the model looked (attention rollout)"]
     (overlay,) = found["overlays"]
     assert (overlay["width"], overlay["height"]) == (4, 2)
-    assert np.allclose(overlay["alpha"], 200 * (1 - np.arange(8) / 7), atol=0.51)
+    assert np.allclose(overlay["alpha"], 160 * (1 - np.arange(8) / 7), atol=0.51)
 
 
 def test_a_file_that_is_no_image_gets_its_sentence(server, tmp_path):
     found = shown(server["photos"], b"no image", tmp_path)
     assert "expected an image" in found["message"]
     assert found["rows"] == []
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+def corners(page, figure: int) -> np.ndarray:
+    """The four corner pixels of a picture on the page, RGB."""
+    code = f"""(() => {{
+        const canvas = document.querySelectorAll("#pictures canvas")[{figure}];
+        const {{width: w, height: h}} = canvas, context = canvas.getContext("2d");
+        return [[0, 0], [w - 1, 0], [0, h - 1], [w - 1, h - 1]].map(at => [...context.getImageData(...at, 1, 1).data]);
+    }})()"""
+    return np.array(page.evaluate(code))[:, :3]
+
+
+@pytest.mark.parametrize("width", [1000, 390])
+def test_in_chromium_a_dropped_image_gets_five_classes_and_its_attention(exports, server, page, tmp_path, width):
+    """At a desktop's and at a telephone's width; nothing is asked of any other host, and no script fails."""
+    data = encoded(picture(size=(16, 16)), "PNG")  # as large as the model's input, so that no resize comes between
+    (tmp_path / "cat.png").write_bytes(data)
+    own = tf.saved_model.load(str(exports / "photos" / "2")).signatures
+    address = f"http://127.0.0.1:{server['photos'].port}/"
+    page.open(address, width, 800)
+    page.until("document.querySelector('#model').value === 'photos'")
+    page.drop(tmp_path / "cat.png", "#drop")
+    page.until("document.querySelectorAll('#pictures canvas').length === 2 && document.querySelector('#answers tr')")
+    answer = own["classify_bytes"](image_bytes=tf.constant([data]))
+    rows = page.evaluate("[...document.querySelectorAll('#answers tr')].map(row => row.innerText.trim().split('\\t'))")
+    assert [row[0] for row in rows] == [label.decode() for label in answer["labels"].numpy()[0]]
+    assert [row[1] for row in rows] == [f"{100 * score:.1f} %" for score in answer["scores"].numpy()[0]]
+    pixels = tf.io.decode_png(data)[None]
+    rollout = own["attention"](images=tf.cast(pixels, tf.float32) / 127.5 - 1)["rollout"].numpy()[0]  # (2, 2)
+    seen = (rollout - rollout.min()) / (rollout.max() - rollout.min())
+    plain, overlaid = corners(page, 0), corners(page, 1)
+    assert np.allclose(plain, np.array([pixels[0, y, x] for y in (0, -1) for x in (0, -1)]), atol=1)
+    assert np.allclose(overlaid, plain * (1 - 160 / 255 * (1 - seen.reshape(4, 1))), atol=3)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate("document.querySelector('#message').innerText") == ""
+    asked = {event["request"]["url"] for event in page.of("Network.requestWillBeSent")}
+    assert {url for url in asked if not url.startswith(("data:", "blob:", address))} == set()
+    assert not page.of("Runtime.exceptionThrown")
+
+
+def test_in_chromium_a_file_that_is_no_image_gets_its_sentence(server, page, tmp_path):
+    (tmp_path / "notes.png").write_bytes(b"no image")
+    page.open(f"http://127.0.0.1:{server['photos'].port}/", 1000, 800, dark=True)
+    page.until("document.querySelector('#model').value === 'photos'")
+    page.drop(tmp_path / "notes.png", "#drop")
+    page.until("document.querySelector('#message.error')")
+    message = page.evaluate("document.querySelector('#message').innerText")
+    assert message == "notes.png: expected an image file (JPEG, PNG, GIF or WebP), received 8 other bytes."
+    assert page.evaluate("document.querySelectorAll('#pictures canvas, #answers tr').length") == 0

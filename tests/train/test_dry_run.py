@@ -1,6 +1,7 @@
 """Two real steps of every recipe, and the other answers of `keras-vit train` that train nothing."""
 
 import dataclasses
+import operator
 
 import pytest
 from support import ROOT, needs_tensorflow
@@ -16,14 +17,18 @@ FILES = sorted((ROOT / "recipes").glob("*.py"))
 DIGITS = str(ROOT / "recipes/digits.py")
 
 
+ABLATED = operator.attrgetter("positions", "positions_at", "mlp_kernel_size", "axial")
+
+
 def kind(recipe):
     """What decides which code a dry run goes through: which settings are made, not their numbers."""
     made = lambda part: tuple(  # noqa: E731
         field.name for field in dataclasses.fields(part) if getattr(part, field.name) != field.default
     )
     row = recipe.model.row
-    family = "bit" if isinstance(row, BiTVariant) else (bool(row.stem), row.positions, row.mlp_kernel_size)
+    family = "bit" if isinstance(row, BiTVariant) else (bool(row.stem), *ABLATED(row))
     parts = recipe.model, recipe.augment, recipe.optimizer, recipe.loss, recipe.average, recipe.curriculum
+    parts += (recipe.masked,) * (recipe.masked is not None)
     shape = recipe.model.input_shape, recipe.model.pooling, recipe.augment.crop, recipe.optimizer.kind, recipe.loss.kind
     return family, shape, recipe.precision, recipe.recompute, *map(made, parts)
 

@@ -58,15 +58,32 @@ def test_spans_cover_the_run():
     assert spans_of(replace(RECIPE, curriculum=Curriculum()), 10) == [Span(0, 10, (16, 16, 1))]
 
 
-@pytest.mark.parametrize("positions", ["learned", "sincos2d"])
-def test_another_image_size_is_the_model_of_free_size(positions):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"positions": "learned"},
+        {"positions": "sincos2d"},
+        {"positions": "2d", "positions_at": "shared"},
+        {"positions": "learned", "positions_at": "layers"},
+        {"positions": "none", "axial": True},
+    ],
+    ids=str,
+)
+def test_another_image_size_is_the_model_of_free_size(changes):
     """The model built with a free image size resizes its positions in the graph; its own tests hold that."""
-    row = replace(ROW, positions=positions)
-    model = randomise(keras_vit.build(row, input_shape=(16, 16, 1), classes=3, classifier_activation=None))
-    free = keras_vit.build(row, input_shape=(None, None, 1), classes=3, classifier_activation=None)
+    row = replace(ROW, **changes)
+    options = {"classes": 3, "classifier_activation": None, "pooling": "gap"}
+    model = randomise(keras_vit.build(row, input_shape=(16, 16, 1), **options))
+    free = keras_vit.build(row, input_shape=(None, None, 1), **options)
     free.set_weights(model.get_weights())
     images = np.random.default_rng(0).normal(size=(2, 8, 12, 1)).astype("float32")
     assert max_difference(logits(model, Span(0, 1, (8, 12, 1)), images), free(images)) < 1e-6
+
+
+def test_relative_positions_stay_at_their_image_size():
+    model = keras_vit.build(replace(ROW, positions="relative"), input_shape=(16, 16, 1), classes=3)
+    with pytest.raises(ValueError, match="image_size expected the model's own in a stage of tiny, whose relative pos"):
+        Forward(model, model.trainable_variables, Span(0, 1, (8, 8, 1)))
 
 
 def test_another_patch_size_is_the_resampled_kernel_and_grid():

@@ -1,6 +1,9 @@
 """Prediction on image files, by a Keras model and by an export of it."""
 
+import io
+import itertools
 import json
+import re
 
 import keras
 import numpy as np
@@ -10,7 +13,8 @@ from support import needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit import cli
-from keras_vit.predict import BATCH, load_predictor, predict
+from keras_vit.predict import load_predictor, predict, predict_each
+from keras_vit.predict.predictor import BATCH
 
 TINY = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 LABELS = ("a", "b", "c")
@@ -97,12 +101,48 @@ def test_an_export_predicts_what_its_model_predicts(files, tmp_path):
             assert np.allclose(*scores, atol=1e-6)
 
 
-def test_mistakes_get_a_sentence(files, tmp_path):
+def test_a_file_that_cannot_be_read_is_a_row_with_an_error_and_changes_no_other(files, tmp_path):
     (tmp_path / "notes.txt").write_text("no image")
-    with pytest.raises(ValueError, match="notes.txt expected an image file"):
-        predict(tiny(), [*files, tmp_path / "notes.txt"])
-    with pytest.raises(FileNotFoundError, match="image expected a file, found none at .*absent.png"):
-        predict(tiny(), [tmp_path / "absent.png"])
+    whole = io.BytesIO()
+    Image.effect_noise((64, 64), 90).save(whole, "JPEG")
+    (tmp_path / "cut.jpg").write_bytes(whole.getvalue()[:-400])
+    model = tiny()
+    rows = predict(model, [files[0], tmp_path / "notes.txt", tmp_path / "cut.jpg", tmp_path / "absent.png", files[1]])
+    errors = [row["error"] for row in rows]
+    assert errors[0] is errors[4] is None
+    assert errors[1].endswith("notes.txt expected an image file (JPEG, PNG, ...), received 8 other bytes.")
+    assert "cut.jpg expected an image file" in errors[2]
+    assert errors[3].startswith("image expected a file, found none at ") and "absent.png" in errors[3]
+    assert [row["predictions"] for row in rows[1:4]] == [[], [], []]
+    for row, alone in zip((rows[0], rows[4]), predict(model, files[:2]), strict=True):
+        assert [entry["label"] for entry in row["predictions"]] == [entry["label"] for entry in alone["predictions"]]
+        scores = [[entry["score"] for entry in r["predictions"]] for r in (row, alone)]
+        assert np.allclose(*scores, atol=1e-6)
+    assert all(row["error"] for row in predict(model, [tmp_path / "notes.txt"] * 2))
+
+
+def test_rows_come_before_all_names_are_known(files):
+    def endless():
+        for path in itertools.cycle(files):
+            read.append(path)
+            yield path
+
+    read = []
+    rows = predict_each(tiny(), endless())
+    assert next(rows)["image"] == str(files[0])
+    assert len(read) == BATCH
+    rows.close()
+
+
+def test_without_a_terminal_progress_is_plain_lines_with_the_time_left(files, capsys, monkeypatch):
+    monkeypatch.setattr("keras_vit.predict.progress.LINE_SECONDS", 0)
+    predict(tiny(), files * (BATCH // 4 + 1))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == BATCH + 4
+    assert re.fullmatch(r"33 of 36 images, [\d,.]+ images/s, \d\d:\d\d left", lines[32]), lines[32]
+
+
+def test_mistakes_get_a_sentence(files, tmp_path):
     with pytest.raises(ValueError, match="top expected a positive int, received 0"):
         predict(tiny(), files, top=0)
     with pytest.raises(ValueError, match="model expected a classifier, received tiny without one"):

@@ -1,0 +1,81 @@
+"""Attention along one axis of the patch grid at a time (appendix D.6; arXiv 1912.12180).
+
+B batch, h w patch grid, N = h w tokens, D width.
+"""
+
+from keras import ops
+
+from keras_vit.layers.base import Layer, require_rank, require_rate
+from keras_vit.layers.encoder import EncoderBlock
+
+
+class AxialBlock(Layer):
+    """A whole pre-LN block along every row of the grid, then one along every column.
+
+    The paper does not say where a class token would go: there is none.
+
+    Args:
+        num_heads: heads of both attentions; must divide the width.
+        mlp_dim: width between the dense layers of both MLPs.
+        activation: the MLPs'.
+        layer_norm_epsilon: added to the variances of the norms.
+        dropout_rate: as in `EncoderBlock`, in [0, 1).
+        attention_dropout_rate: on the attention weights, in [0, 1).
+        drop_path_rate: stochastic depth of both blocks, in [0, 1): an image's rows, or columns, are dropped together.
+        relative_positions: whether the attentions know how far tokens of a row, or a column, lie apart.
+
+    Input: tokens (B, h * w, D) and the embedded patches (B, h, w, any), whose grid is used.
+    Output shape: (B, h * w, D).
+
+    Raises:
+        ValueError: `num_heads` does not divide the width, a rate is out of range, or there are other tokens than
+            those of the patches.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        mlp_dim: int,
+        activation: str = "gelu_tanh",
+        layer_norm_epsilon: float = 1e-6,
+        dropout_rate: float = 0.0,
+        attention_dropout_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        relative_positions: bool = False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.mlp_dim = mlp_dim
+        self.activation = activation
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.dropout_rate = require_rate("dropout_rate", dropout_rate)
+        self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
+        self.drop_path_rate = require_rate("drop_path_rate", drop_path_rate)
+        self.relative_positions = relative_positions
+
+    def build(self, tokens_shape, patches_shape):
+        require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
+        require_rank(self, patches_shape, 4, "patches (batch, height, width, features)")
+        h, w = patches_shape[1:3]
+        if None not in (h, w, tokens_shape[1]) and h * w != tokens_shape[1]:
+            raise ValueError(f"{self.name} expected the {h * w} tokens of its patches and no class token, received "
+                             f"{tokens_shape[1]}.")  # fmt: skip
+        names = ("activation", "layer_norm_epsilon", "dropout_rate", "attention_dropout_rate", "drop_path_rate")
+        options = {name: getattr(self, name) for name in (*names, "relative_positions")}
+        for name, side in (("row", w), ("column", h)):
+            block = EncoderBlock(self.num_heads, self.mlp_dim, **options, name=name, dtype=self.dtype_policy)
+            setattr(self, name, block)
+            block.build((None, side, tokens_shape[-1]))
+
+    def compute_output_shape(self, tokens_shape, patches_shape):
+        return tokens_shape
+
+    def call(self, tokens, patches, training=False):
+        _, h, w, _ = ops.shape(patches)
+        width = tokens.shape[-1]
+        x = self.row(ops.reshape(tokens, (-1, w, width)), lines=h, training=training)  # (B * h, w, D)
+        x = ops.transpose(ops.reshape(x, (-1, h, w, width)), (0, 2, 1, 3))
+        x = self.column(ops.reshape(x, (-1, h, width)), lines=w, training=training)  # (B * w, h, D)
+        x = ops.transpose(ops.reshape(x, (-1, w, h, width)), (0, 2, 1, 3))
+        return ops.reshape(x, (-1, h * w, width))

@@ -1,0 +1,122 @@
+"""The MLP of an encoder block, and its activations (section 3.1, appendix B.1).
+
+B batch, N tokens, D width, M MLP width. Matrix products run on flat (B * N, D) rows: there the bias and the activation
+fuse into the product, and a free batch size costs no shape arithmetic.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_vit.layers.base import Dense, Layer, like, require_rate, rows
+
+
+def gelu_tanh(x):
+    """GELU by its tanh approximation: the one of the official code (flax's default).
+
+    The cube is written as products: Keras's own form has a power in it, which TensorFlow neither fuses into the
+    product in front nor computes fast (benchmarks/README.md).
+    """
+    return 0.5 * x * (1.0 + ops.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))))
+
+
+def gelu(x):
+    """GELU by the error function: timm's and transformers' form. Written with erf so that ONNX exports are valid."""
+    return 0.5 * x * (1.0 + ops.erf(x / math.sqrt(2.0)))
+
+
+def activation_function(name: str):
+    """The function called `name`: `gelu_tanh`, `gelu`, or any activation Keras knows."""
+    try:
+        return {"gelu_tanh": gelu_tanh, "gelu": gelu}.get(name) or keras.activations.get(name)
+    except ValueError:
+        raise ValueError(f"activation expected gelu_tanh, gelu or a Keras activation, received {name!r}.") from None
+
+
+class MLPBlock(Layer):
+    """Two dense layers with an activation between them, dropout after each (section 3.1, appendix B.1).
+
+    With a `kernel_size` it sees its neighbours, too: a depth-wise convolution over the grid of patches and the
+    activation once more stand between the two (LocalViT, arXiv 2104.05707, equation 5); tokens in front of the
+    patches pass the convolution by.
+
+    Args:
+        mlp_dim: M, the width between the two.
+        activation: `gelu_tanh`, `gelu`, or an activation Keras knows.
+        dropout_rate: in [0, 1).
+        kernel_size: patches along a side of the convolution's kernel, odd; 0 for no convolution.
+        prefix_tokens: tokens in front of the patches (the class token).
+
+    Input: tokens (B, N, D) and, with a `kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
+    Output shape: (B, N, D).
+
+    Raises:
+        ValueError: `dropout_rate` or `kernel_size` is out of range, or there is a `kernel_size` and no patches.
+    """
+
+    def __init__(
+        self,
+        mlp_dim: int,
+        activation: str = "gelu_tanh",
+        dropout_rate: float = 0.0,
+        kernel_size: int = 0,
+        prefix_tokens: int = 0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.mlp_dim = mlp_dim
+        self.activation = activation
+        self.dropout_rate = require_rate("dropout_rate", dropout_rate)
+        self.kernel_size = require_kernel_size("kernel_size", kernel_size)
+        self.prefix_tokens = prefix_tokens
+        self._activate = activation_function(activation)
+        self.activate_in_training = self._activate  # the same function, which a backend may have in a faster form
+
+    def build(self, tokens_shape, patches_shape=None):
+        width = tokens_shape[-1]
+        tiny = keras.initializers.RandomNormal(stddev=1e-6)
+        self.fc1 = Dense(self.mlp_dim, bias_initializer=tiny, name="fc1", dtype=self.dtype_policy)
+        self.fc1.build((None, width))
+        self.fc2 = Dense(width, bias_initializer=tiny.clone(), name="fc2", dtype=self.dtype_policy)
+        self.fc2.build((None, self.mlp_dim))
+        if self.kernel_size:
+            if patches_shape is None:
+                raise ValueError(f"{self.name} expected tokens and patches with kernel_size={self.kernel_size}, "
+                                 "received tokens alone.")  # fmt: skip
+            # Keras counts all channels as inputs of a depth-wise kernel; each output has kernel_size ** 2 of them.
+            even = keras.initializers.TruncatedNormal(stddev=1 / self.kernel_size)
+            self.local = keras.layers.DepthwiseConv2D(
+                self.kernel_size, padding="same", depthwise_initializer=even, name="local", dtype=self.dtype_policy
+            )
+            self.local.build((None, None, None, self.mlp_dim))
+        self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=self.dtype_policy)
+
+    def compute_output_shape(self, tokens_shape, patches_shape=None):
+        return tokens_shape
+
+    def call(self, tokens, patches=None, training=False):
+        activate = self.activate_in_training if training else self._activate
+        hidden = activate(self.fc1(rows(tokens)))  # (B * N, M)
+        if self.kernel_size:
+            hidden = activate(self._convolved(hidden, tokens, patches))
+        hidden = self.fc2(self.dropout(hidden, training=training))
+        return like(self.dropout(hidden, training=training), tokens)
+
+    def _convolved(self, hidden, tokens, patches):
+        """(B * N, M) -> (B * N, M), the patches' rows convolved over their grid."""
+        _, h, w, _ = ops.shape(patches)
+        prefix, width = self.prefix_tokens, self.mlp_dim
+        if not prefix:
+            return ops.reshape(self.local(ops.reshape(hidden, (-1, h, w, width))), (-1, width))
+        hidden = like(hidden, tokens)  # (B, prefix + h * w, M)
+        grid = self.local(ops.reshape(hidden[:, prefix:], (-1, h, w, width)))
+        grid = ops.reshape(grid, (-1, h * w, width))
+        return rows(ops.concatenate([hidden[:, :prefix], grid], axis=1))
+
+
+def require_kernel_size(name: str, size: int) -> int:
+    """Return `size` if it is 0 or a positive odd int, else raise a ValueError naming it."""
+    if not isinstance(size, int) or size < 0 or (size and size % 2 == 0):
+        raise ValueError(f"{name} expected 0 or an odd number of patches, received {size!r}.")
+    return size

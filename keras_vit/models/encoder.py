@@ -1,0 +1,151 @@
+"""Images -> tokens: the nodes that classifiers and pre-training have in common.
+
+B batch, H W C image, h w patch grid, N tokens, D width.
+"""
+
+from dataclasses import dataclass, field
+
+import keras
+
+from keras_vit import layers
+from keras_vit.models.variants import ResNetStem, Variant
+
+POSITIONS = {
+    "learned": layers.PositionEmbedding,
+    "1d": layers.PositionEmbedding,
+    "2d": layers.PositionEmbedding2D,
+    "relative": layers.NoPositions,  # the blocks' attention has them
+    "none": layers.NoPositions,
+    "sincos2d": layers.SinCosPositions,
+}
+PLACES = ("stem", "layers", "shared")
+
+
+@dataclass(frozen=True)
+class Insides:
+    """What the layers of an encoder are built with, beside the row.
+
+    Args:
+        patch_size: (height, width) in pixels, or cells of the stem's map.
+        prefix_tokens: 1 with a class token, else 0.
+        activation: of the MLPs.
+        layer_norm_epsilon: of all layer norms.
+        dropout_rate: after the position embedding and every dense layer but query, key and value.
+        attention_dropout_rate: on the attention weights.
+        drop_path_rate: stochastic depth of the last block.
+        policy: dtype policy of all layers.
+    """
+
+    patch_size: tuple[int, int]
+    prefix_tokens: int
+    activation: str = "gelu_tanh"
+    layer_norm_epsilon: float = 1e-6
+    dropout_rate: float = 0.0
+    attention_dropout_rate: float = 0.0
+    drop_path_rate: float = 0.0
+    policy: object = field(default_factory=keras.config.dtype_policy)
+
+
+def encode(x, variant: Variant, inside: Insides, corrupt=None):
+    """The nodes from the images to the last block: (B, H, W, C) -> (B, prefix_tokens + N, D).
+
+    Args:
+        x: images as the first layer takes them.
+        variant: the row.
+        inside: what the layers are built with.
+        corrupt: makes other embeddings (B, N, D) of the patches' before the class token joins them; None for none.
+    """
+    policy, prefix_tokens, patch = inside.policy, inside.prefix_tokens, inside.patch_size
+    if variant.stem is not None:
+        x = _resnet_stem(x, variant.stem, policy)  # (B, H / stride, W / stride, C)
+    patches = layers.PatchEmbedding(variant.width, patch, name="embedding", dtype=policy)(x)  # (B, h, w, D)
+    x = layers.GridToTokens(name="tokens", dtype=policy)(patches)
+    if corrupt is not None:
+        x = corrupt(x)
+    if prefix_tokens:
+        x = layers.ClassToken(name="class_token", dtype=policy)(x)
+    free = None in patches.shape[1:3]
+    cells = [p * (variant.stem.stride if variant.stem else 1) for p in patch]
+    grid = tuple(side or variant.image_size // cell for side, cell in zip(patches.shape[1:3], cells, strict=True))
+
+    def position(name):
+        return POSITIONS[variant.positions](grid, prefix_tokens, name=name, dtype=policy)
+
+    positions = position("position_embedding")
+    x = positions(x, patches) if free else positions(x)
+    x = keras.layers.Dropout(inside.dropout_rate, name="embedding_dropout", dtype=policy)(x)
+    for i in range(variant.depth):
+        if i and variant.positions_at == "layers":
+            positions = position(f"position_embedding_{i:02d}")
+        if i and variant.positions_at != "stem":
+            x = positions(x, patches) if free else positions(x)
+        block = _block(variant, inside, i)
+        x = block(x, patches) if variant.axial or variant.mlp_kernel_size else block(x)  # (B, N, D)
+    return x
+
+
+def _block(variant: Variant, inside: Insides, i: int):
+    options = {
+        "mlp_dim": variant.mlp_dim,
+        "activation": inside.activation,
+        "layer_norm_epsilon": inside.layer_norm_epsilon,
+        "dropout_rate": inside.dropout_rate,
+        "attention_dropout_rate": inside.attention_dropout_rate,
+        "drop_path_rate": inside.drop_path_rate * i / max(variant.depth - 1, 1),
+        "relative_positions": variant.positions == "relative",
+        "name": f"encoder_block_{i:02d}",
+        "dtype": inside.policy,
+    }
+    if variant.axial:
+        return layers.AxialBlock(variant.num_heads, **options)
+    local = {"mlp_kernel_size": variant.mlp_kernel_size, "prefix_tokens": inside.prefix_tokens}
+    return layers.EncoderBlock(variant.num_heads, **options, **local)
+
+
+def check_row(variant: Variant, class_token: bool, free: bool) -> None:
+    """Raise a ValueError unless the row's options go together, and with the model asked for.
+
+    Args:
+        variant: the row.
+        class_token: whether there is to be one.
+        free: whether the image size is free at run time.
+    """
+    if not isinstance(variant, Variant):
+        raise ValueError(f"variant expected a keras_vit.Variant, received {variant!r}.")
+    if variant.positions not in POSITIONS:
+        raise ValueError(f"positions expected one of {tuple(POSITIONS)}, received {variant.positions!r}.")
+    if variant.positions_at not in PLACES:
+        raise ValueError(f"positions_at expected one of {PLACES}, received {variant.positions_at!r}.")
+    if variant.positions in ("none", "relative") and variant.positions_at != "stem":
+        raise ValueError(f"positions_at expected 'stem' with positions={variant.positions!r}, which are added nowhere, "
+                         f"received {variant.positions_at!r}.")  # fmt: skip
+    if variant.positions == "relative" and free:
+        raise ValueError("input_shape expected a known size with positions='relative', which are stored for one, "
+                         "received a free one.")  # fmt: skip
+    if variant.axial and class_token:
+        raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
+                         "received one.")  # fmt: skip
+    if variant.axial and variant.mlp_kernel_size:
+        raise ValueError(f"mlp_kernel_size expected 0 with axial blocks, received {variant.mlp_kernel_size}.")
+
+
+def _resnet_stem(x, stem: ResNetStem, policy):
+    """(B, H, W, C) -> (B, H / stride, W / stride, features), each stage's output named `stem_stage1` and so on."""
+    standard = {"epsilon": stem.weight_epsilon, "epsilon_on": stem.weight_epsilon_on, "dtype": policy}
+    epsilons = {
+        "group_norm_epsilon": stem.group_norm_epsilon,
+        "weight_epsilon": stem.weight_epsilon,
+        "weight_epsilon_on": stem.weight_epsilon_on,
+    }
+    width = int(64 * stem.width_factor)
+    x = layers.StdConv(width, 7, 2, **standard, name="stem_root")(x)
+    x = layers.GroupNorm(stem.group_norm_epsilon, name="stem_root_norm", dtype=policy)(x)
+    x = keras.layers.ReLU(name="stem_root_relu", dtype=policy)(x)
+    x = layers.StemPool(name="stem_root_pool", dtype=policy)(x)
+    for stage, units in enumerate(stem.units):
+        for unit in range(units):
+            name = f"stem_stage{stage + 1}_unit{unit + 1}"
+            strides = 2 if stage and not unit else 1
+            x = layers.ResidualUnit(width * 2**stage, strides, **epsilons, name=name, dtype=policy)(x)
+        x = keras.layers.Activation("linear", name=f"stem_stage{stage + 1}", dtype=policy)(x)
+    return x

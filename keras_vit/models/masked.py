@@ -1,0 +1,79 @@
+"""The model of masked patch prediction, and the encoder that it leaves (appendix B.1.2).
+
+B batch, H W C image, N patches, K of them corrupted, D width.
+"""
+
+import keras
+
+from keras_vit import layers
+from keras_vit.models.encoder import Insides, check_row, encode
+from keras_vit.models.ends import begin
+from keras_vit.models.variants import Variant
+from keras_vit.models.vit import build
+
+
+def build_masked(
+    variant: Variant,
+    units: int,
+    target: str,
+    *,
+    input_shape: tuple[int, int, int],
+    pooling: str = "token",
+    patch_size: int | tuple[int, int] | None = None,
+    dropout_rate: float = 0.0,
+    attention_dropout_rate: float = 0.0,
+    drop_path_rate: float = 0.0,
+    include_preprocessing: bool = False,
+    dtype=None,
+) -> keras.Model:
+    """Build a row with some of its patches' embeddings corrupted, and a linear layer that says what they were.
+
+    The nodes are those of `keras_vit.build`, with `patch_corruption` between `tokens` and `class_token`, and
+    `patch_prediction` behind `encoder_norm`.
+
+    Args:
+        variant: a row of the table, or your own.
+        units: numbers to say of a patch.
+        target: what they mean; see `keras_vit.layers.PatchPrediction`.
+        input_shape: (height, width, channels).
+        pooling: `token` for a model with a class token, `gap` for one without.
+        patch_size: pixels of a patch in place of the row's.
+        dropout_rate: as in `keras_vit.build`; so are the other two rates.
+        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
+        dtype: dtype policy of all layers; the global one where None.
+
+    Returns:
+        A `keras.Model` of three inputs: images (B, H, W, C), the patches' sources (B, N) and the places asked for
+        (B, K), as `keras_vit.layers` describes them -> (B, K, units).
+    """
+    policy = keras.dtype_policies.get(dtype)
+    prefix_tokens = int(pooling == "token")
+    check_row(variant, bool(prefix_tokens), None in input_shape)
+    images, x = begin(None, input_shape, variant.image_size, include_preprocessing, policy)
+    sources = keras.Input((None,), dtype="int32", name="sources")
+    places = keras.Input((None,), dtype="int32", name="places")
+    corruption = layers.PatchCorruption(name="patch_corruption", dtype=policy)
+    patch = layers.as_pair(variant.patch_size if patch_size is None else patch_size)
+    rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
+    inside = Insides(patch, prefix_tokens, **rates, drop_path_rate=drop_path_rate, policy=policy)
+    x = encode(x, variant, inside, corrupt=lambda tokens: corruption(tokens, sources))
+    x = layers.LayerNorm(inside.layer_norm_epsilon, name="encoder_norm", dtype=policy)(x)
+    exact = "float32" if policy.name.startswith("mixed") else policy
+    x = layers.PatchPrediction(units, target, prefix_tokens, name="patch_prediction", dtype=exact)(x, places)
+    return keras.Model([images, sources, places], x, name=f"{variant.name}_masked")
+
+
+def encoder_of(masked: keras.Model, variant: Variant, **options) -> keras.Model:
+    """The encoder of a model of `build_masked`, without mask token and prediction: images -> features (B, D).
+
+    Args:
+        masked: the model.
+        variant: its row.
+        **options: of `keras_vit.build`, as the model was built with.
+    """
+    encoder = build(variant, include_top=False, **options)
+    trained = {variable.path: variable for variable in masked.variables}
+    for variable in encoder.variables:
+        if variable.path in trained:
+            variable.assign(trained[variable.path])
+    return encoder

@@ -1,0 +1,74 @@
+"""A connection with bounds on a request's head: uvicorn limits neither the time that it takes nor its size."""
+
+import json
+from http import HTTPStatus
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_HEAD_BYTES = 65_536  # of one request, counted from its second piece on
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's, with a deadline for a request's line and headers; `bounded` makes the class of a server."""
+
+    header_seconds = 10.0
+    _deadline = None  # set while a head is awaited
+    _head_bytes, _begins = 0, False
+
+    def connection_made(self, transport) -> None:
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc) -> None:
+        self._head_is_here()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_bytes, self._begins = 0, True
+        if self._deadline is None:  # on a connection that was kept; there uvicorn bounds the silence before
+            self._await_head()
+
+    def on_headers_complete(self) -> None:
+        self._head_is_here()
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        self._begins = False
+        super().data_received(data)
+        if self._deadline is not None and not self._begins:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse(431, f"the headers expected at most {MAX_HEAD_BYTES:,} bytes, received more.")
+
+    def _await_head(self) -> None:
+        self._deadline = self.loop.call_later(self.header_seconds, self._too_late)
+
+    def _head_is_here(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._await_head()  # the next request dawdles behind one whose answer is still to come
+        elif self.headers is None:
+            self._deadline = None
+            self.transport.close()  # nobody asked anything
+        else:
+            self._refuse(408, f"the headers expected to arrive within {self.header_seconds:g} s, received a part.")
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        self._head_is_here()
+        body = json.dumps({"error": sentence}).encode()
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+
+def bounded(header_seconds: float) -> type[Connection]:
+    """The class of connections whose heads may take so long, in seconds."""
+    return type("BoundedConnection", (Connection,), {"header_seconds": header_seconds})

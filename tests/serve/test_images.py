@@ -1,0 +1,101 @@
+"""Image files of every sort in requests, good and bad; a bad one spoils no other."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from serving import b64, damaged, encoded, picture
+from support import needs_tensorflow
+
+from keras_vit.preprocess import load_image, preprocess_input
+
+pytestmark = needs_tensorflow
+
+
+def rotated() -> bytes:
+    """A photograph whose EXIF entry asks a viewer to turn it by 90 degrees."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return encoded(picture(), "JPEG", exif=exif)
+
+
+SORTS = {
+    "one pixel": lambda: encoded(picture().resize((1, 1)), "PNG"),
+    "CMYK JPEG": lambda: encoded(picture().convert("CMYK"), "JPEG"),
+    "grey": lambda: encoded(picture().convert("L"), "JPEG"),
+    "alpha": lambda: encoded(picture().convert("RGBA"), "PNG"),
+    "EXIF-rotated": rotated,
+}
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_sorts_of_image_files_are_read_as_preprocess_reads_them(server, own, sort):
+    """A rotation that EXIF asks for is ignored, in training as in serving: pixels are taken as they are stored."""
+    data = SORTS[sort]()
+    given = tf.constant(preprocess_input(load_image(data, (16, 16, 3)))[None])
+    expected = own()["serving_default"](images=given)["probabilities"].numpy()[0]
+    status, answer = server.predict("photos", {"signature_name": "classify_bytes", "instances": [b64(data)]})
+    assert status == 200
+    assert np.allclose(answer["predictions"][0]["probabilities"], expected, atol=2e-3)
+
+
+def test_a_png_of_16_bits_is_read_by_its_high_bytes(server, own):
+    wide = np.random.default_rng(0).integers(0, 65536, (16, 16, 3), "uint16")
+    data = tf.io.encode_png(wide).numpy()
+    given = tf.constant(preprocess_input((wide >> 8).astype("float32"))[None])
+    expected = own()["serving_default"](images=given)["probabilities"].numpy()[0]
+    status, answer = server.predict("photos", {"signature_name": "classify_bytes", "instances": [b64(data)]})
+    assert status == 200
+    assert np.allclose(answer["predictions"][0]["probabilities"], expected, atol=1e-4)
+
+
+def bomb() -> bytes:
+    """A small PNG file of 80 megapixels: 10,000 x 8,000 of one bit."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 10_000, 8_000, 1, 0, 0, 0, 0)
+    pixels = zlib.compress(bytes(8_000 * 1_251), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+BAD = {
+    "no image": (lambda: b"no image", "expected an image file (JPEG, PNG, GIF or WebP), received 8 other bytes."),
+    "empty": (lambda: b"", "expected an image file (JPEG, PNG, GIF or WebP), received 0 other bytes."),
+    "no whole header": (lambda: encoded(picture(), "JPEG")[:300], ", received 300 other bytes."),
+    "corrupt JPEG": (damaged, f"expected a whole image, received a damaged JPEG file of {len(damaged())} bytes."),
+    "bomb": (bomb, "expected an image of at most 1,000,000 pixels, received 10000 x 8000."),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_image_gets_its_sentence_and_spoils_no_other(server, own, name):
+    make, sentence = BAD[name]
+    bad, good = make(), encoded(picture(), "PNG")
+    body = {"signature_name": "classify_bytes", "instances": [b64(good), b64(bad)]}
+    status, answer = server.predict("photos", body)
+    assert status == 200
+    fine, refused = answer["predictions"]
+    expected = own()["classify_bytes"](image_bytes=tf.constant([good]))
+    assert np.allclose(fine["probabilities"], expected["probabilities"][0], atol=1e-5)
+    assert not fine["error"]
+    assert refused["error"].endswith(sentence)
+    status, answer = server.predict("photos", {"examples": [{"image_bytes": b64(bad)}]}, "classify")
+    assert status == 400
+    assert answer["error"].endswith(sentence)
+
+
+def test_a_bad_image_has_its_entry_in_the_open_inference_protocol_too(server, own):
+    good, bad = encoded(picture(), "PNG"), damaged()
+    tensor = {"name": "image_bytes", "datatype": "BYTES", "shape": [2], "parameters": {"content_type": "base64"}}
+    tensor["data"] = [b64(data)["b64"] for data in (good, bad)]
+    status, answer = server.ask("POST", "/v2/models/photos/infer", {"inputs": [tensor]})
+    found = {output["name"]: np.reshape(output["data"], output["shape"]) for output in answer["outputs"]}
+    assert status == 200
+    expected = own()["classify_bytes"](image_bytes=tf.constant([good]))["probabilities"][0]
+    assert np.allclose(found["probabilities"][0], expected, atol=1e-5)
+    assert found["error"][0] == "" and "damaged JPEG" in found["error"][1]

@@ -1,0 +1,123 @@
+"""The Open Inference Protocol over real HTTP, each answer compared with the SavedModel's own, and its refusals."""
+
+import base64
+import json
+import struct
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from serving import agrees, encoded, picture
+from support import needs_tensorflow
+
+pytestmark = needs_tensorflow
+
+
+def tensor_of(name, array, datatype="FP32", **more):
+    return {"name": name, "datatype": datatype, "shape": list(array.shape), **more}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_floats_by_the_open_inference_protocol(server, own, images, count):
+    images = images[:count]
+    expected = own("photos", 1)["serving_default"](images=tf.constant(images))
+    tensor = tensor_of("images", images, data=images.tolist())
+    request = {"id": "7", "inputs": [tensor], "outputs": [{"name": "logits"}]}
+    status, answer = server.ask("POST", "/v2/models/photos/versions/1/infer", request)
+    assert status == 200
+    assert (answer["model_name"], answer["model_version"], answer["id"]) == ("photos", "1", "7")
+    (output,) = answer["outputs"]
+    assert (output["name"], output["datatype"], output["shape"]) == ("logits", "FP32", [count, 7])
+    assert np.allclose(np.reshape(output["data"], (count, 7)), expected["logits"], atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_image_files_by_the_open_inference_protocol(server, own, count):
+    files = [encoded(picture(seed), "JPEG") for seed in range(count)]
+    expected = own()["classify_bytes"](image_bytes=tf.constant(files))
+    data = [base64.b64encode(file).decode() for file in files]
+    tensor = {"name": "image_bytes", "datatype": "BYTES", "shape": [count], "data": data}
+    status, answer = server.ask(
+        "POST", "/v2/models/photos/infer", {"inputs": [{**tensor, "parameters": {"content_type": "base64"}}]}
+    )
+    assert status == 200
+    found = {output["name"]: np.reshape(output["data"], output["shape"]) for output in answer["outputs"]}
+    assert agrees(found, expected)
+
+
+def test_binary_tensors_both_ways(server, own):
+    files = [encoded(picture(seed), "PNG") for seed in range(3)]
+    expected = own()["classify_bytes"](image_bytes=tf.constant(files))["probabilities"].numpy()
+    binary = b"".join(struct.pack("<I", len(file)) + file for file in files)
+    tensor = {"name": "image_bytes", "datatype": "BYTES", "shape": [3], "parameters": {"binary_data_size": len(binary)}}
+    asked = {"inputs": [tensor], "outputs": [{"name": "probabilities", "parameters": {"binary_data": True}}]}
+    text = json.dumps(asked).encode()
+    headers = {"Inference-Header-Content-Length": str(len(text))}
+    status, answer = server.ask("POST", "/v2/models/photos/infer", text + binary, headers)
+    assert status == 200
+    assert np.allclose(np.frombuffer(answer[-3 * 7 * 4 :], "<f4").reshape(3, 7), expected, atol=1e-6)
+
+
+def test_kserves_own_client_understands_the_server(server, own, images):
+    kserve = pytest.importorskip("kserve", reason="kserve (extra `parity`) is not installed")
+    import asyncio
+
+    async def ask():
+        client = kserve.InferenceRESTClient(kserve.RESTConfig(protocol="v2"))
+        base = f"http://127.0.0.1:{server.port}"
+        tensor = kserve.InferInput("images", list(images.shape), "FP32")
+        tensor.set_data_from_numpy(images, binary_data=True)
+        answer = await client.infer(base, kserve.InferRequest("photos", [tensor]), model_name="photos")
+        ready = await client.is_server_ready(base), await client.is_model_ready(base, "photos")
+        await client.close()
+        return ready, {output.name: output.as_numpy() for output in answer.outputs}
+
+    ready, outputs = asyncio.run(ask())
+    assert ready == (True, True)
+    assert agrees(outputs, own()["serving_default"](images=tf.constant(images)))
+
+
+def test_facts_of_server_and_model(server):
+    assert server.ask("GET", "/v2")[1]["extensions"] == ["binary_tensor_data"]
+    assert server.ask("GET", "/v2/health/ready") == (200, {"ready": True})
+    assert server.ask("GET", "/v2/models") == (200, {"models": ["photos", "grey"]})
+    assert server.ask("GET", "/v2/models/grey/versions/1/ready") == (200, {"name": "grey", "ready": True})
+    facts = server.ask("GET", "/v2/models/photos")[1]
+    assert facts["versions"] == ["1", "2"]
+    assert facts["inputs"] == [{"name": "images", "datatype": "FP32", "shape": [-1, 16, 16, 3]}]
+    assert facts["parameters"]["signature_names"].startswith("serving_default,")
+    assert (facts["parameters"]["input_low"], facts["parameters"]["input_high"]) == (-1, 1)
+
+
+# Requests that get no answer
+
+FLOATS = {"name": "images", "datatype": "FP32", "shape": [1, 16, 16, 3], "data": [0.0] * 768}
+REFUSED_V2 = {
+    "no JSON": (b"{", 400, "JSON Parse error: "),
+    "no inputs": ({}, 400, "inputs expected a list of objects with name, shape and datatype"),
+    "no shape": ({"inputs": [{"name": "images", "datatype": "FP32"}]}, 400, "inputs expected a list of objects"),
+    "other input": ({"inputs": [{**FLOATS, "name": "x"}]}, 400, "inputs expected those of a signature ("),
+    "other output": ({"inputs": [FLOATS], "outputs": [{"name": "x"}]}, 400, "outputs expected some of "),
+    "other type": ({"inputs": [{**FLOATS, "datatype": "INT8"}]}, 400, "images expected datatype FP32, received INT8"),
+    "other shape": (
+        {"inputs": [{**FLOATS, "shape": [1, 3, 16, 16]}]},
+        400,
+        "images expected shape (any, 16, 16, 3), received (1, 3, 16, 16)",
+    ),
+    "fewer values": ({"inputs": [{**FLOATS, "data": [0.0]}]}, 400, "images expected the [1, 16, 16, 3] values"),
+    "no data": ({"inputs": [{**FLOATS, "data": None}]}, 400, "images expected a list in data"),
+    "cut short": (
+        {"inputs": [{**FLOATS, "parameters": {"binary_data_size": 3072}}]},
+        400,
+        "images expected 3072 binary bytes, received 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_V2)
+def test_what_breaks_the_open_inference_protocol_is_refused_with_a_sentence(server, name):
+    body, status, sentence = REFUSED_V2[name]
+    received, answer = server.ask("POST", "/v2/models/photos/infer", body)
+    assert received == status
+    assert answer.keys() == {"error"}
+    assert answer["error"].startswith(sentence)

@@ -1,0 +1,132 @@
+"""What a client may cost the server: time, bytes and a place in the queue."""
+
+import contextlib
+import http.client
+import json
+import socket
+
+import pytest
+import tensorflow as tf
+from serving import MAX_BYTES, agrees, in_flight, started, until
+from support import needs_tensorflow
+
+from keras_vit.serve.connection import MAX_HEAD_BYTES
+
+pytestmark = needs_tensorflow
+PREDICT = b"POST /v1/models/photos:predict HTTP/1.1\r\nHost: x\r\n"
+WAITING = 3
+
+
+@pytest.fixture(scope="module")
+def strict(exports):
+    options = ("--header-timeout", 2, "--body-timeout", 2, "--max-waiting", WAITING, "--max-request-bytes", MAX_BYTES)
+    with started([exports / "photos"], *options) as server:
+        yield server
+
+
+@pytest.fixture
+def server(strict, own, images):
+    """The strict server, which still answers rightly after every test."""
+    yield strict
+    right(strict, own, images)
+
+
+def right(server, own, images):
+    status, answer = server.predict("photos", {"inputs": images.tolist()})
+    assert status == 200
+    assert agrees(answer["outputs"], own()["serving_default"](images=tf.constant(images)))
+
+
+def connected(server):
+    return socket.create_connection(("127.0.0.1", server.port), timeout=30)
+
+
+def received(client: socket.socket) -> tuple[int | None, object]:
+    """Status and JSON of all that comes until the server closes; None where it closes without a word."""
+    data = b""
+    with contextlib.suppress(ConnectionResetError):  # it closed with bytes of ours unread
+        while chunk := client.recv(65536):
+            data += chunk
+    head, _, body = data.partition(b"\r\n\r\n")
+    return (int(head.split()[1]), json.loads(body)) if data else (None, None)
+
+
+def test_a_body_past_the_limit_is_refused_unread(server):
+    refused = (413, {"error": f"the body expected at most {MAX_BYTES:,} bytes, received more."})
+    with connected(server) as client:  # its body never comes
+        client.sendall(PREDICT + b"Content-Length: 1000001\r\n\r\n")
+        assert received(client) == refused
+    with connected(server) as client:  # of undeclared length
+        client.sendall(PREDICT + b"Transfer-Encoding: chunked\r\n\r\nf4241\r\n" + bytes(1_000_001) + b"\r\n")
+        assert received(client) == refused
+
+
+def test_a_client_that_sends_its_body_too_slowly_is_let_go_and_holds_up_no_other(server, own, images):
+    with connected(server) as client:
+        client.sendall(PREDICT + b'Content-Length: 100\r\n\r\n{"inst')
+        right(server, own, images)
+        sentence = "the body expected to arrive within 2 s, received 6 bytes."
+        assert received(client) == (408, {"error": sentence})
+
+
+def test_a_client_that_sends_its_head_too_slowly_is_let_go_and_holds_up_no_other(server, own, images):
+    with connected(server) as client, connected(server) as silent:
+        client.sendall(PREDICT + b"Content-Le")
+        right(server, own, images)
+        sentence = "the headers expected to arrive within 2 s, received a part."
+        assert received(client) == (408, {"error": sentence})
+        assert received(silent) == (None, None)
+
+
+def test_a_kept_connection_has_the_same_bound(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    with contextlib.closing(connection):
+        for _ in range(2):
+            connection.request("GET", "/v2/health/live")
+            assert json.loads(connection.getresponse().read()) == {"live": True}
+        connection.sock.sendall(PREDICT)
+        assert received(connection.sock)[0] == 408
+
+
+def test_a_slow_head_behind_a_request_does_not_cost_that_one_its_answer(server, own, images):
+    """Pipelined: its deadline passes while the first one's body is still on its way, and only then counts."""
+    body = json.dumps({"inputs": images.tolist()}).encode()
+    with connected(server) as client:
+        client.sendall(PREDICT + b"Connection: keep-alive\r\nContent-Length: %d\r\n\r\n" % len(body) + body + PREDICT)
+        data = b""
+        while chunk := client.recv(65536):
+            data += chunk
+    first, second = (part.partition(b"\r\n\r\n")[2] for part in data.split(b"HTTP/1.1 ")[1:])
+    expected = own()["serving_default"](images=tf.constant(images))
+    assert agrees(json.loads(first)["outputs"], expected)
+    assert "the headers expected to arrive" in json.loads(second)["error"]
+
+
+def test_endless_headers_are_refused(server):
+    with connected(server) as client:
+        client.sendall(PREDICT)
+        with contextlib.suppress(ConnectionError):  # it may close before all is sent
+            for i in range(2 * MAX_HEAD_BYTES // 1024):
+                client.sendall(b"X-%d: " % i + b"x" * 1024 + b"\r\n")
+        status, answer = received(client)
+    if status is not None:  # a reset may have overtaken the sentence
+        assert (status, answer) == (431, {"error": "the headers expected at most 65,536 bytes, received more."})
+
+
+def test_past_the_queue_a_request_is_refused_at_once_and_those_in_it_are_answered(server, own, images):
+    body = json.dumps({"inputs": images.tolist()}).encode()
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connected(server)) for _ in range(WAITING)]
+        for client in clients:
+            client.sendall(PREDICT + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body[:100])
+        until(lambda: in_flight(server) == WAITING)
+        sentence = f"the server is at its limit of {WAITING} requests, try again later."
+        assert server.predict("photos", {"inputs": images.tolist()}) == (503, {"error": sentence})
+        assert server.ask("GET", "/v2/health/ready")[0] == 200
+        for client in clients:
+            client.sendall(body[100:])
+        expected = own()["serving_default"](images=tf.constant(images))
+        for client in clients:
+            status, answer = received(client)
+            assert status == 200
+            assert agrees(answer["outputs"], expected)
