@@ -8,6 +8,7 @@ import keras
 from keras_vit.analysis.journey import journey
 from keras_vit.analysis.journey_plot import plot_journey
 from keras_vit.train.datasets import Datasets
+from keras_vit.train.masked import finished_models
 from keras_vit.train.recipe import Recipe
 
 IMAGES = 8  # whose tokens make the colours; the first of them is drawn
@@ -26,7 +27,8 @@ class Pictures:
     """
 
     def __init__(self, recipe: Recipe, model: keras.Model, data: Datasets):
-        self._every, self._model, self._data = recipe.evaluate.pictures, model, data
+        self._recipe, self._model, self._data = recipe, model, data
+        self._every = recipe.evaluate.pictures
         self._range = (0.0, 255.0) if recipe.model.include_preprocessing else (-1.0, 1.0)
         self._images = None
         if self._every and find_spec("matplotlib") is None:
@@ -45,8 +47,9 @@ class Pictures:
         if self._images is None:
             self._images = next(iter(self._data.evaluation(self._data.validation)))[0][:IMAGES].numpy()
         drawn = io.BytesIO()
+        model = finished_models(self._recipe, self._model)["model.keras"]  # of a masked run the encoder
         plot_journey(
-            journey(self._model, self._images), drawn, name=f"held-out image after step {step:,}",
+            journey(model, self._images), drawn, name=f"held-out image after step {step:,}",
             value_range=self._range,
         )  # fmt: skip
         return drawn.getvalue()
