@@ -36,6 +36,7 @@ benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/python benchmarks/data.py
 	$(RUN)/python benchmarks/export.py
 	$(RUN)/python benchmarks/probes.py
+	$(RUN)/python benchmarks/analysis.py
 	$(RUN)/python benchmarks/serving.py
 
 $(INSTALLED): setup.py constraints.txt

@@ -13,7 +13,7 @@ import time
 import harness
 import numpy as np
 
-from keras_vit.analysis.neighbours import neighbour_scores
+from keras_vit.analysis.heads import neighbour_scores
 from keras_vit.analysis.probe import ALL_L2, few_shot_accuracies
 
 N, D, K = 10_000, 768, 100

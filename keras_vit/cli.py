@@ -1,7 +1,6 @@
 """`keras-vit VERB ...`: parse, call, print. TensorFlow is imported inside the verb that needs it."""
 
 import argparse
-import re
 import sys
 from pathlib import Path
 
@@ -102,53 +101,6 @@ def _serve(options):
     serve(options.models, options.host, options.port, batching, limits, options.versions, options.poll)
 
 
-def _analyze(options):
-    from keras_vit import analysis
-    from keras_vit.models.load import load_model
-
-    model = load_model(options.model)
-    if options.images:
-        analysis.analyze(model, options.images, options.output)
-    elif (recipe := _recipe_of(options)) is not None:
-        _analyze_run(model, recipe, options)
-    else:
-        raise ValueError(f"images expected files to look at, for {options.model!r} is no workdir with data of its own.")
-    print(f"wrote {', '.join(sorted(path.name for path in Path(options.output).iterdir()))} to {options.output}")
-
-
-def _analyze_run(model, recipe, options):
-    """The pictures of a training run: its curve, its answers on the test split, and where it looked."""
-    import numpy as np
-    from PIL import Image
-
-    from keras_vit import analysis
-    from keras_vit.export_images import of_split
-    from keras_vit.models.interface import describe, named_outputs
-    from keras_vit.models.load import load_model
-    from keras_vit.preprocess import preprocess_input
-
-    output = Path(options.output)
-    output.mkdir(parents=True, exist_ok=True)
-    images, labels, names = of_split(model, recipe.data, options.data_dir, options.limit)
-    inputs = images if describe(model).takes_pixels else preprocess_input(images)
-    if (Path(options.model) / "metrics.jsonl").is_file():
-        analysis.plot_training(Path(options.model) / "metrics.jsonl", output / "training.png")
-    if recipe.masked is not None:
-        whole = load_model(Path(options.model) / "masked.keras")
-        masked = recipe.masked
-        analysis.plot_masked(whole, inputs[:8], output / "masked.png", share=masked.share, mask=masked.mask,
-                             swap=masked.swap)  # fmt: skip
-        return
-    scores = named_outputs(model).predict(inputs, verbose=0)["probabilities"]
-    analysis.plot_predictions(images, labels, scores.argmax(1), scores.max(1), output / "predictions.png", names=names)
-    first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one of each class
-    analysis.analyze(model, inputs[first], output, names=[f"true: {names[labels[i]]}" for i in first], drawn=len(first))
-    (output / "examples").mkdir(exist_ok=True)
-    for i in first:
-        name = re.sub(r"\W+", "_", names[labels[i]])
-        Image.fromarray(np.squeeze(images[i].round().astype("uint8"))).save(output / "examples" / f"{i}_{name}.png")
-
-
 def _summary(options):
     from keras_vit.analysis.summary_verb import run_summary
 
@@ -180,6 +132,7 @@ def _recipe_of(options):
 
 def _parser() -> argparse.ArgumentParser:
     from keras_vit.analysis.summary_verb import add_summary
+    from keras_vit.analyze_verb import add_analyze
     from keras_vit.models.weights_verbs import add_weights
     from keras_vit.predict.verb import add_predict
     from keras_vit.train.suite_verb import add_suite
@@ -271,18 +224,7 @@ def _parser() -> argparse.ArgumentParser:
         "--poll", type=float, default=2.0, metavar="S", help="look for new versions this often (default 2 s)"
     )
 
-    sub = verb(
-        "analyze",
-        _analyze,
-        "Draw what a model attends to; for a workdir without images, also its training and its answers.",
-        "analyze runs/digits --output runs/digits/pictures",
-    )
-    sub.add_argument("model", metavar="MODEL", help=model_help)
-    sub.add_argument("images", metavar="IMAGE", nargs="*", help="image files; a workdir's test images by default")
-    sub.add_argument("--output", required=True, help="folder of the pictures")
-    sub.add_argument("--limit", type=int, default=None, help="how many test images to answer (default all)")
-    data_options(sub)
-
+    add_analyze(verb, data_options, model_help)
     sub = verb("list", _list, "List the models.", "list 'ViT_B*'")
     sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")
     sub.add_argument("--markdown", action="store_true", help="all of them, as the README's table")

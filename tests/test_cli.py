@@ -79,7 +79,8 @@ def test_export_writes_a_version_and_prints_how_far_it_is(exported, capsys):
 
 
 def test_analyze_draws_the_run(pictures):
-    for name in ("training.png", "predictions.png", "attention.png"):
+    assert (pictures / "index.html").read_text().count("data:image/png;base64,") == len(list(pictures.glob("*.png")))
+    for name in ("training.png", "predictions.png", "attention.png", "figure7.png", "plane.png"):
         with Image.open(pictures / name) as picture:
             assert min(picture.size) > 300 and np.asarray(picture.convert("L")).std() > 5
     assert len(list((pictures / "examples").iterdir())) == 10
@@ -121,6 +122,7 @@ def test_analyze_takes_files(run, pictures, tmp_path):
         (["predict", "{tmp}", DIGITS], "model expected a folder with model.keras, or an export"),
         (["export", "{run}", "--output", "{tmp}/e", "--formats", "onnxx"], "formats expected some of"),
         (["analyze", "ViT_Ti16", "--output", "{tmp}/a"], "images expected files to look at"),
+        (["analyze", "{run}", "--output", "{tmp}/a", "--parts", "heads"], "parts expected some of ('attention', "),
     ],
 )
 def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, run, tmp_path, capsys):
@@ -143,7 +145,7 @@ FLAGS = {
     | {"--resize", "--set"},
     "predict": {"--top", "--json", "--output"},
     "export": {"--output", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--dynamic-batch", "--images"},
-    "analyze": {"--output", "--limit", "--recipe", "--data-dir"},
+    "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"},
     "list": {"--markdown"},
     "summary": {"--image-size", "--batch", "--optimizer", "--precision", "--epochs", "--images", "--peak"}
     | {"--utilisation", "--plot", "--accuracy", "--json"},

@@ -1,99 +1,106 @@
-"""Classifiers on frozen features beside the ridge of `probe.py`: logistic regression, and weighted neighbours.
+"""Images that a model finds alike: features, nearest neighbours, and a plane to lay them out on.
 
-N examples, D features, K classes.
+N images, D features.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
+import keras
 import numpy as np
+from keras import ops
 
-C = tuple(10.0**i for i in range(-4, 4))  # inverse strengths to choose from
-NEIGHBOURS, TEMPERATURE = 20, 0.07  # DINO's (arXiv 2104.14294, section 4.1)
-_ROWS = 1024  # that similarities are computed for at once
+from keras_vit.analysis.capturing import as_input
+from keras_vit.analysis.journey import principal_components
 
-
-@dataclass(frozen=True)
-class Logistic:
-    """What `fit_logistic` chose and fitted.
-
-    Args:
-        model: scikit-learn's pipeline, fitted to all examples: `predict`, `predict_proba`.
-        c: inverse strength that was chosen.
-        validation_accuracy: of it, before the last fit, share in [0, 1].
-    """
-
-    model: object
-    c: float
-    validation_accuracy: float
+METHODS = ("tsne", "umap", "pca")
 
 
-def fit_logistic(
-    train: tuple[np.ndarray, np.ndarray], validation: tuple[np.ndarray, np.ndarray], c: Sequence[float] = C
-) -> Logistic:
-    """Logistic regression on standardised features, its strength chosen on held-out examples, then fitted to all.
+def features_of(model: keras.Model, images, batch_size: int = 32) -> np.ndarray:
+    """What the classifier is given, or the output of a model without one: (N, H, W, C) -> (N, D) float32.
+
+    Outputs that are token sequences or maps are laid flat.
 
     Args:
-        train: features (N, D) and labels (N,).
-        validation: the same of the examples that the strength is chosen on.
-        c: inverse strengths; of several equally good ones the smallest, which holds the weights down most.
+        model: a model of this package.
+        images: as the model takes them.
+        batch_size: images that go through the model at once.
 
     Raises:
-        ImportError: scikit-learn is not installed.
+        ValueError: the images are not of the model's input shape.
     """
-    try:
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-    except ImportError:
-        raise ImportError("A linear probe needs scikit-learn, found none: pip install 'keras_vit[analysis]'.") from None
-
-    def fitted(strength, x, y):
-        return make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=1000)).fit(x, y)
-
-    scores = {strength: fitted(strength, *train).score(*validation) for strength in sorted(c)}
-    best = max(scores, key=scores.get)
-    both = (np.concatenate(pair) for pair in zip(train, validation, strict=True))
-    return Logistic(fitted(best, *both), best, float(scores[best]))
+    images = as_input(model, images)
+    headed = "head" in {layer.name for layer in model.layers}
+    frozen = keras.Model(model.inputs[0], model.get_layer("head").input if headed else model.outputs[0])
+    parts = (frozen(images[i : i + batch_size], training=False) for i in range(0, len(images), batch_size))
+    return np.concatenate([ops.convert_to_numpy(ops.cast(x, "float32")).reshape(len(x), -1) for x in parts])
 
 
-def neighbour_scores(
-    train: tuple[np.ndarray, np.ndarray],
-    features: np.ndarray,
-    classes: int,
-    neighbours: int = NEIGHBOURS,
-    temperature: float = TEMPERATURE,
-) -> np.ndarray:
-    """Votes of the nearest examples by cosine similarity s, each of weight exp(s / temperature), as DINO's.
+def nearest(features: np.ndarray, queries: np.ndarray | None = None, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    """The most similar rows by cosine similarity.
 
     Args:
-        train: features (N, D) and labels (N,) of the examples that vote.
-        features: (M, D) to be classified.
-        classes: K.
-        neighbours: that vote; all where there are fewer.
-        temperature: the smaller, the more the nearest one counts.
+        features: (N, D), to be searched.
+        queries: (Q, D); where None every row of `features` asks for its neighbours, itself left out.
+        k: how many; as many as there are, if there are fewer.
 
     Returns:
-        Votes (M, K).
+        Indices (Q, k) into `features`, the most similar first, and their similarities (Q, k) in [-1, 1].
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: features or queries are no rows of one length, or `k` is not positive.
     """
-    if neighbours < 1 or not temperature > 0:
-        raise ValueError(f"neighbours and temperature expected positive numbers, received {neighbours}, {temperature}.")
-    known, labels = _unit(train[0]), np.asarray(train[1])
-    neighbours = min(neighbours, len(known))
-    votes = np.zeros((len(features), classes))
-    for begin in range(0, len(features), _ROWS):
-        similarity = _unit(features[begin : begin + _ROWS]) @ known.T
-        nearest = np.argpartition(-similarity, neighbours - 1, axis=1)[:, :neighbours]
-        weights = np.exp(np.take_along_axis(similarity, nearest, axis=1) / temperature)
-        rows = np.repeat(np.arange(begin, begin + len(similarity)), neighbours)
-        np.add.at(votes, (rows, labels[nearest].ravel()), weights.ravel())
-    return votes
-
-
-def _unit(features):
-    """Rows of length 1; a row of zeros stays."""
     features = np.asarray(features, "float64")
-    return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    asked = features if queries is None else np.asarray(queries, "float64")
+    if features.ndim != 2 or asked.ndim != 2 or features.shape[1] != asked.shape[1]:
+        raise ValueError(f"queries expected rows like features {features.shape}, received shape {asked.shape}.")
+    if not isinstance(k, int | np.integer) or k < 1:
+        raise ValueError(f"k expected a positive int, received {k!r}.")
+    similarity = _unit(asked) @ _unit(features).T
+    if queries is None:
+        np.fill_diagonal(similarity, -np.inf)
+    found = np.argsort(-similarity, axis=1, kind="stable")[:, : min(k, len(features) - (queries is None))]
+    return found, np.take_along_axis(similarity, found, axis=1)
+
+
+def project(features: np.ndarray, method: str = "tsne", seed: int = 0) -> np.ndarray:
+    """Lay features out on a plane, alike near alike: (N, D) -> (N, 2).
+
+    Args:
+        features: (N, D).
+        method: `tsne` (scikit-learn's, cosine distance, perplexity 30 or a third of N), `umap` (umap-learn's, cosine
+            distance) or `pca` (the first two principal components).
+        seed: of the layout.
+
+    Raises:
+        ImportError: what the method needs is not installed.
+        ValueError: the method is unknown, or there are fewer than five rows.
+    """
+    features = np.asarray(features, "float32")
+    if features.ndim != 2 or len(features) < 5:
+        raise ValueError(f"features expected five rows (N, D) or more, received shape {features.shape}.")
+    if method not in METHODS:
+        raise ValueError(f"method expected one of {METHODS}, received {method!r}.")
+    if method == "pca":
+        return principal_components(features, 2)[0]
+    if method == "umap":
+        try:
+            import umap
+        except ImportError:
+            raise ImportError("method='umap' needs umap-learn, found none: pip install umap-learn.") from None
+        neighbours = min(15, len(features) - 1)
+        return umap.UMAP(n_neighbors=neighbours, metric="cosine", random_state=seed).fit_transform(features)
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError:
+        raise ImportError("method='tsne' needs scikit-learn, found none: pip install scikit-learn.") from None
+    perplexity = min(30.0, (len(features) - 1) / 3)
+    start = _start(features)
+    return TSNE(perplexity=perplexity, metric="cosine", init=start, random_state=seed).fit_transform(features)
+
+
+def _start(features):
+    """Two principal components, as small as t-SNE wants its start: the same layout whatever the machine's threads."""
+    plane, _ = principal_components(features, 2)
+    return (1e-4 * plane / max(plane[:, 0].std(), 1e-12)).astype("float32")
+
+
+def _unit(rows):
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

@@ -133,6 +133,7 @@ def plot_attention(
     title: str | None = None,
     patch_size: tuple[int, int] | None = None,
     value_range: tuple[float, float] | None = None,
+    unit: str = "attention",
 ):
     """Draw images and, over each, how attention is spread on its patches, with one colour bar a kind of map.
 
@@ -140,12 +141,14 @@ def plot_attention(
         images: (B, H, W, 1 or 3).
         maps: (B, K, down, across) or (B, down, across) of `class_attention` or `rollout_maps`; not negative.
             Drawn as multiples of the map's mean: 1 is what every patch gets when attention is spread evenly.
+            Single maps may be all zero.
         output: where the PNG goes.
         titles: K names of the maps.
         names: B names of the images.
         title: of the whole picture.
         patch_size: pixels (height, width) of a patch; the image's size divided by the grid's where None.
         value_range: the images' values of black and white; see `visible`.
+        unit: what the maps are of, for the colour bars.
 
     Returns:
         The `matplotlib.figure.Figure`.
@@ -160,10 +163,10 @@ def plot_attention(
         raise ValueError(
             f"maps expected shape ({len(images)}, maps, down, across) for {len(images)} images, received {maps.shape}."
         )
-    if not (maps.min() >= 0 and maps.sum(axis=(2, 3)).min() > 0):
+    if not (maps.min() >= 0 and maps.max() > 0):
         raise ValueError("maps expected attention, not negative and not all zero, received something else.")
     titles, names = _checked("titles", titles, maps.shape[1]), _checked("names", names, len(images))
-    maps = maps / maps.mean(axis=(2, 3), keepdims=True)
+    maps = maps / np.maximum(maps.mean(axis=(2, 3), keepdims=True), 1e-30)
     (height, width), grid = images.shape[1:3], maps.shape[2:]
     patch = patch_size or (height / grid[0], width / grid[1])
     across = len(images) >= 3  # images side by side and maps below; one or two images: maps to their right
@@ -187,7 +190,7 @@ def plot_attention(
                 colours, ax=list(panels[k + 1]), location="right" if across else "bottom", extend="max",
                 aspect=12, shrink=0.85, pad=0.02,
             )  # fmt: skip
-            bar.set_label("attention,\n× even share" if across else "attention, × even share", fontsize=9)
+            bar.set_label(f"{unit},\n× even share" if across else f"{unit}, × even share", fontsize=9)
             bar.outline.set_visible(False)
         for axes in panels.flat:
             axes.set_anchor("C" if across else "N")

@@ -1,4 +1,4 @@
-"""One call that looks at a model's attention: pictures and a JSON of the numbers."""
+"""One call that looks inside a model: pictures, a JSON of the numbers, and a page of both."""
 
 import json
 import os
@@ -9,12 +9,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.attention import Attention, capture
-from keras_vit.analysis.plots import plot_attention
+from keras_vit.analysis.capturing import as_input, attention_layers
+from keras_vit.analysis.page import write_page
+from keras_vit.analysis.parts import PARTS, parts_of
+from keras_vit.analysis.subject import Subject
 from keras_vit.models.interface import Interface, describe, named_outputs
 from keras_vit.preprocess import load_image, preprocess_input
-
-MOST_BLOCKS = 6  # rows of the picture of the blocks
 
 
 def analyze(
@@ -24,74 +24,89 @@ def analyze(
     labels: Sequence[str] | None = None,
     *,
     names: Sequence[str] | None = None,
+    parts: Sequence[str] | None = None,
+    crowd=None,
+    crowd_names: Sequence[str] | None = None,
+    also: dict[str, str] | None = None,
     top: int = 5,
     drawn: int = 8,
     batch_size: int = 32,
 ) -> dict:
-    """Look at what a model attends to in some images, and write it down.
+    """Look inside a model with some images, and write it down: PNGs, `analysis.json` and `index.html`.
 
-    Writes `attention.png` (last block and rollout), `attention_heads.png` (the last block's heads),
-    `attention_blocks.png` (block by block, not for a `map` head, whose probe looks once) and `analysis.json`.
+    The parts, of which a model without attention has the others, and a model without a classifier all but `class`:
+    `attention` (last block and rollout, heads, blocks), `class` (Grad-CAM and gradient times attention for the best
+    class), `figure7` (filters, positions, attention distance), `journey` (how images travel), and with five images or
+    more `layers` (linear CKA) and `neighbours` (nearest images, t-SNE).
 
     Args:
-        model: a model with encoder blocks.
+        model: a model of this package.
         images: (B, H, W, C) as the model takes them, or the paths of image files, which are read and preprocessed.
         output: directory, made where it is missing.
         labels: names of the classes; those kept in the model's head where None.
         names: of the images; file names or numbers where None.
+        parts: what to look at; all that the model has where None.
+        crowd: (N, H, W, C), for what is a mean over many images (attention distance by depth, likeness of layers, and
+            of images); `images` where None.
+        crowd_names: N names, best those of classes; `names` where `crowd` is None.
+        also: PNGs that lie in `output` already, to be shown on the page, too: file name -> caption.
         top: how many classes to write down for an image.
         drawn: how many images the pictures show; the numbers are of all.
         batch_size: images that go through the model at once.
 
     Returns:
         What `analysis.json` holds. Attention on the grid sums to 1; `effective_patches` is exp(entropy) of it, the
-        number of patches that it would take if it were spread evenly, for each block and head, the mean over images.
+        number of patches that it would take if it were spread evenly, for each block and head, the mean over images;
+        `attention_distance` is in pixels, for each block and head.
 
     Raises:
-        ValueError: the model has no encoder blocks, or images, labels or names do not fit it.
+        ValueError: the model has no such part, or images, labels or names do not fit it.
         FileNotFoundError: an image is not there.
     """
     interface = describe(model)
+    if parts is not None:
+        require_parts(model, parts)
     if not hasattr(images, "shape"):
         images = [images] if isinstance(images, str | os.PathLike) else images
         names = [Path(image).name for image in images] if names is None else names
         images = _read(interface, images)
+    images = as_input(model, images)
     names = [str(i) for i in range(len(images))] if names is None else list(names)
     if len(names) != len(images):
         raise ValueError(f"names expected {len(images)}, one an image, received {len(names)}.")
-    attention = capture(model, images, batch_size)
     predictions = _predictions(model, interface, images, labels, top, batch_size)
-
-    read_out, rollout = attention.read_out(), attention.rollout()
-    by_head = read_out[-1] / read_out[-1].sum(axis=(-2, -1), keepdims=True)  # (B, h, down, across)
-    last = by_head.mean(axis=1)
-    rollout = rollout / rollout.sum(axis=(1, 2), keepdims=True)
+    if crowd is None:
+        crowd, crowd_names = images, names if crowd_names is None else crowd_names
+    crowd_names = None if crowd_names is None else [str(name) for name in crowd_names]
+    if crowd_names is not None and len(crowd_names) != len(crowd):
+        raise ValueError(f"crowd_names expected {len(crowd)}, one an image, received {len(crowd_names)}.")
 
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
-    captions = [_caption(*pair) for pair in zip(names, predictions, strict=True)][:drawn]
-    pictures = _pictures(attention, by_head, last, rollout)
-    for file, (title, titles, maps) in pictures.items():
-        plot_attention(
-            images[:drawn], maps[:drawn], output / file, titles=titles, names=captions, title=title,
-            patch_size=attention.patch_size, value_range=interface.input_range,
-        )  # fmt: skip
-    analysis = {
-        "model": model.name,
-        "blocks": len(attention.weights),
-        "heads": attention.weights.shape[2],
-        "pooling": attention.pooling,
-        "grid": list(attention.grid),
-        "patch_size": list(attention.patch_size),
-        "effective_patches": _rounded(_effective_patches(read_out).mean(axis=1)),
-        "pictures": list(pictures),
-        "images": [
-            {"name": name, "predictions": best, "attention": _rounded(seen), "rollout": _rounded(rolled)}
-            for name, best, seen, rolled in zip(names, predictions, last, rollout, strict=True)
-        ],
-    }
+    captions = [_caption(*pair) for pair in zip(names, predictions, strict=True)]
+    subject = Subject(
+        model, interface, images, names, captions, predictions, as_input(model, crowd), crowd_names, output, drawn,
+        batch_size,
+    )  # fmt: skip
+    analysis, written = {"model": model.name, "facts": _facts(model, interface, images)}, {}
+    rows = [{"name": name, "predictions": best} for name, best in zip(names, predictions, strict=True)]
+    for part in parts_of(model, len(crowd)) if parts is None else parts:
+        numbers, written[part], of_images = PARTS[part](subject)
+        analysis |= numbers
+        for row, found in zip(rows, of_images or [{}] * len(rows), strict=True):
+            row |= found
+    analysis |= {"pictures": [file for pictures in written.values() for file in pictures], "images": rows}
     (output / "analysis.json").write_text(json.dumps(analysis, indent=1) + "\n")
+    write_page(output / "index.html", analysis, {"also": also or {}} | written)
     return analysis
+
+
+def require_parts(model: keras.Model, parts: Sequence[str]) -> None:
+    """Raise a ValueError unless these are parts of a report, and of this model's."""
+    if isinstance(parts, str) or not parts or set(parts) - set(PARTS):
+        raise ValueError(f"parts expected some of {tuple(PARTS)}, received {parts!r}.")
+    if "attention" in parts:
+        attention_layers(model)
 
 
 def _read(interface: Interface, files):
@@ -121,32 +136,13 @@ def _predictions(model, interface: Interface, images, labels, top, batch_size):
     ]
 
 
-def _pictures(attention: Attention, by_head, last, rollout):
-    """File name -> title of the picture, titles of its maps, and the maps (B, K, down, across)."""
-    reader = {"token": "class token", "gap": "average token", "map": "probe"}[attention.pooling]
-    place = "in the pooling" if attention.pooling == "map" else "in the last block"
-    title = f"What the {reader} attends to"
-    heads = [f"head {i}" for i in range(by_head.shape[1])]
-    pictures = {
-        "attention.png": (title, [place.removeprefix("in the "), "rollout"], np.stack([last, rollout], axis=1)),
-        "attention_heads.png": (f"{title} {place}, head by head", heads, by_head),
-    }
-    if attention.pooling != "map":
-        blocks = attention.read_out().mean(axis=2)  # (L, B, down, across)
-        chosen = np.unique(np.linspace(0, len(blocks) - 1, min(MOST_BLOCKS, len(blocks))).round().astype(int))
-        kinds = [f"block {i}" for i in chosen]
-        pictures["attention_blocks.png"] = (f"{title}, block by block", kinds, np.moveaxis(blocks[chosen], 0, 1))
-    return pictures
-
-
-def _effective_patches(maps):
-    """exp(entropy) of (..., down, across) maps, which need not sum to 1."""
-    share = maps / maps.sum(axis=(-2, -1), keepdims=True)
-    return np.exp(-(share * np.log(np.maximum(share, 1e-30))).sum(axis=(-2, -1)))
-
-
-def _rounded(values):
-    return np.round(values.astype("float64"), 6).tolist()
+def _facts(model, interface: Interface, images):
+    """What stands at the top of the page."""
+    facts = {"parameters": f"{model.count_params():,}", "input": " × ".join(str(side) for side in images.shape[1:])}
+    if interface.classes is not None:
+        facts["classes"] = str(interface.classes)
+    facts["images"] = str(len(images))
+    return facts
 
 
 def _caption(name, predictions):

@@ -6,6 +6,7 @@ B batch, H W C image.
 import contextlib
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -33,8 +34,9 @@ STYLE = {
 
 
 @contextlib.contextmanager
-def canvas(output: str | os.PathLike, size: tuple[float, float], **options):
-    """Yield a Matplotlib figure of `size` inches in this room's style and save it as PNG at `output` afterwards.
+def canvas(output: str | os.PathLike | BinaryIO, size: tuple[float, float], **options):
+    """Yield a Matplotlib figure of `size` inches in this room's style and save it as PNG at `output`, a path or an
+    open file, afterwards.
 
     pyplot, the user's style and their open figures are left alone.
 
@@ -51,7 +53,8 @@ def canvas(output: str | os.PathLike, size: tuple[float, float], **options):
         figure = Figure(size, dpi=DPI, **options)
         FigureCanvasAgg(figure)
         yield figure
-        Path(output).parent.mkdir(parents=True, exist_ok=True)
+        if not hasattr(output, "write"):
+            Path(output).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(output, format="png")
 
 

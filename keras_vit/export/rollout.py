@@ -47,5 +47,10 @@ def _start(weights, depth, pooling, prefix_tokens):
         return ops.mean(weights[-1], axis=1)  # the probe's own attention
     ones = ops.ones_like(weights[-1][:, 0, :1])  # (B, 1, N)
     averaged = hasattr(pooling, "prefix_tokens") if pooling is not None else not prefix_tokens
-    tokens = ops.cast(ops.shape(ones)[2], "float32")
-    return ones / tokens if averaged else ones * ops.one_hot(0, ops.shape(ones)[2], dtype="float32")
+    if not averaged:
+        return ones * ops.one_hot(0, ops.shape(ones)[2], dtype="float32")
+    tokens = ops.cast(ops.shape(ones)[2] - prefix_tokens, "float32")
+    if not prefix_tokens:
+        return ones / tokens
+    patches = ones[..., prefix_tokens:] / tokens  # the mean leaves a class token out
+    return ops.concatenate([0 * ones[..., :prefix_tokens], patches], axis=-1)

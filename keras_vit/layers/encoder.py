@@ -98,6 +98,7 @@ class MultiHeadSelfAttention(Layer):
         self.num_heads = num_heads
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.relative_positions = relative_positions
+        self.watch = None  # a function that the weights pass on their way to the values: keras_vit.analysis
 
     def build(self, input_shape):
         require_rank(self, input_shape, 3, "tokens (batch, tokens, width)")
@@ -150,6 +151,7 @@ class MultiHeadSelfAttention(Layer):
     def call(self, tokens, training=False):
         query, key, value = self._project(tokens)
         weights = ops.softmax(self._logits(query, key), axis=-1)
+        weights = self.watch(weights) if self.watch else weights
         weights = self.attention_dropout(weights, training=training)
         attended = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))  # (B, N, h, d)
         return like(self.out(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)

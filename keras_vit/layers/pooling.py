@@ -66,6 +66,7 @@ class AttentionPooling(TokenPooling):
         self.mlp_dim = mlp_dim
         self.activation = activation
         self.layer_norm_epsilon = layer_norm_epsilon
+        self.watch = None  # a function that the weights pass on their way to the values: keras_vit.analysis
 
     def build(self, input_shape):
         super().build(input_shape)
@@ -101,6 +102,7 @@ class AttentionPooling(TokenPooling):
     def call(self, tokens):
         width = tokens.shape[-1]
         weights, value = self._attend(tokens)
+        weights = self.watch(weights) if self.watch else weights
         attended = ops.matmul(weights, value)  # (B, h, 1, d)
         pooled = ops.reshape(self.out(ops.reshape(attended, (-1, width))), (-1, 1, width))
         return (pooled + self.mlp(self.norm(pooled)))[:, 0]

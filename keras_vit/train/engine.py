@@ -12,6 +12,7 @@ from keras_vit.train.datasets import Datasets
 from keras_vit.train.interrupt import Interrupt
 from keras_vit.train.masked import finished_models
 from keras_vit.train.measure import Measure
+from keras_vit.train.pictures import Pictures
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.report import Report
 from keras_vit.train.speed import Profile, Speed
@@ -83,7 +84,7 @@ def train(
     counters = state.counters
     counters.load()
 
-    measure = Measure(recipe, state.average, data)
+    measure, pictures = Measure(recipe, state.average, data), Pictures(recipe, state.average, data)
     speed, profiler = Speed(), Profile(workdir / "profile" if profile and devices.chief else None)
     spans = [span for span in spans_of(recipe, total) if span.end > step]
     span = run_steps = iterator = result = None
@@ -103,7 +104,7 @@ def train(
                 iterator = devices.iterator(data.batches(span.input_shape, step), batch)
                 speed.restart()
                 count = 1
-            count = min(count, epoch_steps - step % epoch_steps, span.end - step)
+            count = min(count, epoch_steps - step % epoch_steps, span.end - step, pictures.remaining(step))
             try:
                 with profiler.around():
                     speed.timed(run_steps, iterator, tf.constant(count), images=count * batch)
@@ -123,6 +124,8 @@ def train(
                     f"last good state is that of step {(checkpoints.steps() or [0])[-1]}."
                 )
             report.show(step, counters, rate, speed.images_per_second)
+            if pictures.is_due(step) and devices.chief:
+                report.picture(step, "journey", pictures(step))
             if step % epoch_steps == 0 or step == total:
                 report.train(step, counters, rate, speed.images_per_second)
                 if step == total or measure.is_due(step):

@@ -12,8 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.analysis.heads import NEIGHBOURS, fit_logistic, neighbour_scores
 from keras_vit.analysis.kept import fingerprint, kept
-from keras_vit.analysis.neighbours import NEIGHBOURS, fit_logistic, neighbour_scores
 from keras_vit.analysis.probe import ALL_L2, fit_ridge, fit_ridges, ridge_scores
 from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_split

@@ -97,6 +97,8 @@ class Evaluate:
         few_shot: source, as in `Data`, whose classes a linear head is fitted to, by least squares on a few examples
             each, at every evaluation (section 4.1, "few-shot"); None for none.
         shots: examples a class of the few-shot evaluation.
+        pictures: steps between two pictures, among TensorBoard's events, of how a held-out image travels through the
+            model; 0 for none.
     """
 
     every: int = 0
@@ -104,9 +106,11 @@ class Evaluate:
     metrics: tuple[str, ...] = ("accuracy",)
     few_shot: str | None = None
     shots: tuple[int, ...] = (5,)
+    pictures: int = 0
 
     def __post_init__(self):
-        require(is_count(self.every, 0), "every", "an int of at least 0", self.every)
+        for name in ("every", "pictures"):
+            require(is_count(getattr(self, name), 0), name, "an int of at least 0", getattr(self, name))
         known = isinstance(self.metrics, tuple) and "accuracy" in self.metrics and set(self.metrics) <= set(METRICS)
         require(known, "metrics", f"'accuracy' and any of {METRICS[1:]}", self.metrics)
         if self.few_shot is not None:

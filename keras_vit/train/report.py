@@ -56,6 +56,11 @@ class Report:
             self._metrics.write(step, split, **values)
             self._events.write(step, split, **values)
 
+    def picture(self, step: int, name: str, png: bytes) -> None:
+        """A picture, for TensorBoard alone."""
+        if self._chief:
+            self._events.write_picture(step, name, png)
+
     def say(self, line: str) -> None:
         """One line."""
         self._progress.say(line)
@@ -70,7 +75,7 @@ class Report:
 
 
 class Events:
-    """TensorBoard's scalars, written without TensorBoard.
+    """TensorBoard's scalars and images, written without TensorBoard.
 
     Args:
         folder: where the events go.
@@ -78,14 +83,21 @@ class Events:
 
     def __init__(self, folder: Path):
         self._writer = tf.summary.create_file_writer(str(folder))
-        plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
-        self._scalar = tf.compat.v1.SummaryMetadata(plugin_data=plugin)
+        plugins = (tf.compat.v1.SummaryMetadata.PluginData(plugin_name=name) for name in ("scalars", "images"))
+        self._scalar, self._image = (tf.compat.v1.SummaryMetadata(plugin_data=plugin) for plugin in plugins)
 
     def write(self, step: int, split: str, **values: float) -> None:
         """One scalar a value, named `split/name`."""
         with self._writer.as_default():
             for name, value in values.items():
                 tf.summary.write(f"{split}/{name}", tf.constant(value, tf.float32), step, metadata=self._scalar)
+        self._writer.flush()
+
+    def write_picture(self, step: int, name: str, png: bytes) -> None:
+        """One image, as TensorBoard's plugin takes it: width, height and the PNG, as strings."""
+        width, height = (str(int.from_bytes(png[at : at + 4], "big")) for at in (16, 20))  # of the PNG's header
+        with self._writer.as_default():
+            tf.summary.write(name, tf.constant([width.encode(), height.encode(), png]), step, metadata=self._image)
         self._writer.flush()
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from support import GOLDENS, golden_model, randomise, run_python
 
 import keras_vit
 from keras_vit import analysis
+from keras_vit.export.rollout import rollout_function
 
 TINY = keras_vit.Variant("Tiny", width=8, depth=2, mlp_dim=12, num_heads=2, patch_size=2)
 RNG = np.random.default_rng(0)
@@ -241,6 +242,19 @@ def test_rollout_maps_read_the_rollout_where_the_head_does(pooling, residual):
     maps = analysis.rollout_maps(model, images, residual)
     assert maps.shape == (3, 2, 3)
     np.testing.assert_allclose(maps.reshape(3, 6), expected, atol=1e-6)
+
+
+def test_a_class_token_beside_a_mean_is_no_query_of_the_mean():
+    model, images = tiny("gap", class_token=True), pictures()
+    weights = analysis.attention_maps(model, images)
+    assert weights.shape[-1] == 7
+    np.testing.assert_allclose(
+        analysis.class_attention(model, images).reshape(2, 3, 2, 6), weights[..., 1:, 1:].mean(axis=-2), atol=1e-6
+    )
+    expected = analysis.rollout(weights)[:, 1:, 1:].mean(axis=1)
+    np.testing.assert_allclose(analysis.rollout_maps(model, images).reshape(3, 6), expected, atol=1e-6)
+    exported = keras.ops.convert_to_numpy(rollout_function(model)(images))
+    np.testing.assert_allclose(exported.reshape(3, 6), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("prefix", [0, 1])

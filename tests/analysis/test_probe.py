@@ -5,8 +5,8 @@ import pytest
 from support import GOLDENS, randomise
 
 import keras_vit
+from keras_vit.analysis.heads import fit_logistic, neighbour_scores
 from keras_vit.analysis.kept import fingerprint, kept
-from keras_vit.analysis.neighbours import fit_logistic, neighbour_scores
 from keras_vit.analysis.probe import few_of_each, few_shot_accuracies, fit_ridge, fit_ridges, ridge_scores
 
 CASES = ["f1_fewshot_n_ge_d", "f1_fewshot_d_gt_n"]  # more examples than features, and fewer

@@ -1,4 +1,7 @@
+import base64
 import json
+from dataclasses import replace
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -27,8 +30,10 @@ def test_analyze_writes_pictures_and_the_numbers_of_the_functions(tmp_path, pool
     result = analysis.analyze(model, images, tmp_path / "new")
     assert json.loads((tmp_path / "new" / "analysis.json").read_text()) == result
     expected = ["attention.png", "attention_heads.png"] + ["attention_blocks.png"] * (pooling != "map")
+    expected += ["grad_cam.png", "gradient_attention.png", "figure7.png", *(f"journey_{i}.png" for i in range(3))]
     assert result["pictures"] == expected
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted([*expected, "analysis.json"])
+    written = sorted(path.name for path in (tmp_path / "new").iterdir())
+    assert written == sorted([*expected, "analysis.json", "index.html"])
     for name in expected:
         assert imread(tmp_path / "new" / name)[..., :3].std() > 0.05
     assert (result["pooling"], result["grid"], result["patch_size"]) == (pooling, [2, 3], [4, 4])
@@ -42,17 +47,26 @@ def test_analyze_writes_pictures_and_the_numbers_of_the_functions(tmp_path, pool
         np.testing.assert_allclose(row["rollout"], rolled[i] / rolled[i].sum(), atol=1e-6)
     entropy = -(shares * np.log(shares)).sum(axis=(-2, -1)).astype("float64")
     np.testing.assert_allclose(result["effective_patches"], np.exp(entropy).mean(axis=1), atol=1e-5)
+    distance = analysis.attention_distance(model, images)
+    np.testing.assert_allclose(result["attention_distance"], distance, atol=1e-5)
+    np.testing.assert_allclose(result["figure7"]["attention_distance"], distance, atol=1e-5)
+    cams, relevance = analysis.grad_cam(model, images), analysis.gradient_attention(model, images)
+    for i, row in enumerate(result["images"]):
+        np.testing.assert_allclose(row["grad_cam"], cams[i], atol=1e-5)
+        np.testing.assert_allclose(row["gradient_attention"], relevance[i], atol=1e-5)
+    norms = [norm.mean() for norm in analysis.journey(model, images).norms()]
+    np.testing.assert_allclose(result["journey"]["mean_length"], norms, rtol=1e-4)
 
 
 def test_predictions_are_the_models_best_first(tmp_path):
     model, images = tiny(), pictures()
-    result = analysis.analyze(model, images, tmp_path, top=2, drawn=1)
+    result = analysis.analyze(model, images, tmp_path, top=2, drawn=1, parts=["journey"])
     scores = model.predict(images, verbose=0)
     for row, expected in zip(result["images"], scores, strict=True):
         best = np.argsort(-expected)[:2]
         assert [prediction["label"] for prediction in row["predictions"]] == [["ant", "bee", "cat"][i] for i in best]
         np.testing.assert_allclose([p["score"] for p in row["predictions"]], expected[best], atol=1e-6)
-    result = analysis.analyze(model, images, tmp_path, labels=["a", "b", "c"], drawn=1)
+    result = analysis.analyze(model, images, tmp_path, labels=["a", "b", "c"], drawn=1, parts=["journey"])
     assert {p["label"] for row in result["images"] for p in row["predictions"]} == {"a", "b", "c"}
 
 
@@ -63,9 +77,11 @@ def test_image_files_are_read_and_preprocessed(tmp_path, include_preprocessing):
     for file, image in zip(files, pixels, strict=True):
         Image.fromarray(image).save(file)
     model = tiny(include_preprocessing=include_preprocessing)
-    result = analysis.analyze(model, files, tmp_path / "out", drawn=1)
+    result = analysis.analyze(model, files, tmp_path / "out", drawn=1, parts=["attention"])
     images = pixels.astype("float32") if include_preprocessing else keras_vit.preprocess_input(pixels)
-    direct = analysis.analyze(model, images, tmp_path / "direct", names=["0.png", "1.png"], drawn=1)
+    direct = analysis.analyze(
+        model, images, tmp_path / "direct", names=["0.png", "1.png"], drawn=1, parts=["attention"]
+    )
     assert [row["name"] for row in result["images"]] == ["0.png", "1.png"]
     assert result == direct
 
@@ -75,6 +91,63 @@ def test_a_grey_model_without_a_head_is_drawn_under_the_images_names(tmp_path):
     result = analysis.analyze(model, pictures(1, (8, 8, 1)), tmp_path, names=["seven"], labels=None)
     assert result["images"][0]["name"] == "seven"
     assert result["images"][0]["predictions"] == []
+    assert "grad_cam.png" not in result["pictures"] and "attention.png" in result["pictures"]
+
+
+class _Page(HTMLParser):
+    """What a page refers to, and the pictures inside it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.pictures, self.captions, self._tag = [], [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self._tag = tag
+        for name, value in attributes:
+            if name == "src" and value.startswith("data:image/png;base64,"):
+                self.pictures.append(base64.b64decode(value.partition(",")[2]))
+            elif name in ("src", "href"):
+                self.links.append(value)
+
+    def handle_data(self, data):
+        if self._tag == "figcaption":
+            self.captions.append(data)
+
+
+def test_the_page_holds_every_picture_and_needs_nothing_beside_it(tmp_path):
+    shape = (8, 8, 1)
+    Image.new("L", (4, 4)).save(tmp_path / "more.png")
+    model = tiny(shape=shape, labels=["<ant>", "bee", "cat"])
+    result = analysis.analyze(model, pictures(6, shape), tmp_path, also={"more.png": "one & more"}, drawn=2)
+    assert {"layers.png", "neighbours.png", "plane.png"} <= set(result["pictures"])
+    text = (tmp_path / "index.html").read_text()
+    page = _Page(text)
+    files = ["more.png", *result["pictures"]]
+    assert page.pictures == [(tmp_path / file).read_bytes() for file in files]
+    assert not page.links and "url(" not in text and "@import" not in text and "<script" not in text
+    assert len([caption for caption in page.captions if caption.strip()]) >= len(files)
+    assert "one & more" in page.captions and "<ant>" not in text
+    found, _ = analysis.nearest(analysis.features_of(model, pictures(6, shape)), k=6)
+    assert result["neighbours"]["nearest"] == found.tolist()
+    np.testing.assert_allclose(
+        result["layers"]["linear_cka"], analysis.layer_similarity(model, pictures(6, shape))[0], atol=1e-5
+    )
+
+
+def test_a_bit_shows_what_it_has_and_a_hybrid_all(tmp_path):
+    row = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
+    bit = randomise(keras_vit.build(row, input_shape=(32, 40, 1), classes=3))
+    result = analysis.analyze(bit, pictures(2, (32, 40, 1)), tmp_path / "bit")
+    assert result["pictures"] == ["grad_cam.png", "figure7.png", "journey_0.png", "journey_1.png"]
+    with pytest.raises(ValueError, match="which has no attention; it has the feature maps stage1, stage2"):
+        analysis.analyze(bit, pictures(2, (32, 40, 1)), tmp_path / "no", parts=["attention"])
+    assert not (tmp_path / "no").exists()
+    hybrid = replace(TINY, patch_size=2, stem=keras_vit.ResNetStem((1,), 0.5), width=16)
+    hybrid = randomise(keras_vit.build(hybrid, input_shape=(16, 24, 3), classes=3))
+    result = analysis.analyze(hybrid, pictures(2, (16, 24, 3)), tmp_path / "hybrid")
+    assert {"attention.png", "grad_cam.png", "gradient_attention.png", "figure7.png"} <= set(result["pictures"])
+    assert result["grid"] == [2, 3] and np.shape(result["images"][0]["grad_cam"]) == (4, 6)
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path):
@@ -87,4 +160,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path):
         analysis.analyze(tiny(), [], output)
     with pytest.raises(FileNotFoundError, match="found none at"):
         analysis.analyze(tiny(), [tmp_path / "none.png"], output)
+    with pytest.raises(ValueError, match=r"parts expected some of \('attention', .*received \['all'\]"):
+        analysis.analyze(tiny(), pictures(), output, parts=["all"])
+    with pytest.raises(ValueError, match="crowd_names expected 4, one an image, received 1"):
+        analysis.analyze(tiny(), pictures(), output, crowd=pictures(), crowd_names=["a"])
     assert not output.exists()

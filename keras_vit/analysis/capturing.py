@@ -1,0 +1,156 @@
+"""Attention, read from a model while it computes.
+
+L encoder blocks, B batch, h heads, N tokens, H W C image, (down, across) patch grid.
+"""
+
+import contextlib
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.analysis.attention import Attention
+from keras_vit.layers import AttentionPooling, ClassToken, EncoderBlock, MeanPooling, PatchEmbedding, TokenPooling
+
+
+def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
+    """Read a model's attention weights, in one forward pass, without rebuilding, retraining or changing it.
+
+    Args:
+        model: a model with encoder blocks, whatever its head.
+        images: (B, H, W, C) as the model takes them.
+        batch_size: images that go through the model at once.
+
+    Raises:
+        ValueError: `model` has no encoder blocks, or the images are not of its input shape.
+    """
+    blocks, probes = attention_layers(model)
+    embedding = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)][-1]
+    images = as_input(model, images)
+    last = (probes or blocks)[-1].output
+    forward = keras.Model(model.inputs[0], [embedding.output, last])
+    weights = probe = grid = None
+    for start in range(0, len(images), batch_size):
+        here = slice(start, start + batch_size)
+        with watching([block.attention for block in blocks] + probes) as seen:
+            grid = forward(images[here], training=False)[0].shape[1:3]
+        *of_blocks, last = seen if probes else (*seen, None)
+        if weights is None:
+            weights = np.empty((len(blocks), len(images), *of_blocks[0].shape[1:]), "float32")
+            probe = np.empty((len(images), last.shape[1], last.shape[3]), "float32") if probes else None
+        for block, found in zip(weights, of_blocks, strict=True):
+            block[here] = ops.convert_to_numpy(ops.cast(found, "float32"))
+        if probes:
+            probe[here] = ops.convert_to_numpy(ops.cast(last, "float32"))[:, :, 0]
+    grid = tuple(int(side) for side in grid)
+    return Attention(
+        weights=weights,
+        probe=probe,
+        grid=grid,
+        prefix_tokens=count_prefix_tokens(model),
+        pooling=_pooling(model),
+        patch_size=_pixels(embedding, images.shape[1:3], grid),
+    )
+
+
+def attention_layers(model: keras.Model) -> tuple[list, list]:
+    """The encoder blocks of a model, in order, and the attention pooling where it has one, in a list.
+
+    Raises:
+        ValueError: `model` has no encoder blocks; the sentence says what it has.
+    """
+    blocks = [layer for layer in model.layers if isinstance(layer, EncoderBlock)]
+    if not blocks:
+        maps = [layer.name for layer in model.layers if layer.name.startswith("stage") and "_unit" not in layer.name]
+        kinds = ", ".join(sorted({type(layer).__name__ for layer in model.layers}))
+        has = f", which has no attention; it has the feature maps {', '.join(maps)}" if maps else f" of {kinds}"
+        raise ValueError(f"model expected encoder blocks to read attention from, received {model.name!r}{has}.")
+    return blocks, [layer for layer in model.layers if isinstance(layer, AttentionPooling)]
+
+
+@contextlib.contextmanager
+def watching(layers, change=None):
+    """Yield a list of the attention weights that these layers compute inside the `with`, in order of the layers.
+
+    Args:
+        layers: self-attentions and attention poolings, in the order of the forward pass.
+        change: a function (index of the layer, its weights) -> the weights to go on with; None leaves them alone.
+    """
+    seen = []
+
+    def watch(weights):
+        weights = weights if change is None else change(len(seen), weights)
+        seen.append(weights)
+        return weights
+
+    for layer in layers:
+        layer.watch = watch
+    try:
+        yield seen
+    finally:
+        for layer in layers:
+            layer.watch = None
+
+
+def count_prefix_tokens(model: keras.Model) -> int:
+    """Tokens in front of the patches (the class token)."""
+    return sum(isinstance(layer, ClassToken) for layer in model.layers)
+
+
+def _pooling(model):
+    """Which queries the model's answer is read from: `token`, `gap` or `map`."""
+    pools = [layer for layer in model.layers if isinstance(layer, TokenPooling)]
+    if any(isinstance(pool, AttentionPooling) for pool in pools):
+        return "map"
+    gap = isinstance(pools[-1], MeanPooling) if pools else not count_prefix_tokens(model)
+    return "gap" if gap else "token"
+
+
+def attention_maps(model: keras.Model, images, batch_size: int = 32) -> np.ndarray:
+    """Every attention weight of every block: (B, H, W, C) -> (L, B, h, N, N), rows summing to 1.
+
+    Args and raises: as `capture`.
+    """
+    return capture(model, images, batch_size).weights
+
+
+def class_attention(model: keras.Model, images, batch_size: int = 32) -> np.ndarray:
+    """Attention to each patch from where the model's answer is read: (B, H, W, C) -> (L, B, h, down, across).
+
+    That is the class token's row of every block; for a `gap` head the mean over the queries; for a `map` head the
+    probe's attention, and L = 1 because only the pooling has a probe. The class token's own slot is left out, so a
+    map sums to at most 1.
+
+    Args and raises: as `capture`.
+    """
+    return capture(model, images, batch_size).read_out()
+
+
+def rollout_maps(model: keras.Model, images, residual: bool = True, batch_size: int = 32) -> np.ndarray:
+    """Attention rollout from where the model's answer is read: (B, H, W, C) -> (B, down, across).
+
+    Args and raises: as `rollout` and `capture`.
+    """
+    return capture(model, images, batch_size).rollout(residual)
+
+
+def _pixels(embedding, image_size, grid):
+    """The patch's own size where it is cut from the image: there the grid may leave a rest at the right and bottom."""
+    if all(side // patch == n for side, patch, n in zip(image_size, embedding.patch_size, grid, strict=True)):
+        return embedding.patch_size
+    return tuple(side / n for side, n in zip(image_size, grid, strict=True))
+
+
+def as_input(model: keras.Model, images) -> np.ndarray:
+    """`images` as an array.
+
+    Raises:
+        ValueError: they are not of the model's input shape.
+    """
+    images = np.asarray(images)
+    expected = tuple(model.inputs[0].shape)
+    sides = zip(expected[1:], images.shape[1:], strict=False)
+    if images.ndim != len(expected) or not len(images) or any(side not in (None, given) for side, given in sides):
+        shape = ", ".join("any" if side is None else str(side) for side in expected[1:])
+        raise ValueError(f"images expected shape (batch, {shape}), received {images.shape}.")
+    return images

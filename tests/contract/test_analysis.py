@@ -1,0 +1,46 @@
+"""Every kind of model can be looked into, at the sizes it takes."""
+
+import keras
+import numpy as np
+import pytest
+from contract.cases import MODELS
+from contract.test_contract import inputs_for
+from support import randomise
+
+from keras_vit import analysis, layers
+from keras_vit.analysis.positions import has_positions
+
+SIDE = 96  # where the size is free: whole patches of every kind
+
+
+@pytest.mark.parametrize("case", MODELS, ids=lambda case: case.name)
+def test_every_kind_of_model_can_be_looked_into(case):
+    model = randomise(case.make())
+    images = inputs_for(case)
+    if not case.static_size and "bit" in case.name:
+        images = np.random.default_rng(0).uniform(-1, 1, (3, 64, SIDE, 3)).astype("float32")
+    before = keras.ops.convert_to_numpy(model(images))
+    names = {layer.name for layer in model.layers}
+    attends = any(isinstance(layer, layers.EncoderBlock) for layer in model.layers)
+
+    way = analysis.journey(model, images)
+    assert len(way.stages) >= 3 and all(len(stage) == 3 and stage.ndim == 4 for stage in way.maps)
+    filters, shares = analysis.embedding_filters(model, 4)
+    assert filters.shape[-1] == images.shape[-1] and shares.sum() <= 1 + 1e-9
+    assert len(analysis.features_of(model, images)) == 3
+    similarity, rows, _ = analysis.layer_similarity(model, images)
+    np.testing.assert_allclose(np.diag(similarity), 1, rtol=1e-6)
+    assert rows == way.stages
+    if attends:
+        attention = analysis.capture(model, images)
+        assert np.prod(attention.grid) + attention.prefix_tokens == attention.weights.shape[-1]
+        np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
+        assert attention.rollout().shape == (3, *attention.grid)
+        assert (analysis.mean_distance(attention) > 0).all()
+    if has_positions(model):
+        assert analysis.position_similarity(model).shape[:2] == model.get_layer("position_embedding").grid
+    if "head" in names:
+        assert len(analysis.grad_cam(model, images)) == 3
+        if attends:
+            assert analysis.gradient_attention(model, images).shape == (3, *attention.grid)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(model(images)), before)
