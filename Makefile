@@ -34,6 +34,8 @@ benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/python benchmarks/import_time.py
 	$(RUN)/python benchmarks/weights.py
 	$(RUN)/python benchmarks/data.py
+	$(RUN)/python benchmarks/export.py
+	$(RUN)/python benchmarks/probes.py
 	$(RUN)/python benchmarks/serving.py
 
 $(INSTALLED): setup.py constraints.txt

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-formats = ["ai-edge-litert>=2.1"]
+formats = ["ai-edge-litert>=2.1", "onnx>=1.19", "onnxruntime>=1.23", "openvino>=2025.4", "tf2onnx>=1.17"]
 serve = [
     "starlette>=0.47",
     "uvicorn>=0.35",
@@ -16,7 +16,7 @@ recipes = [
     "keras-cv>=0.9",
     "scikit-learn>=1.5",  # the bundled digits
 ]
-analysis = ["matplotlib>=3.9"]
+analysis = ["matplotlib>=3.9", "scikit-learn>=1.5"]
 parquet = ["pyarrow>=18"]
 
 setup(
@@ -27,7 +27,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["keras_vit", "keras_vit.*"]),
-    package_data={"keras_vit": ["imagenet_classes.csv", "serve/page.html"]},
+    package_data={"keras_vit": ["imagenet_classes.csv", "serve/page.html", "analysis/paper.json"]},
     python_requires=">=3.11",
     install_requires=["tensorflow>=2.21", "keras>=3.15", "numpy>=1.26", "pillow>=10", "tqdm>=4.66", "safetensors>=0.5"],
     extras_require={

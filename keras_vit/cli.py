@@ -52,6 +52,13 @@ def _train(options):
 
 
 def _evaluate(options):
+    if options.suite:
+        from keras_vit.train.suite_verb import run_suite_verb
+
+        run_suite_verb(options)
+        return
+    if options.output or options.probe or options.tasks:
+        raise ValueError("--suite expected the name of the suite that --output, --probe and --tasks are of.")
     from keras_vit.models.load import load_model
     from keras_vit.train.evaluate import evaluate_model
 
@@ -64,7 +71,7 @@ def _evaluate(options):
 
 def _export(options):
     from keras_vit.export import export, origin_of
-    from keras_vit.export_images import images_to_compare
+    from keras_vit.export_images import images_to_calibrate, images_to_compare
     from keras_vit.models.load import load_model, require_trained
 
     require_trained(options.model)
@@ -74,7 +81,9 @@ def _export(options):
     images, labels = images_to_compare(model, options.images, data, options.data_dir, options.limit)
     formats = options.formats and options.formats.split(",")
     batch = None if options.dynamic_batch else 1
-    print(export(model, options.output, images, labels, formats, options.dtype, batch, origin_of(options.model)))
+    calibration = options.calibration and images_to_calibrate(model, options.calibration, data, options.data_dir)
+    chosen = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}
+    print(export(model, options.output, images, labels, origin=origin_of(options.model), **chosen))
 
 
 def _serve(options):
@@ -140,6 +149,12 @@ def _analyze_run(model, recipe, options):
         Image.fromarray(np.squeeze(images[i].round().astype("uint8"))).save(output / "examples" / f"{i}_{name}.png")
 
 
+def _summary(options):
+    from keras_vit.analysis.summary_verb import run_summary
+
+    run_summary(options)
+
+
 def _list(options):
     from keras_vit.models.builders import describe_variant
     from keras_vit.models.table import variants_table
@@ -164,8 +179,10 @@ def _recipe_of(options):
 
 
 def _parser() -> argparse.ArgumentParser:
+    from keras_vit.analysis.summary_verb import add_summary
     from keras_vit.models.weights_verbs import add_weights
     from keras_vit.predict.verb import add_predict
+    from keras_vit.train.suite_verb import add_suite
 
     parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -198,9 +215,11 @@ def _parser() -> argparse.ArgumentParser:
         "--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE", help="replace fields of the recipe"
     )
 
-    sub = verb("evaluate", _evaluate, "Measure a model on its recipe's test split.", "evaluate runs/digits")
+    summary = "Measure a model on its recipe's test split, or on a suite of data sets."
+    sub = verb("evaluate", _evaluate, summary, "evaluate runs/digits")
     sub.add_argument("model", metavar="MODEL", help=model_help)
     data_options(sub)
+    add_suite(sub)
 
     add_predict(verb, model_help)
 
@@ -212,12 +231,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("model", metavar="MODEL", help=model_help)
     sub.add_argument("--output", required=True, help="folder of the versions, saved_models/NAME")
-    sub.add_argument("--formats", help="some of saved_model,tflite,tflite-fp16,tflite-int8-dynamic (default all)")
+    sub.add_argument(
+        "--formats",
+        help="some of saved_model,tflite,tflite-fp16,tflite-int8-dynamic (these by default),onnx,openvino,tflite-int8,"
+        "tflite-int16x8 (the last two need --calibration)",
+    )
     sub.add_argument(
         "--dtype", help="float32 or bfloat16, which the SavedModel computes in; the model's own by default"
     )
     sub.add_argument("--dynamic-batch", action="store_true", help="TFLite files for any number of images a call")
     sub.add_argument("--images", help="folder of images to compare on; in folders named as the classes, with accuracy")
+    sub.add_argument(
+        "--calibration",
+        metavar="FOLDER",
+        help="training images for the int8 formats: a folder, a data source (tfds:cifar10), or `dataset`, the recipe's",
+    )
     sub.add_argument("--limit", type=int, default=256, help="how many test images to compare on (default 256)")
     data_options(sub)
 
@@ -258,6 +286,9 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb("list", _list, "List the models.", "list 'ViT_B*'")
     sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")
     sub.add_argument("--markdown", action="store_true", help="all of them, as the README's table")
+
+    sub = verb("summary", _summary, "Count what a model takes, from its shapes.", "summary ViT_L16 --image-size 384")
+    add_summary(sub)
     add_weights(verbs)
     return parser
 

@@ -1,5 +1,7 @@
-"""The images that `keras-vit export` compares an export with its model on: glue of the command line."""
+"""The images that `keras-vit export` compares an export with its model on, and those it calibrates one with: glue of
+the command line."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,11 +43,36 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
         return None, None
 
 
-def _of_folder(folder, interface, limit):
+def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: int = 128) -> np.ndarray:
+    """Pixels 0..255 (N, H, W, C) of training images, which the figures of an export are not measured on.
+
+    Args:
+        model: to be exported.
+        source: a folder of images, the name of a data source as a recipe gives it, or `dataset` for the recipe's own.
+        data: a recipe's `Data`; None without a recipe.
+        data_dir: in place of the directory of the data.
+        limit: how many at most.
+
+    Raises:
+        ValueError: the source is neither, or the model has no image size.
+    """
+    from keras_vit.train.recipe import Data
+
+    if Path(source).is_dir():
+        return _of_folder(Path(source), describe(model), limit, "--calibration")[0]
+    if source == "dataset" and data is None:
+        raise ValueError("--calibration dataset expected a recipe with data, a workdir's own or --recipe, found none.")
+    if describe(model).image_size is None:
+        raise ValueError(f"--calibration expected a model of a known image size, received {model.input_shape}.")
+    chosen = data if source == "dataset" else Data(source)
+    return of_split(model, replace(chosen, test_split=chosen.train_split), data_dir, limit)[0]
+
+
+def _of_folder(folder, interface, limit, option="--images"):
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
     if not files or interface.image_size is None:
         found = f"{str(folder)!r} with {len(files)} and input shape {interface.input_shape}"
-        raise ValueError(f"--images expected a folder of images and a model of a known image size, received {found}.")
+        raise ValueError(f"{option} expected a folder of images and a model of a known image size, received {found}.")
     files = files[:: -(-len(files) // limit)]  # spread over the classes
     shape = (*interface.image_size, interface.input_shape[2])
     classes = {label: i for i, label in enumerate(interface.labels)}

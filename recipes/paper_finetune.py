@@ -28,7 +28,8 @@ TABLE = {  # data set: TFDS's name, part to train on, test split, steps, warm-up
 VTAB = (
     "caltech101", "cifar100", "dtd", "flowers102", "pets", "sun397", "svhn",
     "camelyon", "eurosat", "resisc45", "retinopathy",
-    "clevr_count", "clevr_dist", "dmlab", "dspr_loc", "dspr_ori", "kitti_dist", "snorb_azim", "snorb_elev",
+    "clevr_count", "clevr_dist", "dmlab", "dsprites_loc", "dsprites_ori", "kitti_dist",
+    "smallnorb_azim", "smallnorb_elev",
 )  # fmt: skip
 
 

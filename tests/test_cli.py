@@ -139,11 +139,14 @@ def test_list_shows_the_rows(capsys):
 
 FLAGS = {
     "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run"},
-    "evaluate": {"--recipe", "--data-dir"},
+    "evaluate": {"--recipe", "--data-dir", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
+    | {"--resize", "--set"},
     "predict": {"--top", "--json", "--output"},
     "export": {"--output", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--dynamic-batch", "--images"},
     "analyze": {"--output", "--limit", "--recipe", "--data-dir"},
     "list": {"--markdown"},
+    "summary": {"--image-size", "--batch", "--optimizer", "--precision", "--epochs", "--images", "--peak"}
+    | {"--utilisation", "--plot", "--accuracy", "--json"},
 }
 
 

@@ -68,16 +68,22 @@ def shortened(image, shorter: int):
     return tf.image.resize(image, sides, antialias=True)
 
 
-def middle(image, shorter: int, input_shape: tuple[int, int, int]):
-    """The shorter side brought to `shorter` pixels, then the middle cut out: (H, W, C) -> float32 of `input_shape`.
+def middle(image, size: int | tuple[int, int], input_shape: tuple[int, int, int]):
+    """An image brought to `size`, then its middle cut out: (H, W, C) -> float32 of `input_shape`.
+
+    Args:
+        image: (H, W, C).
+        size: pixels of the shorter side, or (height, width), which squeezes the image.
+        input_shape: (height, width, channels) of the model.
 
     Raises:
         ValueError: the middle is larger than that.
     """
     height, width, _ = input_shape
-    if shorter < max(height, width):
-        raise ValueError(f"resize expected at least the model's {max(height, width)} pixels, received {shorter}.")
-    image = shortened(image, shorter)
+    least = (size, size) if isinstance(size, int) else size
+    if least[0] < height or least[1] < width:
+        raise ValueError(f"resize expected at least the model's {max(height, width)} pixels, received {size}.")
+    image = shortened(image, size) if isinstance(size, int) else tf.image.resize(image, size, antialias=True)
     begin = (tf.shape(image)[:2] - [height, width]) // 2
     image = tf.slice(image, [begin[0], begin[1], 0], [height, width, image.shape[-1]])
     return fitted(image, input_shape)

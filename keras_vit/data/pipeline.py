@@ -191,7 +191,7 @@ def evaluation_batches(
     batch_size: int,
     input_shape: tuple[int, int, int],
     scale: bool = True,
-    resize: int | None = None,
+    resize: int | tuple[int, int] | None = None,
 ) -> tf.data.Dataset:
     """Every example once, in order: images (B, H, W, C), labels (B,) and weights (B,), which are 0 where the last
     batch is filled up.
@@ -204,7 +204,8 @@ def evaluation_batches(
         batch_size: examples a batch.
         input_shape: (height, width, channels) of the model.
         scale: whether to scale the pixels to [-1, 1].
-        resize: pixels that the shorter side is brought to before the middle is cut out; None squeezes the image.
+        resize: pixels that the shorter side, or (height, width) that the image, is brought to before the middle is
+            cut out; None squeezes the image.
     """
 
     def one_example(index, image, label):
@@ -225,7 +226,7 @@ def evaluation_batches(
     return dataset.map(one_batch, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
-def _whole(image, examples: Examples, input_shape, resize: int | None):
+def _whole(image, examples: Examples, input_shape, resize):
     """An example's image as evaluation sees it: float32 (H, W, C), 0..255."""
     image = examples.read(image) if examples.read else image
     image = decode(image) if examples.encoded else tf.ensure_shape(image, examples.shape)

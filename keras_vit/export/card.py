@@ -6,6 +6,12 @@ from keras_vit.export.origin import Origin
 from keras_vit.export.report import ExportReport
 from keras_vit.models.interface import describe
 
+_CALIBRATED = (
+    "The scales of integer activations were measured on {:,} other images. `tflite-int8` computes the products with "
+    "weights in int8 and the rest in float32; `tflite-int16x8` computes in integers throughout, without fast kernels "
+    "on common processors: its time above is the price."
+)
+
 
 def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
     """The card in Markdown: what it is, trained on what, figures with how many images, the parity table.
@@ -45,6 +51,7 @@ def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
             "",
             *_markdown(report.table()),
             "",
+            *([_CALIBRATED.format(report.calibration), ""] if report.calibration else []),
         ]
     )
 

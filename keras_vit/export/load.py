@@ -2,37 +2,39 @@
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
+from keras_vit.export.formats import FORMATS
 from keras_vit.export.versions import versions
 from keras_vit.models.interface import Interface
 
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """A loaded SavedModel with what its manifest says of it.
+    """A loaded export with what its manifest says of it.
 
     Args:
         path: the version's folder.
+        format: of the files that were loaded, one of `FORMATS`.
         name: of the Keras model it came from.
         interface: what it takes and puts out.
-        loaded: TensorFlow's object; it holds the weights, and its `signatures`.
+        signatures: functions of named tensors to tensors by name; only a SavedModel has more than `serving_default`.
     """
 
     path: Path
+    format: str
     name: str
     interface: Interface
-    loaded: Any
+    signatures: dict[str, Callable]
 
     def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """The outputs by name for images (B, H, W, C) in the model's own range."""
-        answer = self.loaded.signatures["serving_default"](images=tf.constant(images, tf.float32))
-        return {name: value.numpy() for name, value in answer.items()}
+        answer = self.signatures["serving_default"](images=np.asarray(images, "float32"))
+        return {name: np.asarray(value) for name, value in answer.items()}
 
 
 def version_folder(source: str | os.PathLike) -> Path | None:
@@ -40,25 +42,35 @@ def version_folder(source: str | os.PathLike) -> Path | None:
     path = Path(source)
     newest = [path / str(number) for number in versions(path)[-1:]]
     for folder in (path, *newest):
-        if (folder / "manifest.json").is_file() and (folder / "saved_model.pb").is_file():
+        if (folder / "manifest.json").is_file() and formats_in(folder):
             return folder
     return None
 
 
+def formats_in(folder: Path) -> list[str]:
+    """The formats that lie in a version's folder, in the order of the table."""
+    return [name for name, form in FORMATS.items() if (folder / form.file).is_file()]
+
+
 def load_export(source: str | os.PathLike) -> ExportedModel:
-    """Load an exported SavedModel.
+    """Load an export.
 
     Args:
-        source: `saved_models/NAME`, of which the newest version is taken, or a version's own folder.
+        source: `saved_models/NAME`, of which the newest version is taken, or a version's own folder; of either its
+            SavedModel, or else the first format of the table that lies there. Or one file of a version: `model.onnx`.
 
     Raises:
-        ValueError: no export lies there.
+        ValueError: no export lies there, or the package that runs its format is not installed.
     """
-    folder = version_folder(source)
-    if folder is None:
+    path = Path(source)
+    folder = version_folder(path.parent if path.is_file() else path)
+    found = [] if folder is None else formats_in(folder)
+    if path.is_file():
+        found = [name for name in found if FORMATS[name].file == path.name]
+    if not found:
         raise ValueError(
-            f"model expected a folder with model.keras, or an export (saved_models/NAME or a version in it), "
-            f"received {str(source)!r}."
+            f"model expected a folder with model.keras, or an export (saved_models/NAME or a version in it, or one of "
+            f"its files), received {str(source)!r}."
         )
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     size = manifest["input"]["image_size"]
@@ -69,4 +81,4 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
         classes=manifest["classes"],
         labels=tuple(manifest["labels"]),
     )
-    return ExportedModel(folder, manifest["model"], interface, tf.saved_model.load(str(folder)))
+    return ExportedModel(folder, found[0], manifest["model"], interface, FORMATS[found[0]].load(folder))

@@ -26,6 +26,7 @@ class ExportReport:
         real: False where they were random pixels.
         accuracy: of the Keras model on them, in [0, 1]; None without labels.
         rows: one comparison a format and signature.
+        calibration: number of other real images that the scales of integers were measured on.
     """
 
     path: Path
@@ -34,6 +35,7 @@ class ExportReport:
     real: bool
     accuracy: float | None
     rows: tuple[Comparison, ...]
+    calibration: int = 0
 
     def table(self) -> list[tuple[str, ...]]:
         """The cells, the columns' names first; a column that says nothing is left out."""
@@ -64,6 +66,7 @@ class ExportReport:
         return {
             "images": self.images,
             "real": self.real,
+            "calibration_images": self.calibration,
             "keras_accuracy": self.accuracy,
             "rows": [asdict(row) for row in self.rows],
         }

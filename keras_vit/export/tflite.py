@@ -1,26 +1,29 @@
 """A Keras model -> TensorFlow Lite, builtin operators only."""
 
-import importlib
-import io
-import json
+import os
 import re
-import zipfile
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.export.calibrated import quantised
+from keras_vit.export.flatbuffer import operators as operators
+from keras_vit.export.flatbuffer import read_metadata as read_metadata
+from keras_vit.export.flatbuffer import require_builtin, with_metadata
+from keras_vit.export.flatbuffer import stored_types as stored_types
+from keras_vit.export.optional import needed
 from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import ServingModule
-from keras_vit.models.interface import Interface
 
-METADATA = "keras_vit.json"
-
-
-PRECISIONS = ("float32", "float16", "int8-dynamic")  # of the stored weights; the last computes products in int8
+CALIBRATED = {"int8": "int8", "int16x8": "int16"}  # and what they compute in
+# Of the stored weights; int8-dynamic rounds what is multiplied with them to int8 as it comes, image by image.
+PRECISIONS = ("float32", "float16", "int8-dynamic", *CALIBRATED)
 
 
-def convert(model: keras.Model, precision: str = "float32", batch: int | None = 1) -> bytes:
+def convert(
+    model: keras.Model, precision: str = "float32", batch: int | None = 1, calibration: np.ndarray | None = None
+) -> bytes:
     """Convert a model to a TFLite file with the signature `serving_default`; its inputs and outputs are float32.
 
     The file says what it is: a metadata entry `keras_vit.json` holds labels and normalisation, and `labels.txt` is
@@ -30,11 +33,14 @@ def convert(model: keras.Model, precision: str = "float32", batch: int | None = 
         model: a model of this package with a fixed image size.
         precision: one of `PRECISIONS`.
         batch: images a call; None for any number.
+        calibration: (N, H, W, C) images in the model's range, for the precisions of `CALIBRATED`.
 
     Raises:
-        ValueError: the image size is free, the precision is unknown, or the model needs operators outside TFLite's
-            own.
+        ValueError: the image size is free, the precision is unknown or without its images, or the model needs
+            operators outside TFLite's own.
     """
+    if precision in CALIBRATED and calibration is None:
+        raise ValueError(f"calibration expected real images for the precision {precision}, received None.")
     if precision not in PRECISIONS:
         raise ValueError(f"precision expected one of {PRECISIONS}, received {precision!r}.")
     module = ServingModule(in_dtype(model, "float32"))
@@ -45,81 +51,21 @@ def convert(model: keras.Model, precision: str = "float32", batch: int | None = 
     function = tf.function(module.forward.python_function, autograph=False).get_concrete_function(images)
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-    if precision != "float32":
+    if precision in ("float16", "int8-dynamic"):
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
-        flatbuffer = converter.convert()
+        if precision in CALIBRATED:
+            flatbuffer = quantised(converter, calibration, CALIBRATED[precision])
+        else:
+            flatbuffer = converter.convert()
     except Exception as error:  # the converter's errors share no base class
         foreign = re.search(r"(?:Select|Flex|Custom) ops: (.+)", str(error))
         reason = f"one with {foreign[1].strip()}" if foreign else str(error).strip().splitlines()[0]
         raise ValueError(f"tflite expected a model of TFLite's builtin operators, received {reason}.") from error
     require_builtin(flatbuffer)
-    return _with_metadata(flatbuffer, module.interface, precision)
-
-
-def _with_metadata(flatbuffer: bytes, interface: Interface, precision: str) -> bytes:
-    """The file with its metadata entry, and with its labels appended as an archive."""
-    schema, builder = _import("schema_py_generated"), importlib.import_module("flatbuffers").Builder()
-    low, high = interface.input_range
-    said = {
-        "input": {"name": "images", "shape": interface.input_shape, "range": interface.input_range},
-        "normalisation": {"of_pixels": [0, 255], "mean": -low * 255 / (high - low), "std": 255 / (high - low)},
-        "precision": precision,
-        "labels": interface.labels,
-    }
-    model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)
-    entry, buffer = schema.MetadataT(), schema.BufferT()
-    entry.name, entry.buffer = METADATA, len(model.buffers)
-    buffer.data = np.frombuffer(json.dumps(said, ensure_ascii=False).encode(), "uint8")
-    model.metadata, model.buffers = [*(model.metadata or ()), entry], [*model.buffers, buffer]
-    builder.Finish(model.Pack(builder), b"TFL3")
-    file = io.BytesIO(bytes(builder.Output()))
-    if interface.labels:
-        with zipfile.ZipFile(file, "a", zipfile.ZIP_STORED) as archive:
-            archive.writestr(zipfile.ZipInfo("labels.txt"), "\n".join(interface.labels) + "\n")
-    return file.getvalue()
-
-
-def read_metadata(flatbuffer: bytes) -> dict:
-    """What `convert` wrote into a file: input, normalisation, precision and labels."""
-    model = _import("schema_py_generated").ModelT.InitFromPackedBuf(flatbuffer, 0)
-    found = {entry.name.decode(): entry.buffer for entry in model.metadata}
-    return json.loads(bytes(model.buffers[found[METADATA]].data).decode())
-
-
-def require_builtin(flatbuffer: bytes) -> None:
-    """Raise a ValueError naming the operators of a TFLite file that are not TFLite's own."""
-    foreign = sorted(name for name in operators(flatbuffer) if name.startswith("CUSTOM:"))
-    if foreign:
-        raise ValueError(f"tflite expected builtin operators only, received {', '.join(foreign)}.")
-
-
-def operators(flatbuffer: bytes) -> dict[str, int]:
-    """How often each operator stands in a TFLite file, by name; one outside the builtin set is `CUSTOM:name`."""
-    schema = _import("schema_py_generated")
-    names = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
-    model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)
-    codes = [
-        f"CUSTOM:{code.customCode.decode()}"
-        if code.customCode
-        else names[max(code.builtinCode, code.deprecatedBuiltinCode)]
-        for code in model.operatorCodes
-    ]
-    found = [codes[operator.opcodeIndex] for graph in model.subgraphs for operator in graph.operators]
-    return {name: found.count(name) for name in dict.fromkeys(found)}
-
-
-def stored_types(flatbuffer: bytes) -> dict[str, int]:
-    """How many bytes of constants a TFLite file holds in each type."""
-    schema = _import("schema_py_generated")
-    names = {code: name for name, code in vars(schema.TensorType).items() if isinstance(code, int)}
-    model, found = schema.ModelT.InitFromPackedBuf(flatbuffer, 0), {}
-    for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
-        data = model.buffers[tensor.buffer].data
-        found[names[tensor.type]] = found.get(names[tensor.type], 0) + (0 if data is None else len(data))
-    return found
+    return with_metadata(flatbuffer, module.interface, precision)
 
 
 def runner(flatbuffer: bytes):
@@ -128,7 +74,7 @@ def runner(flatbuffer: bytes):
     Raises:
         ValueError: the interpreter is not installed.
     """
-    interpreter = _import("interpreter").Interpreter(model_content=flatbuffer)
+    interpreter = _import("interpreter").Interpreter(model_content=flatbuffer, num_threads=os.cpu_count())
     run = interpreter.get_signature_runner("serving_default")
 
     free = run.get_input_details()["images"]["shape_signature"][0] == -1
@@ -143,9 +89,4 @@ def runner(flatbuffer: bytes):
 
 
 def _import(module: str):
-    try:
-        return importlib.import_module(f"ai_edge_litert.{module}")
-    except ImportError:
-        raise ValueError(
-            "format tflite expected ai-edge-litert, which `pip install keras_vit[formats]` brings."
-        ) from None
+    return needed("ai-edge-litert", f"ai_edge_litert.{module}", "tflite")

@@ -7,6 +7,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+PARTIAL = ".partial-"
+
 
 def versions(output: str | os.PathLike) -> list[int]:
     """The versions that lie in a folder, ascending."""
@@ -18,7 +25,8 @@ def write_version(output: str | os.PathLike, fill: Callable[[Path], None]) -> Pa
     """Let `fill` write into a new folder, and make that the next version once it returns.
 
     It is filled under a hidden name beside its place, where TensorFlow Serving does not look, and then renamed: a
-    version is complete or absent, and no version is ever overwritten. When `fill` raises, nothing is left.
+    version is complete or absent, and no version is ever overwritten. When `fill` raises, nothing is left; what a
+    killed process left is removed by the next one.
 
     Args:
         output: the folder of the versions; made where it does not exist.
@@ -36,7 +44,9 @@ def write_version(output: str | os.PathLike, fill: Callable[[Path], None]) -> Pa
         output.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise ValueError(f"output expected a folder, received {str(output)!r}, where a file lies.") from None
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=output))
+    for left in output.glob(f"{PARTIAL}*"):
+        _remove_abandoned(left)
+    partial, lock = _new_partial(output)
     try:
         partial.chmod(0o755)  # mkdtemp closes it to all others, and a server runs under another account
         fill(partial)
@@ -47,6 +57,50 @@ def write_version(output: str | os.PathLike, fill: Callable[[Path], None]) -> Pa
             with contextlib.suppress(OSError):  # another export may have begun to use it
                 folder.rmdir()
         raise
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _new_partial(output: Path) -> tuple[Path, int | None]:
+    """A new hidden folder, and the lock that says it is being written, which ends with the process."""
+    while True:
+        partial = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=output))
+        try:
+            lock = _lock(partial)
+        except (BlockingIOError, FileNotFoundError):  # another export took it for abandoned in between
+            continue
+        if lock is None or partial.exists():
+            return partial, lock
+        os.close(lock)
+
+
+def _lock(folder: Path) -> int | None:
+    """Hold a folder until the number returned is closed; None where the system has no such locks.
+
+    Raises:
+        BlockingIOError: another holds it.
+    """
+    if fcntl is None:
+        return None
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException as error:
+        os.close(opened)
+        if isinstance(error, OSError) and not isinstance(error, BlockingIOError):
+            return None
+        raise
+    return opened
+
+
+def _remove_abandoned(partial: Path) -> None:
+    """Remove a hidden folder that no process is writing to."""
+    with contextlib.suppress(OSError):
+        lock = _lock(partial)
+        if lock is not None:  # else nobody knows
+            shutil.rmtree(partial, ignore_errors=True)
+            os.close(lock)
 
 
 def _rename_to_next(partial: Path, output: Path) -> Path:

@@ -2,74 +2,23 @@
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.export import parity, saved_model, tflite
+from keras_vit.export import parity, saved_model
 from keras_vit.export.card import model_card
+from keras_vit.export.formats import FORMATS, Settings, default_formats
 from keras_vit.export.origin import Origin
-from keras_vit.export.precision import in_dtype
 from keras_vit.export.report import ExportReport, files_of, manifest
 from keras_vit.export.versions import write_version
 from keras_vit.models.interface import describe
 from keras_vit.preprocess import preprocess_input, resize
 
 DTYPES = ("float32", "bfloat16")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a caller may choose beside the formats.
-
-    Args:
-        dtype: that the SavedModel stores and computes in; the model's own where None.
-        batch: images a call of a TFLite file; None for any number.
-    """
-
-    dtype: str | None = None
-    batch: int | None = 1
-
-
-@dataclass(frozen=True)
-class Format:
-    """One kind of file.
-
-    Args:
-        write: (model, folder, settings) -> anything; writes the files into the version's folder.
-        load: folder -> functions by signature; reads the files back.
-        tolerance: what it may differ by where the model itself computes in float32.
-    """
-
-    write: Callable
-    load: Callable
-    tolerance: parity.Tolerance
-
-
-def _tflite(file: str, precision: str, tolerance: parity.Tolerance) -> Format:
-    return Format(
-        write=lambda model, folder, chosen: (folder / file).write_bytes(
-            tflite.convert(model, precision, batch=chosen.batch)
-        ),
-        load=lambda folder: {"serving_default": tflite.runner((folder / file).read_bytes())},
-        tolerance=tolerance,
-    )
-
-
-def _saved_model(model, folder: Path, chosen: Settings) -> None:
-    saved_model.write_saved_model(model if chosen.dtype is None else in_dtype(model, chosen.dtype), folder)
-
-
-FORMATS = {
-    "saved_model": Format(_saved_model, saved_model.signatures_of, parity.EXACT),
-    "tflite": _tflite("model.tflite", "float32", parity.EXACT),
-    "tflite-fp16": _tflite("model-fp16.tflite", "float16", parity.REDUCED),
-    "tflite-int8-dynamic": _tflite("model-int8-dynamic.tflite", "int8-dynamic", parity.REDUCED),
-}
 
 
 def export(
@@ -81,6 +30,7 @@ def export(
     dtype: str | None = None,
     batch: int | None = 1,
     origin: Origin | None = None,
+    calibration=None,
 ) -> ExportReport:
     """Write the next version of a model, after comparing every file with the Keras model.
 
@@ -90,10 +40,14 @@ def export(
         images: (N, H, W, C) real images of the model's size, pixels 0..255, to compare on; random ones where None.
         labels: (N,) the images' classes, for the accuracy; unknown where None.
         formats: some of `FORMATS`: `saved_model` (the version's folder itself), `tflite` (`model.tflite` in it),
-            `tflite-fp16`, `tflite-int8-dynamic`; where None all of them, or of a free image size `saved_model` alone.
+            `tflite-fp16`, `tflite-int8-dynamic`, which are written where None (of a free image size `saved_model`
+            alone); `onnx` (`model.onnx`), `openvino` (`model.xml`); `tflite-int8`, `tflite-int16x8`, for which
+            `calibration` is needed.
         dtype: `float32` or `bfloat16`, which the SavedModel stores and computes in; the model's own where None.
         batch: images a call of the TFLite files; None for any number.
         origin: of the weights, for the manifest and the model card.
+        calibration: (M, H, W, C) real images, pixels 0..255, other than `images`: what the scales of integer
+            activations are measured on; a hundred are enough.
 
     Returns:
         A report to print; the same figures stand in the version's `manifest.json`.
@@ -107,15 +61,20 @@ def export(
     if batch is not None and (not isinstance(batch, int) or batch < 1):
         raise ValueError(f"batch expected a positive int or None, received {batch!r}.")
     if formats is None:
-        formats = ("saved_model",) if None in describe(model).input_shape else tuple(FORMATS)
+        formats = default_formats(None in describe(model).input_shape)
     if isinstance(formats, str) or not formats or any(name not in FORMATS for name in formats):
         raise ValueError(f"formats expected some of {tuple(FORMATS)}, received {formats!r}.")
-    sample, chosen = parity.take_sample(model, images, labels), Settings(dtype, batch)
+    if calibration is None and (missing := [name for name in formats if FORMATS[name].calibrated]):
+        raise ValueError(f"calibration expected real images for {', '.join(missing)}, received None.")
+    measured = None if calibration is None else parity.take_pixels(describe(model), calibration, "calibration")[1]
+    sample, chosen = parity.take_sample(model, images, labels), Settings(dtype, batch, measured)
     origin, reports = origin or Origin(), []
 
     def fill(folder: Path) -> None:
         rows = tuple(row for name in formats for row in _write(name, model, folder, sample, chosen))
-        report = ExportReport(folder, model.name, len(sample.pixels), images is not None, sample.accuracy, rows)
+        counted = 0 if measured is None else len(measured)
+        real = images is not None
+        report = ExportReport(folder, model.name, len(sample.pixels), real, sample.accuracy, rows, counted)
         (folder / "model_card.md").write_text(model_card(model, report, origin), encoding="utf-8")
         text = json.dumps(manifest(model, folder, report, origin), indent=1, ensure_ascii=False)
         (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
@@ -130,7 +89,7 @@ def _write(name: str, model, folder: Path, sample: parity.Sample, chosen: Settin
     form = FORMATS[name]
     exact = all(layer.compute_dtype == "float32" for layer in model.layers)
     exact = exact and not (name == "saved_model" and chosen.dtype == "bfloat16")
-    tolerance = form.tolerance if exact else parity.REDUCED
+    tolerance = form.tolerance if exact else form.tolerance.or_looser(parity.REDUCED)
     before = set(files_of(folder))
     form.write(model, folder, chosen)
     size = sum(file.stat().st_size for file in files_of(folder) if file not in before)

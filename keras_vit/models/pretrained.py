@@ -71,6 +71,12 @@ def from_pretrained(
     return model
 
 
+def row_of(model: keras.Model) -> Variant | BiTVariant:
+    """The row of the table, or one made of its sizes, that a model of this package is of."""
+    found = of_model(model)
+    return _bit_row(found) if found.family == "bit" else _row(found, model.name, None)
+
+
 def _bit_row(architecture: Architecture) -> BiTVariant:
     for row in BIT_VARIANTS:
         if (row.units, row.width_factor) == (architecture.units, architecture.width_factor):

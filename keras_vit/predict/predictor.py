@@ -17,6 +17,7 @@ from keras_vit.predict.progress import Progress
 from keras_vit.preprocess import load_image, preprocess_input
 
 BATCH = 32
+EXPORTED = (".onnx", ".pb", ".tflite", ".xml")  # files of an export
 READERS = 4  # files read and decoded at the same time
 
 
@@ -25,13 +26,14 @@ def load_predictor(source: str | os.PathLike):
 
     Args:
         source: a workdir, a `.keras` file, a file or folder of published weights, a model's name, or an export
-            (`saved_models/NAME` or one version of it).
+            (`saved_models/NAME`, one version of it, or a file of a version).
 
     Raises:
         FileNotFoundError: nothing lies at the path.
         ValueError: what lies there is no model, or no model has this name.
     """
-    if os.path.isdir(source) and not holds_model(source):
+    exported = os.path.isfile(source) and os.path.splitext(source)[1] in EXPORTED
+    if exported or os.path.isdir(source) and not holds_model(source):
         from keras_vit.export.load import load_export  # needs TensorFlow, a Keras model does not
 
         return load_export(source)

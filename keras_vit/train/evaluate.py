@@ -3,6 +3,8 @@
 B batch, K classes.
 """
 
+from collections.abc import Sequence
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -35,18 +37,28 @@ def logits_model(model: keras.Model) -> keras.Model:
     return keras.Model(model.input, output, name=f"{model.name}_logits")
 
 
-def evaluator(model: keras.Model, loss: Loss | None = None, metrics: tuple[str, ...] = ("accuracy",)):
+def evaluator(
+    model: keras.Model,
+    loss: Loss | None = None,
+    metrics: tuple[str, ...] = ("accuracy",),
+    among: Sequence[int] | None = None,
+):
     """A compiled function of a batch (images, labels, weights) -> its sums, which `evaluate` turns into means.
 
     The loss is reported without the label smoothing of training. Labels are classes (B,), or sets of right ones
     (B, K), as ImageNet-ReaL's: then an image counts whose set is not empty, and is right if its best class is in it.
+    With `among` only these classes may be answered, as on ImageNet-R and -A, which have 200 of the 1,000.
     """
     logits_of = logits_model(model)
     loss = Loss(loss.kind) if loss else Loss()
+    classes = logits_of.output_shape[-1]
+    others = None if among is None else tf.constant([i not in set(among) for i in range(classes)])
 
     @tf.function
     def sums(images, labels, weights):
         logits = tf.cast(logits_of(images, training=False), tf.float32)
+        if others is not None:
+            logits = tf.where(others, -1e9, logits)
         if labels.shape.rank == 2:
             right = tf.cast(labels, tf.float32)
             weights = weights * tf.cast(tf.reduce_any(right > 0, axis=-1), tf.float32)

@@ -6,12 +6,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.analysis.probe import few_of_each, fit_ridge, ridge_scores
+from keras_vit.analysis.probe import SEEDS, few_of_each, few_shot_accuracies
 from keras_vit.data.sources import Examples
 from keras_vit.train.evaluate import logits_model
-
-L2 = 2.0**10  # big_vision's
-SEEDS = (0, 1, 2)  # the accuracy is the mean over three draws of the examples
 
 
 def features_of(model: keras.Model):
@@ -44,17 +41,13 @@ def few_shot(features, train: Examples, test: Examples, shots: tuple[int, ...], 
     indices, labels = (np.array(column) for column in zip(*pairs, strict=True))
     draws = {count: [few_of_each(labels, count, seed) for seed in SEEDS] for count in shots}
     drawn = np.unique(np.concatenate([rows for of_count in draws.values() for rows in of_count]))
-    x, y = _features(features, batches_of(_only(train, indices[drawn], indices.max() + 1)))  # each image once
-    x_test, y_test = _features(features, batches_of(test))
-
-    def accuracy(rows):
-        own = np.searchsorted(drawn, rows)
-        head = fit_ridge(x[own], y[own], len(train.labels), L2)
-        return np.mean(np.argmax(ridge_scores(head, x_test), axis=-1) == y_test)
-
-    return {
-        f"few_shot_{count}": float(np.mean([accuracy(rows) for rows in of_count])) for count, of_count in draws.items()
-    }
+    chosen = _features(features, batches_of(_only(train, indices[drawn], indices.max() + 1)))  # each image once
+    held, classes = _features(features, batches_of(test)), len(train.labels)
+    found = {}
+    for count, of_count in draws.items():
+        rows = [np.searchsorted(drawn, rows) for rows in of_count]
+        found[f"few_shot_{count}"] = float(few_shot_accuracies(chosen, held, classes, rows).mean())
+    return found
 
 
 def _only(examples: Examples, chosen, size) -> Examples:

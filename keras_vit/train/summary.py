@@ -2,7 +2,7 @@
 
 import resource
 
-from keras_vit.models.compute import multiplications
+from keras_vit.analysis.compute import multiplications
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import spans_of
@@ -23,7 +23,7 @@ def summarise(
     work = sum(
         (span.end - span.begin)
         * multiplications(recipe.model.row, span.input_shape, span.patch_size or recipe.model.patch_size,
-                          class_token=recipe.model.pooling == "token")
+                          recipe.model.pooling)
         for span in spans_of(recipe, data.steps)
     )  # fmt: skip
     return {

@@ -1,5 +1,6 @@
 """Every format of every kind of tiny row passes the gate, and a version says where it came from."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -12,13 +13,16 @@ from contract.cases import MODELS
 from support import ROOT, golden_model, needs_tensorflow, randomise
 
 from keras_vit import cli
-from keras_vit.export import FORMATS, Origin, export, origin_of, tflite
-from keras_vit.export.versions import versions
+from keras_vit.export import Origin, export, origin_of, tflite
+from keras_vit.export import flatbuffer as flatbuffer_module
+from keras_vit.export.formats import default_formats
+from keras_vit.export.versions import versions, write_version
 from keras_vit.models.interface import describe, named_outputs
 from keras_vit.preprocess import preprocess_input
 
 pytestmark = needs_tensorflow
 KINDS = [(case, None) for case in MODELS] + [(MODELS[0], "mixed_bfloat16")]
+BEYOND = ("onnx", "openvino")  # each named as its package
 CASES = {case.name: case for case in MODELS}
 
 
@@ -38,14 +42,57 @@ def pixels_for(model, count=16):
 def test_every_format_of_every_kind_passes(case, dtype, tmp_path):
     pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
     model = randomise(case.make(dtype))
-    report = export(model, tmp_path / "tiny", pixels_for(model))
-    formats = set(FORMATS) if case.static_size else {"saved_model"}
-    assert {row.format for row in report.rows} == formats
-    exact = [row for row in report.rows if row.format in ("saved_model", "tflite") and dtype is None]
+    formats = [*default_formats(not case.static_size), *(name for name in BEYOND if importlib.util.find_spec(name))]
+    report = export(model, tmp_path / "tiny", pixels_for(model), formats=formats)
+    assert {row.format for row in report.rows} == set(formats)
+    exact = [row for row in report.rows if row.format in ("saved_model", "tflite", *BEYOND) and dtype is None]
     assert all(row.max_difference < 1e-4 for row in exact)
     for row in report.rows:
         assert row.agreement is None or row.agreement == 1
         assert (row.latency is not None and row.latency > 0) == (row.signature == "serving_default")
+
+
+def on_integers(flatbuffer):
+    """The operators of a TFLite file that take an int8 tensor, but those that make one or undo it."""
+    schema = flatbuffer_module.schema_of_tflite()
+    model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)
+    names = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
+    found = set()
+    for graph in model.subgraphs:
+        for operator in graph.operators:
+            code = model.operatorCodes[operator.opcodeIndex]
+            if any(graph.tensors[i].type == schema.TensorType.INT8 for i in operator.inputs if i >= 0):
+                found.add(names[max(code.builtinCode, code.deprecatedBuiltinCode)])
+    return found - {"QUANTIZE", "DEQUANTIZE"}
+
+
+@pytest.mark.parametrize("name", ["map", "pixels", "local", "hybrid", "bit"])
+def test_calibrated_integers_of_every_kind_pass(name, tmp_path):
+    """int8 is for the products with weights alone: a sum, a norm or a softmax in eight bits costs accuracy."""
+    pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
+    model = randomise(CASES[name].make())
+    pixels = pixels_for(model, 24)
+    formats = ("tflite-int8", "tflite-int16x8")
+    report = export(model, tmp_path / "tiny", pixels[:16], formats=formats, calibration=pixels[16:])
+    assert {row.format: row.agreement for row in report.rows} == dict.fromkeys(formats, 1)
+    assert all(row.max_difference > 1e-5 for row in report.rows)
+    integers = (report.path / "model-int8.tflite").read_bytes()
+    assert on_integers(integers) == tflite.operators(integers).keys() & {
+        "FULLY_CONNECTED",
+        "CONV_2D",
+        "DEPTHWISE_CONV_2D",
+    }
+    assert "| tflite-int16x8 |" in (card := (report.path / "model_card.md").read_text())
+    assert "measured on 8 other images" in card
+
+
+def test_integers_without_their_images_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="calibration expected real images for tflite-int8, received None"):
+        export(CASES["token"].make(), tmp_path / "tiny", formats=("tflite", "tflite-int8"))
+    with pytest.raises(ValueError, match="calibration expected real images for the precision int8, received None"):
+        tflite.convert(CASES["token"].make(), "int8")
+    with pytest.raises(ValueError, match=r"calibration expected shape \(N, 8, 8, 3\), received \(4, 9, 8, 3\)"):
+        export(CASES["token"].make(), tmp_path / "tiny", calibration=np.zeros((4, 9, 8, 3)))
 
 
 @pytest.mark.parametrize("name", ["map", "hybrid", "bit", "free_size"])
@@ -90,25 +137,41 @@ def test_the_manifest_and_the_card_say_where_the_weights_came_from(tmp_path):
     assert origin_of("ViT_B16") == Origin(weights="ViT_B16") and origin_of(run / "model.keras").accuracy is None
 
 
-def test_a_killed_export_leaves_no_half_version(tmp_path):
+def test_a_killed_export_leaves_a_hidden_folder_that_the_next_one_removes(tmp_path):
+    output = tmp_path / "tiny"
     code = f"""
 import time
-from keras_vit.export.versions import write_version
-def fill(folder):
-    (folder / "saved_model.pb").write_bytes(b"half")
+from contract.cases import MODELS
+from keras_vit.export import export, tflite
+def begun(*_, **__):  # the SavedModel lies there by then
     print("begun", flush=True)
     time.sleep(600)
-write_version({str(tmp_path / "tiny")!r}, fill)
+tflite.convert = begun
+export(MODELS[0].make(), {str(output)!r})
 """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, env=environment)
     assert process.stdout.readline().strip() == b"begun"
+    (running,) = output.iterdir()
+    assert write_version(output, lambda folder: (folder / "file").write_text("")) == output / "1"
+    assert (running / "saved_model.pb").is_file(), "an export that still runs was taken for a dead one"
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     process.stdout.close()
-    assert versions(tmp_path / "tiny") == []
+    assert running.name.startswith(".partial-") and (running / "saved_model.pb").is_file()
+    assert versions(output) == [1]
     model = randomise(CASES["token"].make())
-    assert export(model, tmp_path / "tiny", formats=("saved_model",)).path == tmp_path / "tiny" / "1"
+    assert export(model, output, formats=("saved_model",)).path == output / "2"
+    assert sorted(path.name for path in output.iterdir()) == ["1", "2"]
+
+
+def test_a_hidden_folder_is_no_version_to_the_server(tmp_path):
+    pytest.importorskip("prometheus_client", reason="extra `serve` is not installed")
+    from keras_vit.serve.repository import version_numbers
+
+    for name in ("1", ".partial-abc"):
+        (tmp_path / name).mkdir()
+    assert version_numbers(tmp_path) == versions(tmp_path) == [1]
 
 
 def test_the_command_compares_on_a_folder_of_images(tmp_path, capsys):

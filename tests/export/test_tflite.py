@@ -7,7 +7,7 @@ import tensorflow as tf
 from support import TOLERANCE, golden, golden_model, max_difference, needs_tensorflow, randomise
 
 import keras_vit
-from keras_vit.export import tflite
+from keras_vit.export import optional, tflite
 
 pytestmark = needs_tensorflow
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -90,6 +90,6 @@ def test_without_its_interpreter_the_sentence_says_what_to_install(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError(f"No module named {name!r}")
 
-    monkeypatch.setattr(tflite.importlib, "import_module", missing)
+    monkeypatch.setattr(optional.importlib, "import_module", missing)
     with pytest.raises(ValueError, match=r"expected ai-edge-litert, which `pip install keras_vit\[formats\]` brings"):
         tflite.runner(b"")

@@ -1,0 +1,149 @@
+"""`keras-vit summary MODEL`: what a model takes, counted from its shapes."""
+
+import argparse
+import json
+import re
+from dataclasses import asdict, replace
+
+from keras_vit.analysis.budget import BYTES, JFT_IMAGES, device_days, training_bytes, training_exaflops
+from keras_vit.analysis.compute import Cost, LayerCost, count
+from keras_vit.analysis.published import published
+from keras_vit.models.variants import find_variant
+from keras_vit.models.weightless import open_weightless
+
+
+def add_summary(sub: argparse.ArgumentParser) -> None:
+    """Give a parser the arguments of `keras-vit summary`."""
+    sub.add_argument("model", metavar="MODEL", help="a model's name, a workdir, a .keras file or published weights")
+    sub.add_argument("--image-size", type=_sides, metavar="PIXELS", help="384 or HEIGHTxWIDTH, in place of its own")
+    sub.add_argument("--batch", type=int, default=32, help="images on a device while training (default 32)")
+    sub.add_argument("--optimizer", default="adamw", help="adamw, sgd, lamb or adafactor (default adamw)")
+    sub.add_argument("--precision", default="float32", help="float32, mixed_bfloat16 or mixed_float16, of activations")
+    sub.add_argument("--epochs", type=float, help="count a pre-training of so many epochs, too")
+    sub.add_argument("--images", type=float, default=JFT_IMAGES, help="of an epoch (default 303e6, JFT-300M's)")
+    sub.add_argument("--peak", type=float, metavar="TFLOPS", help="of a device, for the days that it takes")
+    sub.add_argument("--utilisation", type=float, default=0.4, help="share of the peak reached (default 0.4)")
+    sub.add_argument("--plot", metavar="PNG", help="draw the paper's figure 5, this model in it where --accuracy is")
+    sub.add_argument("--accuracy", action="append", default=[], metavar="DATA=PERCENT", type=_score,
+                     help="of imagenet, real, cifar10, cifar100, pets or flowers, for --plot")  # fmt: skip
+    sub.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_summary(options) -> None:
+    """Count, and print."""
+    model = open_weightless(options.model, options.image_size)
+    cost = count(model)
+    memory = training_bytes(model, options.batch, options.optimizer, options.precision)
+    found = {
+        "model": cost.name,
+        "input_shape": list(cost.input_shape),
+        "parameters": cost.parameters,
+        "macs": cost.macs,
+        "flops": cost.flops,
+        "activations": cost.activations,
+        "layers": [asdict(layer) for layer in cost.layers],
+        "training": {"batch": options.batch, "optimizer": options.optimizer, "precision": options.precision},
+    }
+    found["training"]["bytes"] = {**asdict(memory), "total": memory.total}
+    if options.epochs:
+        found["exaflops"] = training_exaflops(cost, options.epochs, options.images)
+        if options.peak:
+            found["device_days"] = device_days(found["exaflops"], options.peak, options.utilisation)
+    elif options.peak or options.accuracy:
+        raise ValueError("--epochs expected how long the pre-training is, received nothing.")
+    if options.plot:
+        from keras_vit.analysis.compute_plot import plot_compute
+
+        own = {cost.name: (found["exaflops"], dict(options.accuracy))} if options.accuracy else None
+        plot_compute(options.plot, own)
+    print(json.dumps(found) if options.json else _text(cost, found, options))
+
+
+def _text(cost: Cost, found: dict, options) -> str:
+    down, across, channels = cost.input_shape
+    memory = found["training"]["bytes"]
+    parts = [f"{name} {_gigabytes(memory[name])}" for name in ("weights", "gradients", "optimizer", "activations")]
+    lines = [
+        f"{cost.name}, {down} x {across} x {channels}: {cost.parameters:,} parameters, {cost.macs / 1e9:,.3f} GMACs = "
+        f"{cost.flops / 1e9:,.2f} GFLOPs an image",
+        "",
+        *_table(cost, BYTES[options.precision]),
+        "MB to train: activations of one image that the backward pass needs",
+        "",
+        f"training with {options.optimizer}, {options.batch} images in {options.precision}: "
+        f"{_gigabytes(memory['total'])} ({', '.join(parts)})",
+    ]
+    if options.epochs:
+        line = f"{options.epochs:g} epochs of {options.images:,.0f} images: {found['exaflops']:,.4g} exaFLOPs"
+        lines.append(line + _papers(cost, options))
+    if "device_days" in found:
+        lines.append(f"on a device of {options.peak:g} TFLOP/s used to {options.utilisation:.0%}: "
+                     f"{found['device_days']:,.4g} days")  # fmt: skip
+    if options.plot:
+        lines.append(f"wrote {options.plot}")
+    return "\n".join(lines)
+
+
+def _table(cost: Cost, size: int) -> list[str]:
+    """A line a layer, alike ones in a row as one; `size` is the bytes of a number."""
+    runs = []
+    for layer in cost.layers:
+        if not (layer.parameters or layer.macs or layer.activations):
+            continue
+        if runs and _alike(runs[-1][-1], layer):
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    rows = [("layer", "output", "parameters", "MMACs", "MB to train")]
+    rows += [(_names(run), " x ".join(map(str, run[0].output_shape)), *_sums(run, size)) for run in runs]
+    rows.append(("total", "", *_sums(cost.layers, size)))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join([f"{row[0]:<{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:],
+            strict=True))]) for row in rows]  # fmt: skip
+
+
+def _alike(one: LayerCost, other: LayerCost) -> bool:
+    return one.kind.endswith(("Block", "Unit")) and replace(one, name="") == replace(other, name="")
+
+
+def _names(run) -> str:
+    return run[0].name if len(run) == 1 else f"{run[0].name} ... {run[-1].name.rpartition('_')[2]} ({len(run)} alike)"
+
+
+def _sums(run, size) -> tuple[str, str, str]:
+    parameters, macs, kept = (sum(getattr(x, name) for x in run) for name in ("parameters", "macs", "activations"))
+    return f"{parameters:,}", f"{macs / 1e6:,.2f}", f"{kept * size / 1e6:,.2f}"
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:,.2f} GB"
+
+
+def _papers(cost: Cost, options) -> str:
+    """What Table 6 says of the same, if it does."""
+    if cost.input_shape != (224, 224, 3) or options.images != JFT_IMAGES:
+        return ""
+    try:
+        name = find_variant(options.model)[0].paper_name
+    except ValueError:
+        return ""
+    rows = [row for row in published(6) if (row.model, row.epochs) == (name, options.epochs)]
+    return f" (the paper's Table 6: {rows[0].exaflops:,})" if rows else ""
+
+
+def _sides(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([1-9]\d*)(?:x([1-9]\d*))?", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"expected 384 or HEIGHTxWIDTH, received {text!r}")
+    return int(found[1]), int(found[2] or found[1])
+
+
+def _score(text: str) -> tuple[str, float]:
+    name, equals, value = text.partition("=")
+    known = tuple(published(6)[0].scores)
+    try:
+        if name in known and equals:
+            return name, float(value)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected DATA=PERCENT with one of {', '.join(known)}, received {text!r}")

@@ -1,0 +1,73 @@
+"""What a TFLite file holds, read from its bytes, and what it says of itself."""
+
+import importlib
+import io
+import json
+import zipfile
+
+import numpy as np
+
+from keras_vit.export.metadata import KEY, metadata
+from keras_vit.export.optional import needed
+from keras_vit.models.interface import Interface
+
+
+def require_builtin(flatbuffer: bytes) -> None:
+    """Raise a ValueError naming the operators of a TFLite file that are not TFLite's own."""
+    foreign = sorted(name for name in operators(flatbuffer) if name.startswith("CUSTOM:"))
+    if foreign:
+        raise ValueError(f"tflite expected builtin operators only, received {', '.join(foreign)}.")
+
+
+def operators(flatbuffer: bytes) -> dict[str, int]:
+    """How often each operator stands in a TFLite file, by name; one outside the builtin set is `CUSTOM:name`."""
+    schema = schema_of_tflite()
+    names = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
+    model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)
+    codes = [
+        f"CUSTOM:{code.customCode.decode()}"
+        if code.customCode
+        else names[max(code.builtinCode, code.deprecatedBuiltinCode)]
+        for code in model.operatorCodes
+    ]
+    found = [codes[operator.opcodeIndex] for graph in model.subgraphs for operator in graph.operators]
+    return {name: found.count(name) for name in dict.fromkeys(found)}
+
+
+def stored_types(flatbuffer: bytes) -> dict[str, int]:
+    """How many bytes of constants a TFLite file holds in each type."""
+    schema = schema_of_tflite()
+    names = {code: name for name, code in vars(schema.TensorType).items() if isinstance(code, int)}
+    model, found = schema.ModelT.InitFromPackedBuf(flatbuffer, 0), {}
+    for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
+        data = model.buffers[tensor.buffer].data
+        found[names[tensor.type]] = found.get(names[tensor.type], 0) + (0 if data is None else len(data))
+    return found
+
+
+def with_metadata(flatbuffer: bytes, interface: Interface, precision: str) -> bytes:
+    """The file with its metadata entry, and with its labels appended as an archive."""
+    schema, builder = schema_of_tflite(), importlib.import_module("flatbuffers").Builder()
+    model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)
+    entry, buffer = schema.MetadataT(), schema.BufferT()
+    entry.name, entry.buffer = KEY, len(model.buffers)
+    buffer.data = np.frombuffer(metadata(interface, precision).encode(), "uint8")
+    model.metadata, model.buffers = [*(model.metadata or ()), entry], [*model.buffers, buffer]
+    builder.Finish(model.Pack(builder), b"TFL3")
+    file = io.BytesIO(bytes(builder.Output()))
+    if interface.labels:
+        with zipfile.ZipFile(file, "a", zipfile.ZIP_STORED) as archive:
+            archive.writestr(zipfile.ZipInfo("labels.txt"), "\n".join(interface.labels) + "\n")
+    return file.getvalue()
+
+
+def read_metadata(flatbuffer: bytes) -> dict:
+    """What `with_metadata` wrote into a file: input, normalisation, precision and labels."""
+    model = schema_of_tflite().ModelT.InitFromPackedBuf(flatbuffer, 0)
+    found = {entry.name.decode(): entry.buffer for entry in model.metadata}
+    return json.loads(bytes(model.buffers[found[KEY]].data).decode())
+
+
+def schema_of_tflite():
+    """The module of the file's tables and enumerations."""
+    return needed("ai-edge-litert", "ai_edge_litert.schema_py_generated", "tflite")

@@ -1,0 +1,92 @@
+"""A Keras model -> ONNX, one file of the standard operators.
+
+B batch, H W C image.
+"""
+
+import logging
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.export.metadata import KEY, metadata
+from keras_vit.export.optional import needed
+from keras_vit.export.precision import in_dtype
+from keras_vit.export.saved_model import ServingModule
+
+OPSET = 18  # the newest that tf2onnx writes
+MOST_BYTES = 2**31 - 2**24  # a protobuf message ends at 2 GiB; the difference is for the graph itself
+
+
+def write_onnx(model: keras.Model, file: str | Path) -> None:
+    """Write a model as an ONNX file in float32, for any batch; checked by ONNX's own checker.
+
+    The file's metadata entry `keras_vit.json` holds labels and normalisation.
+
+    Args:
+        model: a model of this package.
+        file: to write.
+
+    Raises:
+        ValueError: a package is missing, or the weights are beyond what one file may hold.
+    """
+    size = 4 * model.count_params()
+    if size > MOST_BYTES:
+        raise ValueError(
+            f"onnx expected weights of at most {MOST_BYTES:,} bytes, as one protobuf file holds, received {size:,}; "
+            "the formats saved_model and openvino have no such limit."
+        )
+    tf2onnx, onnx = needed("tf2onnx", "tf2onnx.convert", "onnx"), needed("onnx", "onnx", "onnx")
+    module = ServingModule(in_dtype(model, "float32"))
+    images = tf.TensorSpec((None, *module.interface.input_shape), tf.float32, name="images")
+    logging.getLogger("tf2onnx").setLevel(logging.ERROR)
+    converted, _ = tf2onnx.from_function(module.forward, [images], opset=OPSET)
+    _keep_zeros_before_pools(converted.graph, onnx)
+    _name_free_sides(converted.graph)
+    onnx.helper.set_model_props(converted, {KEY: metadata(module.interface, "float32")})
+    onnx.checker.check_model(converted, full_check=True)
+    Path(file).write_bytes(converted.SerializeToString())
+
+
+def _keep_zeros_before_pools(graph, onnx) -> None:
+    """Put a `Clip` that changes nothing between a padding of zeros and its maximum pool.
+
+    ONNX Runtime (1.31) else moves the zeros into the pool, where padding means minus infinity: the stem of a BiT, whose
+    border is the larger of zero and a negative map, would come out wrong.
+    """
+    makers = {output: node for node in graph.node for output in node.output}
+    for node in [node for node in graph.node if node.op_type == "MaxPool"]:
+        pad = makers.get(node.input[0])
+        if pad is None or pad.op_type != "Pad":
+            continue
+        padded, kept, lowest = pad.output[0], f"{pad.name}_kept", f"{pad.name}_lowest"
+        value = np.array(np.finfo("float32").min, "float32")
+        graph.initializer.append(onnx.numpy_helper.from_array(value, lowest))
+        clip = onnx.helper.make_node("Clip", [padded, lowest], [kept], name=kept)
+        graph.node.insert(list(graph.node).index(pad) + 1, clip)
+        node.input[0] = kept
+
+
+def _name_free_sides(graph) -> None:
+    """Call the free sides of inputs and outputs by names in place of numbers."""
+    for value in (*graph.input, *graph.output):
+        for side, name in zip(value.type.tensor_type.shape.dim, ("batch", "height", "width"), strict=False):
+            if side.HasField("dim_param"):
+                side.dim_param = name
+
+
+def runner(file: str | Path):
+    """A function (images=(B, H, W, C)) -> outputs by name that runs an ONNX file in ONNX Runtime.
+
+    Raises:
+        ValueError: ONNX Runtime is not installed.
+    """
+    runtime = needed("onnxruntime", "onnxruntime", "onnx")
+    session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+
+    def infer(*, images) -> dict[str, np.ndarray]:
+        return dict(zip(names, session.run(names, {"images": np.asarray(images, "float32")}), strict=True))
+
+    return infer

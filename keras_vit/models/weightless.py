@@ -1,0 +1,106 @@
+"""Models of shapes alone: built without a single weight in memory, to be counted and thrown away."""
+
+import contextlib
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import keras
+
+from keras_vit.models.builders import build
+from keras_vit.models.interface import describe
+from keras_vit.models.load import load_model
+from keras_vit.models.variants import find_variant
+from keras_vit.weights import is_weights
+
+
+@contextlib.contextmanager
+def without_weights():
+    """Have models that are built inside the `with` know the shapes of their variables and hold no values.
+
+    Yields:
+        A list to put each such model into; what is in it afterwards can be looked at and not called.
+    """
+    models = []
+    with keras.StatelessScope(initialize_variables=False):
+        yield models
+    for variable in (variable for model in models for variable in model.variables):
+        # Keras gives every waiting variable its value when the next such scope ends; these are to have none.
+        variable._deferred_initialize = lambda: None
+    with keras.StatelessScope():
+        pass
+
+
+def open_weightless(source: str | os.PathLike, image_size: tuple[int, int] | None = None, **options) -> keras.Model:
+    """The model that a source means, without its weights.
+
+    Args:
+        source: a model's name, of which a weights tag is left out; a workdir; or a `.keras` file. A file of published
+            weights is read whole, because its arrays are what says which model it is.
+        image_size: (height, width) in place of the model's own.
+        **options: those of `build`, for a name.
+
+    Raises:
+        FileNotFoundError: nothing lies at the path.
+        ValueError: no model has this name, what lies there is no model, or it has another, fixed size.
+    """
+    path = Path(source)
+    path = path / "model.keras" if (path / "model.keras").is_file() else path
+    if path.is_file() and path.suffix == ".keras" and zipfile.is_zipfile(path):
+        _refuse(options)
+        return _from_file(path, image_size)
+    if path.exists() or path.suffix == ".keras" or is_weights(path):
+        _refuse(options)
+        model = load_model(source)
+        _require_size(model, image_size)
+        return model
+    try:
+        row = find_variant(str(source))[0]
+    except ValueError as error:
+        raise ValueError(f"nothing lies at {str(source)!r}, and as a name it is unknown: {error}") from None
+    return build_weightless(row, image_size, **options)
+
+
+def build_weightless(row, image_size: tuple[int, int] | None = None, channels: int = 3, **options) -> keras.Model:
+    """A row's model without weights; the options are those of `build`."""
+    with without_weights() as models:
+        models.append(build(row, input_shape=(*(image_size or (row.image_size,) * 2), channels), **options))
+    return models[0]
+
+
+def _from_file(path: Path, image_size) -> keras.Model:
+    """The model of a `.keras` file, from its configuration alone."""
+    with zipfile.ZipFile(path) as file:
+        config = json.loads(file.read("config.json"))
+    config.pop("compile_config", None)
+    for layer in config["config"].get("layers", ()) if image_size else ():
+        if layer["class_name"] == "InputLayer":
+            batch, *sides, channels = layer["config"]["batch_shape"]
+            sides = [side or wanted for side, wanted in zip(sides, image_size, strict=True)]
+            layer["config"]["batch_shape"] = [batch, *sides, channels]
+    try:
+        with without_weights() as models:
+            models.append(keras.saving.deserialize_keras_object(config))
+    except (ValueError, KeyError, TypeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"model expected a .keras file of this package, received {str(path)!r}: {reason}") from error
+    own = describe(models[0])
+    if None in own.input_shape[:2] and own.image_size is not None:  # of any size: that of its positions
+        return _from_file(path, own.image_size)
+    _require_size(models[0], image_size)
+    return models[0]
+
+
+def _require_size(model, image_size):
+    own = tuple(model.inputs[0].shape[1:3])
+    if image_size is not None and own != tuple(image_size):
+        raise ValueError(f"image_size expected the model's own {own}, which its file fixes, received {image_size}.")
+    if None in own:
+        raise ValueError("image_size expected (height, width) for a model of any size, received nothing.")
+
+
+def _refuse(options):
+    if options:
+        raise ValueError(f"{next(iter(options))} expected nothing with a file, which says it itself, received "
+                         f"{next(iter(options.values()))!r}.")  # fmt: skip

@@ -1,0 +1,31 @@
+"""ViT-B/16 and R50+ViT-B/16 through every format and the gate."""
+
+import keras
+import numpy as np
+import pytest
+from support import needs_tensorflow
+
+import keras_vit
+from keras_vit.export import FORMATS, export
+
+pytestmark = [needs_tensorflow, pytest.mark.large]
+LEFT_OUT = {"tflite-int16x8"}  # its kernels are the reference ones: minutes an image
+
+
+@pytest.mark.parametrize("name", ["ViT_B16", "R50_ViT_B16"])
+def test_every_format_passes(name, tmp_path):
+    for package in ("ai_edge_litert", "tf2onnx", "onnxruntime", "openvino"):
+        pytest.importorskip(package, reason="extra `formats` is not installed")
+    model = keras_vit.create_model(name, classes=10)
+    head = model.get_layer("head").kernel
+    head.assign(np.random.default_rng(0).normal(0, 0.1, head.shape))
+    blots = np.random.default_rng(1).uniform(0, 255, (12, 5, 5, 3)).astype("float32")
+    pixels = np.clip(keras.ops.convert_to_numpy(keras.ops.image.resize(blots, (224, 224))), 0, 255)
+    formats = [name for name in FORMATS if name not in LEFT_OUT]
+    report = export(model, tmp_path / name, pixels[:8], formats=formats, calibration=pixels[8:])
+    assert {row.format for row in report.rows} == set(formats)
+    weights = 4 * model.count_params()
+    size = {row.format: row.size for row in report.rows}
+    assert all(weights < size[name] < 1.01 * weights for name in ("saved_model", "onnx", "openvino", "tflite"))
+    assert size["tflite-int8"] < 0.27 * weights
+    print(report)
