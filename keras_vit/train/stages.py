@@ -90,12 +90,11 @@ class Forward:
                 grid.append(output)
             return output
 
+        inputs = [keras.Input(span.input_shape, name="images")]
+        inputs += [keras.Input(x.shape[1:], dtype=x.dtype, name=x.name) for x in logits.inputs[1:]]
         self._logits = keras.models.clone_model(
             logits,
-            input_tensors=[
-                keras.Input(span.input_shape, name="images"),
-                *(keras.Input(x.shape[1:], dtype=x.dtype, name=x.name) for x in logits.inputs[1:]),
-            ],
+            input_tensors=inputs if len(inputs) > 1 else inputs[0],
             clone_function=lambda layer: embedding if patch and isinstance(layer, PatchEmbedding) else layer,
             call_function=call,
         )
