@@ -7,11 +7,11 @@ import tensorflow as tf
 from support import max_difference, randomise
 
 import keras_vit
-from keras_vit.layers import encoder
+from keras_vit.layers import mlp
 from keras_vit.train import fused
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
-FORMS = [(fused.gelu_tanh, encoder.gelu_tanh), (fused.gelu, encoder.gelu)]
+FORMS = [(fused.gelu_tanh, mlp.gelu_tanh), (fused.gelu, mlp.gelu)]
 
 
 def value_and_slope(function, x):
