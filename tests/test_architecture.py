@@ -22,7 +22,7 @@ RULES = {
     "data": ({"preprocess"}, True),
     # its stages rewire layers, and its few-shot evaluation is a probe of analysis
     "train": ({"analysis", "layers", "models", "data", "preprocess", "weights"}, True),
-    "export": ({"models", "preprocess"}, True),
+    "export": ({"layers", "models", "preprocess"}, True),
     "serve": ({"preprocess"}, True),
     "export_images": ({"models", "preprocess", "data", "train"}, False),
     "analyze_verb": ({"analysis", "export_images", "models", "preprocess", "train"}, False),

@@ -3,14 +3,20 @@
 L encoder blocks, B batch, h heads, N tokens, H W C image, (down, across) patch grid.
 """
 
-import contextlib
-
 import keras
 import numpy as np
 from keras import ops
 
 from keras_vit.analysis.attention import Attention
-from keras_vit.layers import AttentionPooling, ClassToken, EncoderBlock, MeanPooling, PatchEmbedding, TokenPooling
+from keras_vit.layers import (
+    AttentionPooling,
+    ClassToken,
+    EncoderBlock,
+    MeanPooling,
+    PatchEmbedding,
+    TokenPooling,
+    watching,
+)
 
 
 def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
@@ -66,30 +72,6 @@ def attention_layers(model: keras.Model) -> tuple[list, list]:
         has = f", which has no attention; it has the feature maps {', '.join(maps)}" if maps else f" of {kinds}"
         raise ValueError(f"model expected encoder blocks to read attention from, received {model.name!r}{has}.")
     return blocks, [layer for layer in model.layers if isinstance(layer, AttentionPooling)]
-
-
-@contextlib.contextmanager
-def watching(layers, change=None):
-    """Yield a list of the attention weights that these layers compute inside the `with`, in order of the layers.
-
-    Args:
-        layers: self-attentions and attention poolings, in the order of the forward pass.
-        change: a function (index of the layer, its weights) -> the weights to go on with; None leaves them alone.
-    """
-    seen = []
-
-    def watch(weights):
-        weights = weights if change is None else change(len(seen), weights)
-        seen.append(weights)
-        return weights
-
-    for layer in layers:
-        layer.watch = watch
-    try:
-        yield seen
-    finally:
-        for layer in layers:
-            layer.watch = None
 
 
 def count_prefix_tokens(model: keras.Model) -> int:

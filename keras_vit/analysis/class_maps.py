@@ -9,8 +9,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.capturing import as_input, attention_layers, capture, count_prefix_tokens, watching
+from keras_vit.analysis.capturing import as_input, attention_layers, capture, count_prefix_tokens
 from keras_vit.analysis.gradients import gradients
+from keras_vit.layers import watching
 
 
 def grad_cam(

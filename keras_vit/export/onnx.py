@@ -8,7 +8,6 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_vit.export.metadata import KEY, metadata
 from keras_vit.export.optional import needed
@@ -39,9 +38,9 @@ def write_onnx(model: keras.Model, file: str | Path) -> None:
         )
     tf2onnx, onnx = needed("tf2onnx", "tf2onnx.convert", "onnx"), needed("onnx", "onnx", "onnx")
     module = ServingModule(in_dtype(model, "float32"))
-    images = tf.TensorSpec((None, *module.interface.input_shape), tf.float32, name="images")
+    answer = module.function(module.answer)
     logging.getLogger("tf2onnx").setLevel(logging.ERROR)
-    converted, _ = tf2onnx.from_function(module.forward, [images], opset=OPSET)
+    converted, _ = tf2onnx.from_function(answer, answer.input_signature, opset=OPSET)
     _keep_zeros_before_pools(converted.graph, onnx)
     _name_free_sides(converted.graph)
     onnx.helper.set_model_props(converted, {KEY: metadata(module.interface, "float32")})

@@ -34,7 +34,7 @@ def write_openvino(model: keras.Model, file: str | Path) -> None:
     openvino = needed("openvino", "openvino", "openvino")
     module = ServingModule(in_dtype(model, "float32"))
     with tempfile.TemporaryDirectory(dir=Path(file).parent) as folder:
-        tf.saved_model.save(module, folder, signatures={"serving_default": module.forward})
+        tf.saved_model.save(module, folder, signatures={"serving_default": module.function(module.answer)})
         network = openvino.Core().read_model(folder)
         network.set_rt_info(metadata(module.interface, "float32"), [KEY])
         openvino.save_model(network, str(file), compress_to_fp16=False)

@@ -3,42 +3,39 @@
 B batch, h heads, N tokens, D width, (down, across) patch grid.
 """
 
-import keras
 from keras import ops
 
 
-def rollout_function(model: keras.Model):
-    """A function images (B, H, W, C) -> (B, down, across): how much of each patch arrives where the answer is read.
+def attention_layers(model) -> list:
+    """What attends in a model, in order: the blocks' attentions, and an attention pooling where there is one; empty
+    for a model without attention from every patch to every patch."""
+    layers = {layer.name: layer for layer in model.layers}
+    blocks = [layer for name, layer in sorted(layers.items()) if name.startswith("encoder_block_")]
+    if not blocks or not all(hasattr(block, "attention_weights") for block in blocks):
+        return []
+    pooling = layers.get("pooling")
+    return [block.attention for block in blocks] + [pooling] * hasattr(pooling, "attention_weights")
+
+
+def rollout(model, weights, grid):
+    """How much of each patch arrives where a model's answer is read: (B, down, across).
 
     Heads are averaged, skip connections count for half (Abnar & Zuidema, arXiv 2005.00928; appendix D.8 of the ViT
     paper).
 
     Args:
-        model: a model of this package.
-
-    Returns:
-        The function, or None for a model without attention from every patch to every patch.
+        model: of which the weights are.
+        weights: of its `attention_layers`, (B, h, N, N), the pooling's (B, h, 1, N).
+        grid: (down, across), numbers or scalar tensors.
     """
     layers = {layer.name: layer for layer in model.layers}
-    blocks = [layer for name, layer in sorted(layers.items()) if name.startswith("encoder_block_")]
-    if not blocks or not all(hasattr(block, "attention_weights") for block in blocks):
-        return None
     pooling, prefix_tokens = layers.get("pooling"), int("class_token" in layers)
-    readers = [*blocks, pooling] if hasattr(pooling, "attention_weights") else blocks
-    # A block with a convolution inside takes the patches, too.
-    read = [keras.tree.flatten(reader.input)[0] for reader in readers]
-    taken = keras.Model(model.input, [layers["embedding"].output, *read])
-
-    def rollout(images):
-        patches, *tokens = taken(images, training=False)
-        weights = [ops.cast(reader.attention_weights(x), "float32") for reader, x in zip(readers, tokens, strict=True)]
-        flow = _start(weights, len(blocks), pooling, prefix_tokens)  # (B, 1, N)
-        for attention in weights[: len(blocks)][::-1]:
-            flow = (flow + ops.matmul(flow, ops.mean(attention, axis=1))) / 2
-        grid = ops.shape(patches)[1:3]
-        return ops.reshape(flow[:, 0, prefix_tokens:], (-1, *grid))
-
-    return rollout
+    blocks = [name for name in layers if name.startswith("encoder_block_")]
+    weights = [ops.cast(weight, "float32") for weight in weights]
+    flow = _start(weights, len(blocks), pooling, prefix_tokens)  # (B, 1, N)
+    for attention in weights[: len(blocks)][::-1]:
+        flow = (flow + ops.matmul(flow, ops.mean(attention, axis=1))) / 2
+    return ops.reshape(flow[:, 0, prefix_tokens:], (-1, *grid))
 
 
 def _start(weights, depth, pooling, prefix_tokens):

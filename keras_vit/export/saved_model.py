@@ -10,7 +10,8 @@ import tensorflow as tf
 from keras import ops
 
 from keras_vit.export.image_bytes import read_images
-from keras_vit.export.rollout import rollout_function
+from keras_vit.export.rollout import attention_layers, rollout
+from keras_vit.layers import watching
 from keras_vit.models.interface import describe, named_outputs
 
 TOP_K = 5
@@ -19,7 +20,8 @@ TOP_K = 5
 class ServingModule(tf.Module):
     """A model's inference graph with its weights, and nothing that needs this package to be loaded again.
 
-    It holds each weight once: `keras.Model.export` stores every one twice.
+    It holds each weight once, which `keras.Model.export` stores twice, and the network once: every signature calls the
+    same function and takes its share of the answers; TensorFlow computes nothing that nobody reads.
 
     Args:
         model: a model of this package.
@@ -34,32 +36,27 @@ class ServingModule(tf.Module):
         super().__init__(name=model.name)
         self.interface = describe(model)
         self.variables_held_once = [variable.value for variable in model.weights]
-        outputs = named_outputs(model)
-        self.forward = self._function(lambda images: outputs(images, training=False))
-        self.features = self._function(features_function(model))
-        self.attention = self._function(attention_function(model))
+        answer = named_outputs(model)
+        # Plain functions: a model or a traced function as an attribute would be saved a second time.
+        self.answer = lambda images: answer(images, training=False)
+        self.infer = inference_function(model)
 
-    def _function(self, call):
-        if call is None:
-            return None
-        # One function for all signatures that share it, so that the graph holds the network once for them.
-        images = tf.TensorSpec((None, *self.interface.input_shape), tf.float32, name="images")
+    def function(self, call, batch: int | None = None):
+        """A graph of `call` for images (batch, H, W, C)."""
+        images = tf.TensorSpec((batch, *self.interface.input_shape), tf.float32, name="images")
         return tf.function(call, [images], autograph=False)
 
     def signatures(self) -> dict:
         """The functions by name; those that the model cannot answer are left out."""
-        seen = self.interface
-        reads_files = seen.classes is not None and seen.image_size is not None and seen.input_shape[2] in (1, 3)
-        signatures = {
-            "serving_default": self.forward,
-            "classify_bytes": self._classify_bytes() if reads_files else None,
-            "features": self.features,
-            "attention": self.attention,
-        }
-        return {name: function for name, function in signatures.items() if function is not None}
+        infer, seen = self.function(self.infer), self.interface
+        names = infer.get_concrete_function().structured_outputs
+        signatures = {name: self.function(lambda images, name=name: infer(images)[name]) for name in names}
+        if seen.classes is not None and seen.image_size is not None and seen.input_shape[2] in (1, 3):
+            signatures["classify_bytes"] = self._classify_bytes(signatures["serving_default"])
+        return signatures
 
-    def _classify_bytes(self):
-        interface, forward = self.interface, self.forward
+    def _classify_bytes(self, forward):
+        interface = self.interface
         labels = tf.constant(interface.labels)
 
         def classify_bytes(image_bytes):
@@ -73,22 +70,32 @@ class ServingModule(tf.Module):
         return tf.function(classify_bytes, [tf.TensorSpec((None,), tf.string, name="image_bytes")], autograph=False)
 
 
-def features_function(model: keras.Model):
-    """images (B, H, W, C) -> `pooled` (B, D) and `tokens` (B, N, D) in float32, those of the two that the model has;
-    None for a model that has neither."""
+def inference_function(model: keras.Model):
+    """All that a model answers, in one pass: a function images (B, H, W, C) -> tensors by signature and name.
+
+    Returns:
+        The function. Its answers, in float32: `serving_default`, as `named_outputs`; `features`, of which `pooled`
+        (B, D) and `tokens` (B, N, D) where the model has them; `attention`, its `rollout` (B, down, across), where it
+        has attention. A signature without answers is left out.
+    """
     layers = {layer.name: layer for layer in model.layers}
     blocks = sorted(name for name in layers if name.startswith("encoder_block_"))
     named = {"pooled": ("pooled_norm", "pooling"), "tokens": ("encoder_norm", *blocks[-1:])}
     found = {stage: [name for name in names if name in layers] for stage, names in named.items()}
-    outputs = {stage: ops.cast(layers[names[0]].output, "float32") for stage, names in found.items() if names}
-    stages = keras.Model(model.input, outputs) if outputs else None
-    return stages and (lambda images: stages(images, training=False))
+    features = {stage: ops.cast(layers[names[0]].output, "float32") for stage, names in found.items() if names}
+    outputs, attends = {"serving_default": named_outputs(model).output, "features": features}, attention_layers(model)
+    grid = {"patches": layers["embedding"].output} if attends else {}
+    network = keras.Model(model.input, {**{name: outputs[name] for name in outputs if outputs[name]}, **grid})
 
+    def infer(images):
+        with watching(attends) as weights:
+            answers = dict(network(images, training=False))
+        if attends:
+            patches = ops.shape(answers.pop("patches"))
+            answers["attention"] = {"rollout": rollout(model, weights, patches[1:3])}
+        return answers
 
-def attention_function(model: keras.Model):
-    """images (B, H, W, C) -> `rollout` (B, down, across); None for a model without attention."""
-    rollout = rollout_function(model)
-    return rollout and (lambda images: {"rollout": rollout(images)})
+    return infer
 
 
 def signatures_of(folder: str | Path) -> dict:

@@ -47,8 +47,7 @@ def convert(
     shape = module.interface.input_shape
     if None in shape:
         raise ValueError(f"tflite expected a model with a fixed image size, received input shape {shape}.")
-    images = tf.TensorSpec((batch, *shape), tf.float32, name="images")
-    function = tf.function(module.forward.python_function, autograph=False).get_concrete_function(images)
+    function = module.function(module.answer, batch).get_concrete_function()
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
     if precision in ("float16", "int8-dynamic"):

@@ -29,3 +29,4 @@ from keras_vit.layers.resnet import StemPool as StemPool
 from keras_vit.layers.tokens import ClassToken as ClassToken
 from keras_vit.layers.tokens import GridToTokens as GridToTokens
 from keras_vit.layers.tokens import TokensToGrid as TokensToGrid
+from keras_vit.layers.watching import watching as watching

@@ -121,7 +121,7 @@ def test_a_tflite_file_says_what_it_is_and_takes_any_batch_on_request(precision,
     import zipfile
 
     model, images = made("labelled")
-    flatbuffer = tflite.convert(model, precision, batch=None)
+    flatbuffer = tflite.convert(model, precision, batch=None, calibration=images.numpy())
     said = tflite.read_metadata(flatbuffer)
     assert said["labels"] == ["a", "b", "c", "d", "e"] and said["precision"] == precision
     assert said["normalisation"] == {"of_pixels": [0, 255], "mean": 127.5, "std": 127.5}

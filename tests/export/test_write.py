@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from support import TOLERANCE, golden, golden_model, needs_tensorflow, randomise
 import keras_vit
 from keras_vit import export
 from keras_vit.export import image_bytes, saved_model, tflite, write
+from keras_vit.export.formats import FORMATS
 from keras_vit.export.versions import versions, write_version
+from keras_vit.models.interface import describe
 
 pytestmark = needs_tensorflow
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -104,10 +107,8 @@ def test_a_file_that_disagrees_is_not_let_out(wrong, model, images, tmp_path, mo
     if wrong == "tflite":
         monkeypatch.setattr(tflite, "convert", lambda _, precision, batch: convert(other, precision))
     else:
-        row = write.Format(
-            lambda _, folder, __: write_saved(other, folder), saved_model.signatures_of, write.parity.EXACT
-        )
-        monkeypatch.setitem(write.FORMATS, "saved_model", row)
+        row = replace(FORMATS["saved_model"], write=lambda _, folder, __: write_saved(other, folder))
+        monkeypatch.setitem(FORMATS, "saved_model", row)
     message = rf"{wrong} \(serving_default\) expected logits within 0.0001 of the Keras model's, received a difference"
     with pytest.raises(ValueError, match=message):
         export.export(model, tmp_path / "new" / "tiny", images)
@@ -163,7 +164,7 @@ def test_an_export_is_loaded_again_by_name_and_by_version(model, images, tmp_pat
     for source, version in ((tmp_path / "tiny", "2"), (tmp_path / "tiny" / "1", "1")):
         loaded = export.load_export(source)
         assert loaded.path.name == version and loaded.name == "tiny"
-        assert loaded.interface == write.describe(model)
+        assert loaded.interface == describe(model)
         inputs = images / 127.5 - 1
         assert np.abs(loaded(inputs)["probabilities"] - model.predict(inputs, verbose=0)).max() < 1e-6
     with pytest.raises(ValueError, match=r"or a version in it, or one of its files\), received"):
