@@ -128,14 +128,25 @@ def test_importing_brings_in_no_optional_library():
     assert not brought & optional
 
 
-def test_the_contract_holds_on_the_jax_backend():
+# Of every kind of model one, beside what compares with other code; JAX compiles each step anew, which takes its time.
+ALIKE = "test_layers or logits or resolution or free_size"
+KINDS = " or ".join(f"[{kind}]" for kind in ("token", "map", "hybrid", "bit", "local", "axial", "relative"))
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(f"{ALIKE} or (round_trip or one_step) and ({KINDS})", id="kinds"),
+        pytest.param(f"{ALIKE} or round_trip or one_step or declared", id="all", marks=pytest.mark.large),
+    ],
+)
+def test_the_contract_holds_on_the_jax_backend(kept):
     pytest.importorskip("jax", reason="the JAX backend is not installed")
     if keras.backend.backend() == "jax":
         pytest.skip("this is the JAX run")
     code = (
         "import pytest, sys\n"
         "files = ['tests/contract', 'tests/layers', 'tests/weights/test_plain_goldens.py']\n"
-        "kept = 'round_trip or one_step or declared or test_layers or logits or resolution or free_size'\n"
-        "sys.exit(pytest.main([*files, '-q', '-p', 'no:cacheprovider', '-k', kept]))"
+        f"sys.exit(pytest.main([*files, '-q', '-p', 'no:cacheprovider', '-k', {kept!r}]))"
     )
     assert " passed" in run_python(code, backend="jax")

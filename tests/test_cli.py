@@ -144,7 +144,17 @@ FLAGS = {
     "evaluate": {"--recipe", "--data-dir", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
     | {"--resize", "--set"},
     "predict": {"--top", "--json", "--output"},
-    "export": {"--output", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--dynamic-batch", "--images"},
+    "export": {
+        "--output",
+        "--calibration",
+        "--formats",
+        "--limit",
+        "--recipe",
+        "--data-dir",
+        "--dtype",
+        "--dynamic-batch",
+        "--images",
+    },
     "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"},
     "list": {"--markdown"},
     "summary": {"--image-size", "--batch", "--optimizer", "--precision", "--epochs", "--images", "--peak"}

@@ -17,7 +17,12 @@ WITHOUT_GRADIENT = ("key/bias",)
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 every_layer = pytest.mark.parametrize("case", LAYERS, ids=lambda case: case.name)
-static_case = pytest.mark.parametrize("case", [c for c in CASES if c.static_size], ids=lambda case: case.name)
+static = [case for case in CASES if case.static_size]
+static_case = pytest.mark.parametrize("case", static, ids=lambda case: case.name)
+# XLA takes its time: what is part of a model is compiled alone only in `make test-all`.
+compiled_case = pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name, marks=[pytest.mark.large] * (case in LAYERS)) for case in static]
+)
 
 
 def inputs_for(case, batch=3, seed=1):
@@ -123,7 +128,7 @@ def test_declared_shape_is_the_real_one(case):
     assert tuple(as_list(model(inputs_for(case)))[0].shape)[1:] == tuple(model.output_shape[1:])
 
 
-@static_case
+@compiled_case
 @needs_tensorflow
 def test_whole_training_step_compiles_under_xla(case):
     import tensorflow as tf
