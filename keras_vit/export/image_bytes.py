@@ -22,52 +22,44 @@ def read_images(image_bytes, interface: Interface):
         Images (B, H, W, C) in the model's range, zeros where there is an error; errors (B,), '' where there is none.
     """
     shape = (*interface.image_size, interface.input_shape[2])
-    pixels = _decoded(image_bytes)
-    readable = tf.strings.length(pixels) > 0
-
-    def image_of(serialised):
-        return tf.cond(
-            tf.strings.length(serialised) > 0,
-            lambda: tf.ensure_shape(_as_input(serialised, interface), shape),
-            lambda: tf.zeros(shape),
-        )
-
-    images = tf.map_fn(image_of, pixels, fn_output_signature=tf.TensorSpec(shape, tf.float32))
-    return images, tf.where(readable, "", _sentences(image_bytes))
+    count = tf.shape(image_bytes, out_type=tf.int64)[0]
+    # One image alone is read in place: starting threads for it takes as long as reading it.
+    places, images = tf.cond(
+        count > 1,
+        lambda: _whole_images(image_bytes, count, interface, num_parallel_calls=2, deterministic=False),
+        lambda: _whole_images(image_bytes, count, interface),
+    )
+    images = tf.scatter_nd(places[:, None], images, [count + 1, *shape])[:-1]
+    readable = tf.scatter_nd(places[:, None], tf.ones_like(places), [count + 1])[:-1] > 0
+    return tf.ensure_shape(images, (None, *shape)), tf.where(readable, "", _sentences(image_bytes))
 
 
-def _decoded(image_bytes):
-    """(B,) files -> (B,) serialised uint8 pixels, '' where a file cannot be decoded.
+def _whole_images(image_bytes, count, interface: Interface, **how):
+    """Which files can be read, (N,), and their images (N, H, W, C); the last one is behind the last file, and empty.
 
     TensorFlow's decoders raise for their whole batch. A `tf.data` pipeline may lie in a graph, and it is the one
     mechanism of a graph that goes on after an element's error.
     """
-    count = tf.shape(image_bytes, out_type=tf.int64)[0]
     options = tf.data.Options()  # optimising so small a pipeline takes longer than running it
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     files = tf.data.Dataset.from_tensor_slices((tf.range(count), image_bytes))
-    decoded = files.map(lambda i, data: (i, _decode(data)), num_parallel_calls=2, deterministic=False)
-    batch = decoded.ignore_errors().batch(tf.maximum(count, 1)).with_options(options)
-    nothing = (tf.zeros((0,), tf.int64), tf.zeros((0,), tf.string))
-    places, pixels = batch.reduce(nothing, lambda _, only: only)
-    return tf.scatter_nd(places[:, None], pixels, [count])
+    images = files.map(lambda i, data: (i, _image(data, interface)), **how).ignore_errors()
+    empty = tf.zeros((*interface.image_size, interface.input_shape[2]))
+    images = images.concatenate(tf.data.Dataset.from_tensors((count, empty)))
+    return images.batch(count + 1).with_options(options).get_single_element()
 
 
-def _decode(data):
+def _image(data, interface: Interface):
+    """A file's bytes -> one image (H, W, C) as the model takes it; fails for what is no image."""
     # This op reads PNG, GIF and WebP too; with the accurate transform it gives Pillow's pixels exactly. Its option
     # try_recover_truncated is no way around the error: with it some broken headers never return.
     image = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
     size = tf.shape(image)  # of a WebP file (1, H, W, 3), against the op's own static shape
-    return tf.io.serialize_tensor(tf.reshape(image, (size[-3], size[-2], 3)))
-
-
-def _as_input(serialised, interface: Interface):
-    """Serialised pixels (h, w, 3) -> one image (H, W, C) as the model takes it."""
-    image = tf.ensure_shape(tf.io.parse_tensor(serialised, tf.uint8), (None, None, 3))
+    image = tf.reshape(image, (size[-3], size[-2], 3))
     if interface.input_shape[2] == 1:
         image = _grey(image)
-    image = resize(image, interface.image_size)
+    image = tf.ensure_shape(resize(image, interface.image_size), (*interface.image_size, interface.input_shape[2]))
     return image if interface.takes_pixels else preprocess_input(image)
 
 
