@@ -46,8 +46,8 @@ recipe = Recipe(
     Schedule("cosine", warmup_steps=400),
     Loss(label_smoothing=0.1),
     Average(0.999),
-    Evaluate(every=17),
+    Evaluate(every=18),
     curriculum=Curriculum((Stage(0.45, image_size=16), Stage(0.75, image_size=24))),
-    epochs=17,
+    epochs=18,
     precision="mixed_bfloat16",
 )
