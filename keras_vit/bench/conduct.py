@@ -28,9 +28,9 @@ class Conductor:
     Args:
         settings: that the questions follow from.
         questions: of `plan.questions`.
-        output: folder of the results.
+        output: folder of the results; it exists when the run begins.
         notes: sentences for the page's head.
-        preset: that the settings come from, None for none.
+        preset: that the settings are, None for none.
 
     Attributes:
         result: what the JSON holds.
@@ -83,7 +83,6 @@ class Conductor:
 
     def write(self) -> None:
         """The JSON, and its page."""
-        self.files[0].parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self.files[0], json.dumps(self.result, indent=1) + "\n")
         write_atomically(self.files[1], page(self.result))
 

@@ -58,10 +58,10 @@ def _header(result) -> list[str]:
     load, cores = result["machine"]["load"], result["machine"]["cores"]
     lines = [
         *result["notes"],
-        f"Each contestant has a process of its own; at most {result['most_processes']} were alive at once, and they took "
-        "turns, one at a time. Memory is the process's peak, on a GPU the device's.",
-        "`first / it`: how many times as fast the table's first row is, by the turns that both took together; `apart`: it "
-        "did not fit into memory beside the first row.",
+        f"Each contestant has a process of its own; at most {result['most_processes']} were alive at once, and they "
+        "took turns, one at a time. Memory is the process's peak, on a GPU the device's.",
+        "`first / it`: how many times as fast the table's first row is, by the turns that both took together; `apart`: "
+        "it did not fit into memory beside the first row.",
         "`mixed_bfloat16`: float32 weights, products in bfloat16 (torch: autocast); `bfloat16`: the weights are stored "
         "in it.",
         "The matmul rate is the fastest library's, of two square matrices, measured in turn with the contestants.",

@@ -64,11 +64,14 @@ def run_bench(options) -> int:
         from keras_vit.bench.plan import questions
 
         conductor = Conductor(settings, questions(settings), output, notes, preset)
+    output.mkdir(parents=True, exist_ok=True)
+    if not os.access(output, os.W_OK):
+        raise ValueError(f"output expected a folder that can be written to, received {str(output)!r}.")
     return _conduct(conductor)
 
 
 def _settings(options) -> tuple[str | None, tuple[Settings, ...], list[str]]:
-    """The preset's name, the products that were asked for, and what is to be said of them."""
+    """The preset's name where it is as it stands, the products that were asked for, what is to be said of them."""
     words = {"models": options.models, "tasks": options.tasks, "dtypes": options.dtypes}
     numbers = {"batches": options.batches, "image_sizes": options.image_size, "depths": options.depths}
     shaped = {name: _words(text) for name, text in words.items() if text is not None}
@@ -82,6 +85,7 @@ def _settings(options) -> tuple[str | None, tuple[Settings, ...], list[str]]:
     preset = "quick" if options.quick else options.preset or (None if shaped else "targets")
     parts = PRESETS[preset] if preset else (Settings(),)
     parts = tuple(dataclasses.replace(part, **shaped, **given) for part in parts)
+    preset = None if shaped or set(given) - {"rounds"} else preset  # of the whole set alone
     if all(part.device == "cpu" for part in parts) or gpus():
         return preset, parts, []
     if given.get("device") == "gpu":

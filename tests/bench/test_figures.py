@@ -1,12 +1,15 @@
-"""The arithmetic behind `keras-vit bench`'s tables, and the tables."""
+"""The arithmetic behind `keras-vit bench`'s tables, the tables, and the README's."""
 
+import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks import readme
 from keras_vit import analysis, create_model
-from keras_vit.bench import matmul, page, plan, results, settings, sizes
+from keras_vit.bench import machine, matmul, page, plan, results, settings, sizes
 
 FAKE = Path(__file__).with_name("fake_peer.py")
 
@@ -92,3 +95,24 @@ def test_processes_live_together_as_far_as_they_fit():
     assert sorted(name for group in found for name in group if name != "ours") == ["a", "b", "c", "d"]
     assert all(group[0] == "ours" for group in found if group != ["c"]) and ["c"] in found
     assert sizes.groups({"ours": 4, "c": 20}, 12) == [["ours"], ["c"]]
+
+
+def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monkeypatch, capsys):
+    asked = question(batches=(8,))
+    run = {"date": "2026-11-21 15:31 UTC", "complete": True, "preset": "targets", "machine": machine.machine()}
+    run["questions"] = [results.result_of(asked, 10**9, rows(asked, (2.0,), (4.0,), ()), 10**12)]
+    (tmp_path / "benchmarks/results").mkdir(parents=True)
+    for day, changes in ((1, {}), (2, {"preset": "growth"}), (3, {"complete": False})):
+        file = tmp_path / f"benchmarks/results/bench-2026-11-2{day}-120000.json"
+        file.write_text(json.dumps(run | changes))
+    page_of = tmp_path / "README.md"
+    page_of.write_text("before\n<!-- benchmark -->\nold\nlines\n<!-- /benchmark -->\nbehind\n")
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["readme.py"])
+    assert readme.main() is None and "shows bench-2026-11-21-120000.json" in capsys.readouterr().out
+    shown = readme.block(run, "bench-2026-11-21-120000")
+    assert page_of.read_text() == f"before\n<!-- benchmark -->\n{shown}\n<!-- /benchmark -->\nbehind\n"
+    assert "(benchmarks/results/bench-2026-11-21-120000.md)" in shown and "| 2.00 |" in shown
+    file = tmp_path / "benchmarks/results/bench-2026-11-21-120000.json"
+    file.unlink()
+    assert "expected a finished run" in readme.main()
