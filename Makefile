@@ -29,8 +29,9 @@ lint: $(INSTALLED)
 	$(RUN)/ruff format --check .
 
 benchmark: $(INSTALLED) $(PEERS)
-	$(RUN)/python benchmarks/inference.py
-	$(RUN)/python benchmarks/training.py
+	$(RUN)/keras-vit bench
+	$(RUN)/python benchmarks/readme.py
+	$(RUN)/keras-vit bench --preset growth
 	$(RUN)/python benchmarks/import_time.py
 	$(RUN)/python benchmarks/weights.py
 	$(RUN)/python benchmarks/data.py

@@ -10,7 +10,11 @@ import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import harness
+from keras_vit.bench.machine import in_words
+from keras_vit.bench.processes import compare
+from keras_vit.bench.tables import table
+from keras_vit.bench.torch_peers import declare_vision_operators
+from keras_vit.bench.worker import work
 
 BATCH = 8
 
@@ -39,7 +43,7 @@ def capture():
 def of_transformers(attentions):
     import torch
 
-    harness.declare_vision_operators()
+    declare_vision_operators()
     from transformers import ViTConfig, ViTForImageClassification
 
     # Its faster attention has no weights to give, so this is what a plain pass of it takes and what one with them does.
@@ -69,11 +73,11 @@ def main():
     parser.add_argument("--worker")
     options = parser.parse_args()
     if options.worker:
-        harness.work(CONTESTANTS[options.worker])
+        work(CONTESTANTS[options.worker])
         return
-    print(f"{harness.machine()}\n")
-    found = harness.compare(__file__, list(CONTESTANTS), options.rounds)
-    print(harness.table("Attention of ViT-B/16, 8 images", found, "keras_vit, captured", lambda s: 1000 * s, "ms"))
+    print(f"{in_words()}\n")
+    found = compare(__file__, list(CONTESTANTS), options.rounds)
+    print(table("Attention of ViT-B/16, 8 images", found, "keras_vit, captured", lambda s: 1000 * s, "ms"))
 
 
 if __name__ == "__main__":

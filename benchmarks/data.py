@@ -7,7 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-from harness import compare, machine, table, work
+from keras_vit.bench.machine import in_words
+from keras_vit.bench.processes import compare
+from keras_vit.bench.tables import table
+from keras_vit.bench.worker import work
 
 REPEATED = 5  # times that the files are gone through in a call
 SIZE, BATCH = 224, 50
@@ -60,7 +63,7 @@ def main():
         return
     os.environ["DATA_BENCHMARK"] = str(Path(files[0]).parent)  # for the workers
     images = len(files) // BATCH * BATCH * REPEATED
-    print(machine())
+    print(in_words())
     seconds = compare(__file__, [ALONE, f"{ALONE}, antialias", *OURS], rounds=10)
     for ours in OURS:
         print(table(f"{ours}, {SIZE} pixels", seconds, ours, lambda value: images / value, "images/s"))

@@ -15,8 +15,13 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import harness
 import numpy as np
+
+from keras_vit.bench.machine import in_words
+from keras_vit.bench.processes import compare
+from keras_vit.bench.tables import table
+from keras_vit.bench.torch_peers import declare_vision_operators
+from keras_vit.bench.worker import work
 
 COLD = {
     "SavedModel: load + first answer": """
@@ -81,7 +86,7 @@ def openvino(folder, dtype, images):
 def timm(folder, how, images):
     import torch
 
-    harness.declare_vision_operators()
+    declare_vision_operators()
     import timm as timm_library
 
     model = timm_library.create_model("vit_base_patch16_224").eval()
@@ -117,7 +122,7 @@ CONTESTANTS = {"saved_model": saved_model, "openvino": openvino, "timm": timm, "
 
 def turns(folder: Path, contestants: list[str], batch: int, rounds: int, calls: int = 1) -> dict[str, list[float]]:
     """Seconds of every call of each contestant, without the folder and the batch in its name."""
-    found = harness.compare(__file__, [f"{name}:{batch}:{folder}" for name in contestants], rounds, calls)
+    found = compare(__file__, [f"{name}:{batch}:{folder}" for name in contestants], rounds, calls)
     return {name.removesuffix(f":{batch}:{folder}").replace(":", " "): seconds for name, seconds in found.items()}
 
 
@@ -153,7 +158,7 @@ def main():
     if options.worker:
         kind, what, batch, folder = options.worker.split(":", 3)
         images = np.random.default_rng(0).uniform(-1, 1, (int(batch), 224, 224, 3)).astype("float32")
-        harness.work(lambda: CONTESTANTS[kind](Path(folder), what, images))
+        work(lambda: CONTESTANTS[kind](Path(folder), what, images))
         return
     if options.prepare:
         prepare(options.prepare)
@@ -161,17 +166,17 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         subprocess.run([sys.executable, __file__, "--prepare", name], check=True)
-        print(f"{harness.machine()}\n\n{sizes(folder)}")
+        print(f"{in_words()}\n\n{sizes(folder)}")
         found = cold(folder, options.rounds)
         ours = "SavedModel: load + first answer"
-        print(harness.table("ViT-B/16 from disk, a fresh process", found, ours, lambda s: s, "seconds"))
+        print(table("ViT-B/16 from disk, a fresh process", found, ours, lambda s: s, "seconds"))
         found = turns(folder, FAST, 8, options.rounds)
         for ours in ("saved_model bfloat16", "openvino bfloat16"):
             title = f"ViT-B/16, batch 8, bfloat16 but where said otherwise; ours: {ours}"
-            print(harness.table(title, found, ours, lambda s: 8 / s, "images/s"))
+            print(table(title, found, ours, lambda s: 8 / s, "images/s"))
         found = turns(folder, ["tflite:ti16", "keras:ti16"], 1, options.rounds, 20)
         title = "ViT-Ti/16, batch 1, float32: latency of calls back to back"
-        print(harness.table(title, found, "tflite ti16", lambda s: 1000 * s, "ms"))
+        print(table(title, found, "tflite ti16", lambda s: 1000 * s, "ms"))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import harness
+from keras_vit.bench.machine import in_words
+from keras_vit.bench.tables import table
 
 IMPORT = """
 import time, json
@@ -59,15 +60,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=7)
     rounds = parser.parse_args().rounds
-    print(f"{harness.machine()}\n")
+    print(f"{in_words()}\n")
     found = in_turns({"keras_vit": IMPORT.format(module="keras_vit")}, rounds)
     seconds = {name: [value[0] for value in values] for name, values in found.items()}
-    print(harness.table("import, over `import keras`", seconds, "keras_vit", lambda s: 1000 * s, "ms"))
+    print(table("import, over `import keras`", seconds, "keras_vit", lambda s: 1000 * s, "ms"))
     found = in_turns({name: BUILD.format(module=name, build=code) for name, code in L16.items()}, rounds)
     seconds = {name: [value[0] for value in values] for name, values in found.items()}
-    print(harness.table("building ViT-L/16 without a classifier", seconds, "keras_vit", lambda s: s, "seconds"))
+    print(table("building ViT-L/16 without a classifier", seconds, "keras_vit", lambda s: s, "seconds"))
     memory = {name: [value[1] for value in values] for name, values in found.items()}
-    print(harness.table("peak memory of that, over its weights' size", memory, "keras_vit", lambda s: s, "ratio"))
+    print(table("peak memory of that, over its weights' size", memory, "keras_vit", lambda s: s, "ratio"))
 
 
 if __name__ == "__main__":

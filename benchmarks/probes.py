@@ -10,11 +10,11 @@ import argparse
 import statistics
 import time
 
-import harness
 import numpy as np
 
 from keras_vit.analysis.heads import neighbour_scores
 from keras_vit.analysis.probe import ALL_L2, few_shot_accuracies
+from keras_vit.bench.machine import in_words
 
 N, D, K = 10_000, 768, 100
 
@@ -38,7 +38,7 @@ def main():
             begun = time.perf_counter()
             call()
             seconds[name].append(time.perf_counter() - begun)
-    print(f"{harness.machine()}\n\n### {N:,} x {D} features, {K} classes, {N:,} to classify\n")
+    print(f"{in_words()}\n\n### {N:,} x {D} features, {K} classes, {N:,} to classify\n")
     print("| | seconds, median | min – max |\n|---|---:|---:|")
     for name, values in seconds.items():
         print(f"| {name} | {statistics.median(values):.2f} | {min(values):.2f} – {max(values):.2f} |")

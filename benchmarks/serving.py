@@ -22,7 +22,10 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import harness
+from keras_vit.bench.machine import in_words
+from keras_vit.bench.processes import compare
+from keras_vit.bench.tables import table
+from keras_vit.bench.worker import work
 
 CLIENTS, REQUESTS, LOAD = 32, 160, 0.7
 KEPT = 3.0  # seconds that a silent connection is used again after; the server closes it at 5
@@ -156,17 +159,17 @@ def main():
         return export()
     if options.worker:
         with contextlib.ExitStack() as stack:
-            return harness.work(lambda: contestants[options.worker](stack))
+            return work(lambda: contestants[options.worker](stack))
     if not any(Path(options.folder).glob("*.jpg")):
         return f"benchmarks/serving.py expected a folder of JPEG files, found none in {options.folder!r}."
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SERVING_EXPORT"] = str(Path(folder) / "vit")  # for the workers
         os.environ["SERVING_IMAGES"] = options.folder
         subprocess.run([sys.executable, __file__, "--worker", "export"], check=True, stderr=subprocess.DEVNULL)
-        print(f"{harness.machine()}\n")
-        seconds = harness.compare(__file__, list(contestants), options.rounds)
+        print(f"{in_words()}\n")
+        seconds = compare(__file__, list(contestants), options.rounds)
         title = f"ViT-Ti/16 from JPEG files, {CLIENTS} clients on the server's own cores"
-        print(harness.table(title, seconds, BATCHED, lambda value: REQUESTS / value, "requests/s"))
+        print(table(title, seconds, BATCHED, lambda value: REQUESTS / value, "requests/s"))
         rate = LOAD * REQUESTS / statistics.median(seconds[BATCHED])
         waits = sorted(1000 * wait for wait in latencies(rate, max(400, round(20 * rate))))
     p50, p99 = (waits[int(part * len(waits))] for part in (0.5, 0.99))

@@ -15,8 +15,10 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import harness
 from import_time import in_turns
+
+from keras_vit.bench.machine import in_words
+from keras_vit.bench.tables import table
 
 PRELUDE = """
 import json, sys, time
@@ -58,9 +60,8 @@ TRANSFORMERS = """
 import torch, numpy
 import warnings
 warnings.simplefilter("ignore")
-sys.path.insert(0, {benchmarks!r})
-import harness
-harness.declare_vision_operators()
+from keras_vit.bench.torch_peers import declare_vision_operators
+declare_vision_operators()
 import transformers
 small = transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
 transformers.ViTForImageClassification(small)(torch.zeros(1, 3, 224, 224))
@@ -86,7 +87,7 @@ def main():
     parser.add_argument("--model", default="ViT_B16")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    print(f"{harness.machine()}\n")
+    print(f"{in_words()}\n")
     with tempfile.TemporaryDirectory() as folder:
         npz, hub = Path(folder) / "weights.npz", Path(folder) / "hub" / "model.safetensors"
 
@@ -105,7 +106,7 @@ def main():
         ):
             codes = {
                 "keras_vit": OURS.format(answer=ours),
-                "transformers": TRANSFORMERS.format(answer=theirs, benchmarks=str(Path(__file__).parent)),
+                "transformers": TRANSFORMERS.format(answer=theirs),
             }
             show(f"{question}, {title}", race(hub, codes), "keras_vit")
 
@@ -113,8 +114,8 @@ def main():
 def show(title, found, ours):
     seconds = {name: [value[0] for value in values] for name, values in found.items()}
     memory = {name: [value[1] for value in values] for name, values in found.items()}
-    print(harness.table(title, seconds, ours, lambda s: 1000 * s, "ms"))
-    print(harness.table(f"{title}: peak of extra memory", memory, ours, lambda s: s, "file sizes"))
+    print(table(title, seconds, ours, lambda s: 1000 * s, "ms"))
+    print(table(f"{title}: peak of extra memory", memory, ours, lambda s: s, "file sizes"))
 
 
 if __name__ == "__main__":

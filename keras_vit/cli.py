@@ -133,6 +133,7 @@ def _recipe_of(options):
 def _parser() -> argparse.ArgumentParser:
     from keras_vit.analysis.summary_verb import add_summary
     from keras_vit.analyze_verb import add_analyze
+    from keras_vit.bench.verb import add_bench
     from keras_vit.models.weights_verbs import add_weights
     from keras_vit.predict.verb import add_predict
     from keras_vit.train.suite_verb import add_suite
@@ -232,6 +233,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb("summary", _summary, "Count what a model takes, from its shapes.", "summary ViT_L16 --image-size 384")
     add_summary(sub)
     add_weights(verbs)
+    add_bench(verb)
     return parser
 
 

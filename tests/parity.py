@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from benchmarks.harness import declare_vision_operators
+from keras_vit.bench.torch_peers import declare_vision_operators
 
 
 def timm():

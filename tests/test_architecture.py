@@ -24,12 +24,21 @@ RULES = {
     "train": ({"analysis", "layers", "models", "data", "preprocess", "weights"}, True),
     "export": ({"layers", "models", "preprocess"}, True),
     "serve": ({"preprocess"}, True),
+    # its plan counts models, its run shows progress and writes files as others do; its contestants are in processes
+    "bench": ({"analysis", "models", "predict", "train"}, False),
     "export_images": ({"models", "preprocess", "data", "train"}, False),
     "analyze_verb": ({"analysis", "export_images", "models", "preprocess", "train"}, False),
 }
 TENSORFLOW = {"tensorflow", "tensorflow_datasets", "keras_cv"}
 PEERS = {"torch", "timm", "transformers", "keras_hub", "flax"}
-LAZILY = {"analysis/gradients.py"}  # may import TensorFlow inside a function: backends spell gradients differently
+# may import TensorFlow inside a function: backends spell gradients differently, and the bench's processes run each
+LAZILY = {
+    "analysis/gradients.py",
+    "bench/keras_steps.py",
+    "bench/keras_hub_peer.py",
+    "bench/matmul.py",
+    "bench/ours.py",
+}
 ANYTHING = {"cli", "__init__", "__main__"}
 
 

@@ -157,6 +157,8 @@ FLAGS = {
     },
     "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"},
     "list": {"--markdown"},
+    "bench": {"--preset", "--quick", "--models", "--tasks", "--dtypes", "--batches", "--backends", "--peers"}
+    | {"--image-size", "--depths", "--rounds", "--device", "--output"},
     "summary": {"--image-size", "--batch", "--optimizer", "--precision", "--epochs", "--images", "--peak"}
     | {"--utilisation", "--plot", "--accuracy", "--json"},
 }

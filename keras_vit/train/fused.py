@@ -2,7 +2,7 @@
 
 TensorFlow runs GELU's gradient as a dozen passes over the widest tensor of a block. Here XLA compiles the value and
 the slope into one loop, in float32 whatever the type, and the backward pass multiplies by the slope it kept in place
-of the input: as much memory, and the same numbers but for rounding (benchmarks/training.py has the gain). Evaluation
+of the input: as much memory, and the same numbers but for rounding (benchmarks/README.md has the gain). Evaluation
 and exports keep the plain form. Under XLA as a whole, on GPU and TPU, the compiler does this by itself.
 """
 

@@ -1,0 +1,54 @@
+"""Puts the overview of a run of `keras-vit bench` into README.md, between its two markers.
+
+    python benchmarks/readme.py [benchmarks/results/bench-DATE.json]
+
+Without a name the newest run of the preset `targets` to its end. tests/test_readme.py holds that the two agree.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+from keras_vit.bench.machine import in_words
+from keras_vit.bench.page import overview
+
+ROOT = Path(__file__).parent.parent
+MARKED = re.compile(r"(?<=<!-- benchmark -->\n).*?(?=\n<!-- /benchmark -->)", re.DOTALL)
+
+
+def block(result: dict, name: str) -> str:
+    """What stands between the markers.
+
+    Args:
+        result: of the JSON.
+        name: of the files, without their ending.
+    """
+    words = in_words(result["machine"]).partition(";")[0]
+    return (
+        f"{words}; [{result['date']}](benchmarks/results/{name}.md), all contestants and versions there.\n\n"
+        f"{overview(result).rstrip()}"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("result", nargs="?", type=Path)
+    named = parser.parse_args().result
+    files = [named] if named else sorted((ROOT / "benchmarks/results").glob("bench-*.json"), reverse=True)
+    for file in files:
+        result = json.loads(file.read_text(encoding="utf-8"))
+        if named or (result["complete"] and result["preset"] == "targets"):
+            break
+    else:
+        return "benchmarks/readme.py expected a finished run of `keras-vit bench` in benchmarks/results, found none"
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(MARKED.sub(lambda _: block(result, file.stem), text), encoding="utf-8")
+    print(f"README.md shows {file.name}")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

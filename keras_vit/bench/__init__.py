@@ -1,0 +1,1 @@
+"""`keras-vit bench`: models beside their peers, each in a process of its own, taking turns."""

@@ -1,0 +1,144 @@
+"""Asks the questions one after the other, and keeps what has been measured in the output folder all the while."""
+
+import contextlib
+import datetime
+import json
+import statistics
+from dataclasses import asdict
+from pathlib import Path
+
+from keras_vit.bench import matmul
+from keras_vit.bench.machine import free_memory, machine
+from keras_vit.bench.page import page, question_table
+from keras_vit.bench.plan import Contestant, Question, multipliers
+from keras_vit.bench.processes import turns
+from keras_vit.bench.results import Row, result_of
+from keras_vit.bench.settings import Settings
+from keras_vit.bench.sizes import BASE, groups, size_of
+from keras_vit.predict.progress import Progress
+from keras_vit.train.workdir import write_atomically
+
+KEPT_FREE = 2e9  # bytes of memory that no group takes
+MATMUL_ROUNDS = 3
+
+
+class Conductor:
+    """One run.
+
+    Args:
+        settings: that the questions follow from.
+        questions: of `plan.questions`.
+        output: folder of the results; it exists when the run begins.
+        notes: sentences for the page's head.
+        preset: that the settings are, None for none.
+
+    Attributes:
+        result: what the JSON holds.
+        files: the JSON and the Markdown.
+    """
+
+    def __init__(
+        self,
+        settings: tuple[Settings, ...],
+        questions: list[Question],
+        output: Path,
+        notes: list[str],
+        preset: str | None = None,
+    ):
+        self.questions, self.sizes = questions, [size_of(question) for question in questions]
+        now = datetime.datetime.now(datetime.UTC)
+        stem = f"bench-{now:%Y-%m-%d-%H%M%S}"
+        self.files = output / f"{stem}.json", output / f"{stem}.md"
+        self.result = {
+            "date": f"{now:%Y-%m-%d %H:%M} UTC",
+            "complete": False,
+            "machine": machine(),
+            "notes": notes,
+            "preset": preset,
+            "settings": [asdict(part) for part in settings],
+            "most_processes": 0,
+            "matmul": [],
+            "questions": [],
+        }
+        self._backends = tuple(dict.fromkeys(backend for part in settings for backend in part.backends))
+        self._fastest = {}  # (precision, device) -> the contestant that multiplies fastest
+        kinds = dict.fromkeys((question.precision, question.device) for question in questions)
+        self._multipliers = {kind: multipliers(*kind, self._backends) for kind in kinds}
+        self._groups = [self._grouped(*pair) for pair in zip(questions, self.sizes, strict=True)]
+        several = sum(MATMUL_ROUNDS * len(some) for some in self._multipliers.values())
+        counts = [sum(len(group) + 1 for group in some) for some in self._groups]
+        self.turns = several + sum(n * question.rounds for n, question in zip(counts, questions, strict=True))
+
+    def run(self, progress: Progress) -> None:
+        """Measure everything; what is there is written after each question, and when it is interrupted."""
+        try:
+            for kind, contestants in self._multipliers.items():
+                self._measure_matmul(kind, contestants, progress)
+            for question, size, some in zip(self.questions, self.sizes, self._groups, strict=True):
+                self._ask(question, size, some, progress)
+            self.result["complete"] = True
+        finally:
+            if self.result["matmul"] or self.result["questions"]:
+                self.write()
+
+    def write(self) -> None:
+        """The JSON, and its page."""
+        write_atomically(self.files[0], json.dumps(self.result, indent=1) + "\n")
+        write_atomically(self.files[1], page(self.result))
+
+    def _grouped(self, question, size) -> list[list[Contestant]]:
+        room = free_memory()
+        if question.device == "gpu":
+            gpus = self.result["machine"]["gpus"]
+            room = min(gpu["memory_bytes"] for gpu in gpus) if gpus else None
+        room = None if room is None else max(room - KEPT_FREE - BASE, 0)  # BASE: the matmul's process
+        return groups(size.bytes, room)
+
+    def _measure_matmul(self, kind, contestants, progress) -> None:
+        rows = [Row(contestant, 0) for contestant in contestants]
+        self._listen(rows, MATMUL_ROUNDS, f"matmul {kind[0]}", progress)
+        rates = {row.contestant.backend: matmul.flops(kind[1]) / row.median for row in rows if row.seconds}
+        self.result["matmul"].append({"precision": kind[0], "device": kind[1], "flops_per_second": rates})
+        if rates:
+            best = max(rates, key=rates.get)
+            self._fastest[kind] = next(row.contestant for row in rows if row.contestant.backend == best)
+
+    def _ask(self, question, size, some, progress) -> None:
+        asked = []
+        multiplier = self._fastest.get((question.precision, question.device))
+        try:
+            for number, group in enumerate(some):
+                members = group + ([multiplier] if multiplier else [])
+                rows = [Row(contestant, number) for contestant in members]
+                asked += rows
+                self._listen(rows, question.rounds, question.title, progress)
+        finally:
+            operations = matmul.flops(question.device)
+            found = result_of(question, size.flops, asked, operations)
+            if found["rows"] or found["left_out"]:
+                self.result["questions"].append(found)
+                self.write()
+                progress.print(question_table(found))
+
+    def _listen(self, rows, rounds, title, progress) -> None:
+        by_name = {row.contestant.name: row for row in rows}
+        commands = {name: row.contestant.command() for name, row in by_name.items()}
+        environments = {name: row.contestant.environment() for name, row in by_name.items()}
+        alive, done = 0, dict.fromkeys(by_name, 0)
+        with contextlib.closing(turns(commands, rounds, environments=environments)) as events:
+            for event in events:
+                by_name[event.name].take(event)
+                said = event.kind
+                if event.kind == "turn":
+                    said = f"{by_name[event.name].contestant.batch / statistics.median(event.answer['seconds']):.3g}/s"
+                progress.describe(f"{title}: {event.name}, {said}")
+                if event.kind == "starting":
+                    alive += 1
+                    self.result["most_processes"] = max(self.result["most_processes"], alive)
+                elif event.kind == "turn":
+                    done[event.name] += 1
+                    progress.add()
+                elif event.kind == "left out":
+                    alive -= 1
+                    progress.say(f"{title}: left out {event.name}: {event.answer['reason']}")
+                    progress.add(rounds - done[event.name])  # the turns that it will not take

@@ -1,0 +1,73 @@
+"""The hardware and the versions, for a result's header."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("tensorflow", "keras", "jax", "torch", "timm", "transformers", "keras-hub", "numpy")
+_INSTRUCTIONS = (("amx_bf16", "AMX"), ("avx512_bf16", "AVX-512 bf16"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
+
+
+def machine() -> dict:
+    """What the figures depend on: processor, cores, memory, GPUs, load, system and versions."""
+    info = _read("/proc/cpuinfo")
+    names = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
+    flags = info.split()
+    return {
+        "cpu": names[0] if names else platform.processor() or "unknown processor",
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "instructions": next((name for flag, name in _INSTRUCTIONS if flag in flags), None),
+        "memory_bytes": _memory("MemTotal"),
+        "gpus": gpus(),
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def in_words(found: dict | None = None) -> str:
+    """The same in one line."""
+    found = found or machine()
+    parts = [found["cpu"], f"{found['cores']} cores", found["instructions"]]
+    parts += [f"{found['memory_bytes'] / 2**30:.0f} GiB of memory" if found["memory_bytes"] else None]
+    parts += [", ".join(gpu["name"] for gpu in found["gpus"]) or "no GPU"]
+    versions = [f"{name} {number}" if number else f"no {name}" for name, number in found["versions"].items()]
+    hardware = ", ".join(part for part in parts if part)
+    return f"{hardware}; {found['system']}; Python {found['python']}, {', '.join(versions)}"
+
+
+def gpus() -> list[dict]:
+    """NVIDIA's GPUs of this machine: name and memory in bytes. Asks the driver, and takes no memory of theirs."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    rows = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line] if done.returncode == 0 else []
+    return [
+        {"name": name.strip(), "memory_bytes": int(size) * 2**20} for name, _, size in rows if size.strip().isdigit()
+    ]
+
+
+def free_memory() -> int | None:
+    """Bytes that processes can still take without swapping; None where the system does not say."""
+    return _memory("MemAvailable")
+
+
+def _memory(name) -> int | None:
+    lines = [line for line in _read("/proc/meminfo").splitlines() if line.startswith(f"{name}:")]
+    return 1024 * int(lines[0].split()[1]) if lines else None
+
+
+def _read(path) -> str:
+    return Path(path).read_text() if Path(path).is_file() else ""
+
+
+def _version(name) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

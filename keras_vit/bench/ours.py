@@ -1,0 +1,67 @@
+"""This package's contestants: forward passes on any backend; training by the engine, or compiled whole on JAX."""
+
+import dataclasses
+
+import keras
+
+from keras_vit.bench.keras_steps import CLASSES, DECAY, RATE, batch_of, device_peak, forward, jax_step, require_device
+from keras_vit.models.builders import build
+from keras_vit.models.variants import find_variant
+
+
+def prepare(contestant: dict):
+    """The model's forward pass or training step."""
+    return _prepare(contestant, recompute=False)
+
+
+def recompute(contestant: dict):
+    """A training step whose backward pass computes each block's insides again."""
+    return _prepare(contestant, recompute=True)
+
+
+def row_of(contestant: dict):
+    """The row of the table that a contestant means, as deep as it says."""
+    row, _ = find_variant(contestant["model"])
+    return row if contestant["depth"] is None else dataclasses.replace(row, depth=contestant["depth"])
+
+
+def _prepare(contestant, recompute):
+    require_device(contestant["device"])
+    row, size, batch, dtype = row_of(contestant), *(contestant[name] for name in ("image_size", "batch", "dtype"))
+    peak = device_peak(contestant["device"])
+    if contestant["task"] == "train" and keras.backend.backend() == "tensorflow":
+        return _engine_step(row, size, batch, dtype, recompute), peak
+    shape, (images, labels) = (size, size, 3), batch_of(size, batch)
+    if contestant["task"] == "train":
+        model = build(row, input_shape=shape, classes=CLASSES, classifier_activation=None, dtype=dtype)
+        return jax_step(model, images, labels), peak
+    return forward(build(row, input_shape=shape, classes=CLASSES, dtype=dtype), images), peak
+
+
+def _engine_step(row, size, batch, dtype, recompute):
+    """An update as `keras-vit train` makes it."""
+    import tensorflow as tf
+
+    from keras_vit.models.variants import BiTVariant
+    from keras_vit.train.recipe import Data, Model, Optimizer, Recipe
+    from keras_vit.train.stages import spans_of
+    from keras_vit.train.state import first_state
+    from keras_vit.train.step import compiled_steps
+
+    pooling = "gap" if isinstance(row, BiTVariant) or row.axial else "token"
+    recipe = Recipe(
+        "benchmark", Model(row, image_size=size, pooling=pooling), Data(batch_size=batch),
+        optimizer=Optimizer("adamw", RATE, weight_decay=DECAY), precision=dtype, steps=1_000_000, recompute=recompute,
+    )  # fmt: skip
+    strategy = tf.distribute.get_strategy()
+    state = first_state(recipe, tuple(map(str, range(CLASSES))), recipe.steps, strategy)
+    run = compiled_steps(recipe, state, strategy, spans_of(recipe, recipe.steps)[0])
+    images, labels = batch_of(size, batch)
+    # The same batch again and again, so that no data pipeline counts.
+    batches = iter(tf.data.Dataset.from_tensors((images, tf.one_hot(labels, CLASSES))).repeat())
+
+    def call():
+        run(batches, tf.constant(1))
+        return state.counters.tally.numpy()
+
+    return call

@@ -1,0 +1,119 @@
+"""The Markdown page of a run's JSON."""
+
+from keras_vit.bench.machine import in_words
+from keras_vit.bench.results import best_of, ratio
+
+
+def page(result: dict) -> str:
+    """The Markdown beside a run's JSON."""
+    return "\n".join([f"# Benchmark of {result['date']}", "", *_header(result), "", "## Overview", "",
+                      overview(result), *(question_table(question) for question in result["questions"]),
+                      *growth(result["questions"])])  # fmt: skip
+
+
+def overview(result: dict) -> str:
+    """One line a question: the fastest of ours beside the fastest peer."""
+    lines = ["| | ours | fastest peer | ours / it | share of the matmul rate | memory, GB, ours / it |",
+             "|---|---:|---|---:|---:|---:|"]  # fmt: skip
+    for question in result["questions"]:
+        ours, peer = best_of(question["rows"], True), best_of(question["rows"], False)
+        times, share = ratio(ours, peer), ours and ours["share_of_matmul"]
+        cells = [
+            question["title"],
+            f"{_speed(ours, question)} ({ours['name'].removeprefix('keras_vit ')})" if ours else "–",
+            f"{_speed(peer, question)} ({peer['name']})" if peer else "–",
+            f"{times:.2f}" if times else "–",
+            f"{share:.0%}" if share else "–",
+            " / ".join(_gigabytes(row) if row else "–" for row in (ours, peer)),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def question_table(question: dict) -> str:
+    """All contestants of a question."""
+    unit, reach = ("ms", 1000.0) if question["batch"] == 1 else ("images/s", None)
+    rate = question["matmul_flops_per_second"]
+    about = f"{question['flops_per_image'] / 1e9:.4g} GFLOP an image"
+    about += f"; the machine multiplies at {rate / 1e12:.3g} TFLOP/s" if rate else ""
+    lines = [f"## {question['title']}", "", f"{about}.", "",
+             f"| | {unit}, median | min – max | first / it | share of the matmul rate | peak memory, GB "
+             "| first call, s | import and build, s |", "|---|---:|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
+    for row in question["rows"]:
+        speed = row["images_per_second"]
+        order = ("median", "max", "min") if reach else ("median", "min", "max")
+        middle, low, high = (reach / speed[name] if reach else speed[name] for name in order)
+        times, share = row["first_over_it"], row["share_of_matmul"]
+        mark = "" if row["together_with_first"] else " (apart)"
+        cells = [row["name"], f"{middle:.4g}", f"{low:.4g} – {high:.4g}", f"{times:.2f}{mark}" if times else "–"]
+        cells += [f"{share:.0%}" if share else "–", _gigabytes(row)]
+        cells += [f"{row['first_call_seconds']:.1f}", f"{row['prepare_seconds']:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [""] + [f"- Left out: {name}: {reason}." for name, reason in question["left_out"].items()]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _header(result) -> list[str]:
+    """The hardware, and what has to be said of the figures, as a list."""
+    load, cores = result["machine"]["load"], result["machine"]["cores"]
+    lines = [
+        *result["notes"],
+        f"Each contestant has a process of its own; at most {result['most_processes']} were alive at once, and they "
+        "took turns, one at a time. Memory is the process's peak, on a GPU the device's.",
+        "`first / it`: how many times as fast the table's first row is, by the turns that both took together; `apart`: "
+        "it did not fit into memory beside the first row.",
+        "`mixed_bfloat16`: float32 weights, products in bfloat16 (torch: autocast); `bfloat16`: the weights are stored "
+        "in it.",
+        "The matmul rate is the fastest library's, of two square matrices, measured in turn with the contestants.",
+    ]
+    if load is not None:
+        busy = ": other work ran on the machine; read the ratios, not the figures" if load > 0.5 * cores else ""
+        lines.append(f"Load average before the run: {load:.2f} on {cores} cores{busy}.")
+    for rate in result["matmul"]:
+        all_of = ", ".join(f"{name} {value / 1e12:.3g}" for name, value in rate["flops_per_second"].items())
+        device = rate["device"].upper()
+        lines.append(f"Square matmul on the {device} in {rate['precision']}, TFLOP/s: {all_of or 'none'}.")
+    if not result["complete"]:
+        lines.append("**Interrupted**: what follows is what had been measured by then.")
+    return [f"{in_words(result['machine'])}.", "", *(f"- {line}" for line in lines)]
+
+
+def growth(questions: list[dict]) -> list[str]:
+    """A table for each axis (image size, batch, depth) along which there are questions that are alike in all else."""
+    found = []
+    for axis, label in (("image_size", "image size, px"), ("batch", "batch"), ("depth", "encoder blocks")):
+        rest = [name for name in ("model", "task", "precision", "image_size", "batch", "depth") if name != axis]
+        for key in dict.fromkeys(tuple(question[name] for name in rest) for question in questions):
+            line = [question for question in questions if tuple(question[name] for name in rest) == key]
+            line = sorted(line, key=lambda question: question[axis] or question["blocks"] or 0)
+            if len(line) > 1:
+                found.append(_growth_table(line, axis, label))
+    return found
+
+
+def _growth_table(line, axis, label) -> str:
+    values = [question[axis] or question["blocks"] for question in line]
+    first = line[0]
+    about = [first["model"], first["task"], first["precision"]]
+    about += [f"{first[name]} px" if name == "image_size" else f"{name} {first[name]}"
+              for name in ("image_size", "batch") if name != axis]  # fmt: skip
+    flops = [f"{question['flops_per_image'] / 1e9:.4g}" for question in line]
+    title = f"## Growth with {label}: {', '.join(about)}"
+    lines = [title, "", f"| images/s | {' | '.join(map(str, values))} |", f"|---|{'---:|' * len(values)}"]
+    lines.append(f"| GFLOP an image | {' | '.join(flops)} |")
+    for name in dict.fromkeys(row["name"] for question in line for row in question["rows"]):
+        cells = []
+        for question in line:
+            own = [row for row in question["rows"] if row["name"] == name]
+            cells.append(f"{own[0]['images_per_second']['median']:.4g}" if own else "–")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _speed(row, question) -> str:
+    speed = row["images_per_second"]["median"]
+    return f"{1000 / speed:.4g} ms" if question["batch"] == 1 else f"{speed:.4g} images/s"
+
+
+def _gigabytes(row) -> str:
+    return f"{row['peak_bytes'] / 1e9:.2f}"

@@ -1,0 +1,68 @@
+"""What a question takes: operations, and the memory that tells whose processes may be alive at once."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from keras_vit.analysis.budget import BYTES, training_bytes
+from keras_vit.analysis.compute import count
+from keras_vit.bench.plan import Contestant, Question
+from keras_vit.models.variants import find_variant
+from keras_vit.models.weightless import build_weightless
+
+BASE = 0.8e9  # bytes of a process that has imported a library
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a question takes.
+
+    Args:
+        flops: operations of one image, two a multiply-add; of training three times the forward ones.
+        bytes: that a contestant may hold at most, as estimated: {contestant: bytes}.
+    """
+
+    flops: int
+    bytes: dict[Contestant, float]
+
+
+def size_of(question: Question) -> Size:
+    """What a question takes, from the model's shapes.
+
+    Raises:
+        ValueError: the model cannot have this image size.
+    """
+    row = find_variant(question.model)[0]
+    row = row if question.depth is None else dataclasses.replace(row, depth=question.depth)
+    model = build_weightless(row, (question.image_size, question.image_size))
+    cost = count(model)
+    held = {}
+    for contestant in question.contestants:
+        if contestant.task == "train":
+            needed = training_bytes(model, contestant.batch, "adamw", contestant.dtype)
+            held[contestant] = BASE + 1.6 * needed.total
+        else:  # three copies of the weights (as made, as given, in another type), and a few layers' activations
+            alive = 4 / len(cost.layers) * cost.activations * contestant.batch * BYTES[contestant.dtype]
+            held[contestant] = BASE + 12 * cost.parameters + alive
+        held[contestant] += BASE if contestant.library.endswith("-compiled") else 0  # the compiler's processes
+    times = 3 if question.task == "train" else 1
+    return Size(times * cost.flops, held)
+
+
+def groups(needs: dict, room: float | None) -> list[list]:
+    """Who may be alive at once: lists that each begin with the first one, or hold one that does not fit beside it.
+
+    Args:
+        needs: contestant -> bytes; the first is the one that all are compared with.
+        room: bytes for all processes; None for no limit.
+    """
+    first, *others = needs
+    found, now = [], [first]
+    for other in others:
+        if room is not None and needs[first] + needs[other] > room:
+            found.append([other])
+        elif room is not None and sum(needs[one] for one in now) + needs[other] > room:
+            found.append(now)
+            now = [first, other]
+        else:
+            now.append(other)
+    return [now, *found] if len(now) > 1 or not any(first in group for group in found) else found

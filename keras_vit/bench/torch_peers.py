@@ -1,0 +1,129 @@
+"""The contestants on torch: timm and transformers, as they come and compiled. Imports nothing of the package.
+
+`mixed_bfloat16` is autocast, `bfloat16` a model whose weights are stored in it. B batch, S side in pixels.
+"""
+
+import functools
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+CLASSES = 1000
+RATE, DECAY = 1e-4, 0.1  # AdamW's
+
+
+def timm(contestant: dict):
+    """timm's model, eager."""
+    return _prepare(contestant, _timm_model)
+
+
+def timm_compiled(contestant: dict):
+    """timm's model through `torch.compile`."""
+    return _prepare(contestant, _timm_model, compiled=True)
+
+
+def transformers(contestant: dict):
+    """transformers' model with scaled-dot-product attention, eager."""
+    return _prepare(contestant, _transformers_model)
+
+
+def transformers_compiled(contestant: dict):
+    """transformers' model with scaled-dot-product attention through `torch.compile`."""
+    return _prepare(contestant, _transformers_model, compiled=True)
+
+
+def _prepare(contestant, build, compiled=False):
+    import torch
+
+    gpu = contestant["device"] == "gpu"
+    if gpu and not torch.cuda.is_available():
+        raise ValueError("torch finds no GPU")
+    place = torch.device("cuda" if gpu else "cpu")
+    torch.backends.cudnn.benchmark = True  # it may choose its convolutions' algorithms
+    declare_vision_operators()
+    size, batch, dtype = contestant["image_size"], contestant["batch"], contestant["dtype"]
+    train = contestant["task"] == "train"
+    model = build(contestant).to(place).train(train)
+    images = (2 * torch.rand(batch, 3, size, size) - 1).to(place)
+    if dtype == "bfloat16":
+        model, images = model.to(torch.bfloat16), images.to(torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY, fused=True) if train else None
+    model = torch.compile(model) if compiled else model
+    autocast = functools.partial(torch.autocast, place.type, torch.bfloat16, enabled=dtype == "mixed_bfloat16")
+    labels = (torch.arange(batch) % CLASSES).to(place)
+
+    wait = torch.cuda.synchronize if gpu else lambda: None
+
+    def logits():
+        answer = model(images)
+        return answer if isinstance(answer, torch.Tensor) else answer.logits
+
+    def forward():
+        with torch.inference_mode(), autocast():
+            logits()
+        wait()
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with autocast():
+            loss = torch.nn.functional.cross_entropy(logits(), labels)
+        loss.backward()
+        optimizer.step()
+        wait()
+        return loss.item()
+
+    call = step if train else forward
+    return (call, torch.cuda.max_memory_allocated) if gpu else call
+
+
+def _timm_model(contestant):
+    import timm as library
+
+    row = contestant["row"]
+    if row["timm_name"] is None:
+        raise ValueError(f"timm has no {contestant['model']}")
+    if row["kind"] == "bit":
+        return library.create_model(row["timm_name"], num_classes=CLASSES)
+    sizes = {"img_size": contestant["image_size"], "depth": row["depth"]}
+    return library.create_model(f"{row['timm_name']}_224", num_classes=CLASSES, **sizes)
+
+
+def _transformers_model(contestant):
+    import transformers as library
+
+    row = contestant["row"]
+    if row["kind"] == "bit":
+        sizes = {"depths": row["units"], "embedding_size": 64 * row["width_factor"]}
+        sizes["hidden_sizes"] = [256 * row["width_factor"] * 2**i for i in range(len(row["units"]))]
+        return library.BitForImageClassification(library.BitConfig(num_labels=CLASSES, **sizes))
+    if row["kind"] != "vit" or row["patch_size"][0] != row["patch_size"][1]:
+        raise ValueError(f"transformers has no {contestant['model']}")
+    config = library.ViTConfig(
+        hidden_size=row["width"],
+        num_hidden_layers=row["depth"],
+        num_attention_heads=row["num_heads"],
+        intermediate_size=row["mlp_dim"],
+        patch_size=row["patch_size"][0],
+        image_size=contestant["image_size"],
+        num_labels=CLASSES,
+        attn_implementation="sdpa",
+    )
+    return library.ViTForImageClassification(config)
+
+
+_DECLARED = []
+
+
+def declare_vision_operators() -> None:
+    """Name torchvision's compiled operators where they do not load, so that timm and transformers can be imported."""
+    import torch
+
+    spec = find_spec("torchvision")
+    if _DECLARED or spec is None or hasattr(torch.ops.torchvision, "nms"):
+        return
+    source = Path(spec.submodule_search_locations[0], "_meta_registrations.py").read_text()
+    named = re.findall(r'register_meta\("(\w+)"\)', source) + re.findall(r"torchvision::(\w+)", source)
+    library = torch.library.Library("torchvision", "DEF")
+    for name in sorted(set(named)):
+        library.define(f"{name}(Tensor x) -> Tensor")
+    _DECLARED.append(library)  # the names last as long as it does

@@ -1,0 +1,64 @@
+"""What the contestants of `keras-vit bench` compute: ours, and the peers on torch."""
+
+import json
+import warnings
+from dataclasses import replace
+
+import parity
+import pytest
+from support import needs_tensorflow
+
+from keras_vit.bench import ours, plan, torch_peers
+from keras_vit.models.variants import find_variant
+from keras_vit.models.weightless import build_weightless
+
+
+def contestant(**changes):
+    one = plan.Contestant("keras_vit", "ViT_Ti16", "forward", "float32", 2, 32, 1, "cpu", "tensorflow")
+    one = replace(one, **changes)
+    return json.loads(one.command()[-1])
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("task", ["forward", "train"])
+def test_ours_computes_what_is_asked(task):
+    call, peak = ours.prepare(contestant(task=task))
+    found = call()
+    if task == "forward":
+        assert found.shape == (2, 1000)
+    else:
+        loss, updates, wrong = call()
+        assert (updates, wrong) == (2, 0) and 0 < loss < found[
+            0
+        ] + 7  # the sum of two losses, of which the second is less
+    assert peak() > 10**7
+
+
+@pytest.fixture
+def one_thread():
+    """Torch's threads wait for each other in vain where other work has the cores."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_peers_on_torch_are_of_the_same_size_as_ours(one_thread):
+    parity.timm(), parity.transformers()
+    for name, depth in (("ViT_Ti16", 2), ("BiT_R50x1", None)):
+        row = find_variant(name)[0] if depth is None else replace(find_variant(name)[0], depth=depth)
+        expected = build_weightless(row, (32, 32)).count_params()
+        described = contestant(model=name, depth=depth)
+        for build in (torch_peers._timm_model, torch_peers._transformers_model):
+            model = parity.quietly(lambda build=build, described=described: build(described))
+            assert sum(parameter.numel() for parameter in model.parameters()) == expected, (name, build)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        call = torch_peers.timm(contestant(task="train"))
+        losses = [call() for _ in range(3)]
+    assert losses[2] < losses[0]
+    with pytest.raises(ValueError, match="timm has no R50_ViT_L16"):
+        torch_peers._timm_model(contestant(model="R50_ViT_L16", depth=None))
+    with pytest.raises(ValueError, match="transformers has no R50_ViT_L16"):
+        torch_peers._transformers_model(contestant(model="R50_ViT_L16", depth=None))

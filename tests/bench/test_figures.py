@@ -1,0 +1,118 @@
+"""The arithmetic behind `keras-vit bench`'s tables, the tables, and the README's."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import readme
+from keras_vit import analysis, create_model
+from keras_vit.bench import machine, matmul, page, plan, results, settings, sizes
+
+FAKE = Path(__file__).with_name("fake_peer.py")
+
+
+def question(**changes):
+    some = settings.Settings(peers=(f"{FAKE}:good",), backends=("tensorflow",), dtypes=("float32",), tasks=("train",))
+    return plan.questions((replace(some, **changes),))[0]
+
+
+def rows(asked, ours, theirs, multiplied, group=0):
+    """Rows of a group with these seconds of calls."""
+    members = (*asked.contestants, plan.multipliers("float32", "cpu", ())[0])
+    found = [results.Row(one, group, 3.0, 2.0, peak=10**9 * (group + 1)) for one in members]
+    for row, seconds in zip(found, (ours, theirs, multiplied), strict=True):
+        row.seconds = list(seconds)
+    return [row for row in found if row.seconds]
+
+
+def test_the_figures_of_a_question():
+    asked = question(batches=(8,))
+    found = results.result_of(asked, 100 * 10**9, rows(asked, (2.0, 1.0, 4.0), (4.0, 3.0, 5.0), (0.5, 0.5)), 10**12)
+    ours, peer = found["rows"]
+    assert ours["images_per_second"] == {"median": 4.0, "min": 2.0, "max": 8.0}
+    assert ours["first_over_it"] == 1.0 and peer["first_over_it"] == 2.0
+    assert found["matmul_flops_per_second"] == 2e12  # 1e12 operations in half a second
+    assert ours["share_of_matmul"] == pytest.approx(8 * 100e9 / 2.0 / 2e12)
+    assert results.ratio(ours, peer) == 2.0 and results.best_of([ours, peer], False) is peer
+    assert (found["flops_per_image"], found["blocks"], found["left_out"]) == (100 * 10**9, 12, {})
+
+
+def test_a_peer_of_another_group_is_compared_with_what_ran_beside_it():
+    asked = question()
+    beside = rows(asked, (2.0,), (), (0.5,)) + rows(asked, (4.0,), (8.0,), (1.0,), group=1)
+    ours, peer = results.result_of(asked, 10**9, beside, 10**12)["rows"]
+    assert peer["first_over_it"] == 2.0 and peer["together_with_first"]  # and not 8 / median(2, 4)
+    assert ours["images_per_second"]["median"] == pytest.approx(8 / 3.0) and ours["peak_bytes"] == 2 * 10**9
+    assert ours["share_of_matmul"] == pytest.approx(peer["share_of_matmul"] * 2)
+    alone = rows(asked, (2.0,), (), ()) + rows(asked, (), (8.0,), (), group=1)
+    _, peer = results.result_of(asked, 10**9, alone, 10**12)["rows"]
+    assert peer["first_over_it"] == 4.0 and not peer["together_with_first"] and peer["share_of_matmul"] is None
+
+
+def test_the_tables_show_these_figures():
+    asked = question(batches=(8,))
+    found = results.result_of(asked, 100 * 10**9, rows(asked, (2.0, 1.0, 4.0), (4.0, 3.0, 5.0), (0.5,)), 10**12)
+    found["left_out"]["timm float32"] = "timm is not installed"
+    table = page.question_table(found)
+    assert "## ViT_B16, train step, float32, batch 8, 224 px" in table
+    assert "| keras_vit float32, tensorflow | 4 | 2 – 8 | 1.00 | 20% | 1.00 | 2.0 | 3.0 |" in table
+    assert "| fake_peer:good float32 | 2 | 1.6 – 2.667 | 2.00 | 10% | 1.00 | 2.0 | 3.0 |" in table
+    assert "- Left out: timm float32: timm is not installed." in table
+    line = page.overview({"questions": [found]}).splitlines()[2]
+    assert "4 images/s (float32, tensorflow) | 2 images/s (fake_peer:good float32) | 2.00 | 20% | 1.00 / 1.00" in line
+    single = question(batches=(1,))
+    found = results.result_of(single, 10**9, rows(single, (0.02, 0.01, 0.04), (0.04,), ()), 10**12)
+    assert "| keras_vit float32, tensorflow | 20 | 10 – 40 | 1.00 | – |" in page.question_table(found)  # ms
+
+
+def test_growth_is_a_table_of_what_differs_along_one_axis():
+    found = []
+    for size, seconds in ((224, 1.0), (384, 4.0)):
+        asked = question(image_sizes=(size,), batches=(8,))
+        found.append(results.result_of(asked, size * 10**9, rows(asked, (seconds,), (seconds,), ()), 10**12))
+    tables = page.growth(found)
+    assert len(tables) == 1 and "| images/s | 224 | 384 |" in tables[0] and "| 224 | 384 |" in tables[0]
+    assert "| keras_vit float32, tensorflow | 8 | 2 |" in tables[0]
+    assert page.growth(found[:1]) == []
+
+
+def test_operations_are_those_that_the_analysis_counts():
+    forward, train = (
+        sizes.size_of(question(models=("ViT_Ti16",), tasks=(task,))).flops for task in ("forward", "train")
+    )
+    assert forward == analysis.count(create_model("ViT_Ti16")).flops and train == 3 * forward
+    assert matmul.flops("cpu") == 2 * matmul.SIZES["cpu"] ** 3
+
+
+def test_processes_live_together_as_far_as_they_fit():
+    needs = {"ours": 4, "a": 4, "b": 4, "c": 20, "d": 4}
+    assert sizes.groups(needs, None) == [["ours", "a", "b", "c", "d"]]
+    found = sizes.groups(needs, 12)
+    assert all(sum(needs[one] for one in group) <= 12 or len(group) == 1 for group in found)
+    assert sorted(name for group in found for name in group if name != "ours") == ["a", "b", "c", "d"]
+    assert all(group[0] == "ours" for group in found if group != ["c"]) and ["c"] in found
+    assert sizes.groups({"ours": 4, "c": 20}, 12) == [["ours"], ["c"]]
+
+
+def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monkeypatch, capsys):
+    asked = question(batches=(8,))
+    run = {"date": "2026-11-21 15:31 UTC", "complete": True, "preset": "targets", "machine": machine.machine()}
+    run["questions"] = [results.result_of(asked, 10**9, rows(asked, (2.0,), (4.0,), ()), 10**12)]
+    (tmp_path / "benchmarks/results").mkdir(parents=True)
+    for day, changes in ((1, {}), (2, {"preset": "growth"}), (3, {"complete": False})):
+        file = tmp_path / f"benchmarks/results/bench-2026-11-2{day}-120000.json"
+        file.write_text(json.dumps(run | changes))
+    page_of = tmp_path / "README.md"
+    page_of.write_text("before\n<!-- benchmark -->\nold\nlines\n<!-- /benchmark -->\nbehind\n")
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["readme.py"])
+    assert readme.main() is None and "shows bench-2026-11-21-120000.json" in capsys.readouterr().out
+    shown = readme.block(run, "bench-2026-11-21-120000")
+    assert page_of.read_text() == f"before\n<!-- benchmark -->\n{shown}\n<!-- /benchmark -->\nbehind\n"
+    assert "(benchmarks/results/bench-2026-11-21-120000.md)" in shown and "| 2.00 |" in shown
+    file = tmp_path / "benchmarks/results/bench-2026-11-21-120000.json"
+    file.unlink()
+    assert "expected a finished run" in readme.main()

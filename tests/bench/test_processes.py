@@ -1,0 +1,56 @@
+"""Contestants of `keras-vit bench` take turns in their processes, and one that fails is a sentence."""
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+from support import ROOT
+
+from keras_vit.bench import processes, worker
+
+FAKE = Path(__file__).with_name("fake_peer.py")
+
+
+def command(function, **contestant):
+    return [sys.executable, "-P", worker.__file__, f"{FAKE}:{function}", json.dumps(contestant)]
+
+
+def test_contestants_take_turns_and_have_their_processes_for_themselves(tmp_path):
+    file = tmp_path / "calls"
+    commands = {letter: command("recording", letter=letter, file=str(file)) for letter in "ABC"}
+    with contextlib.closing(processes.turns(commands, rounds=4, calls=2)) as events:
+        kinds = [(event.name, event.kind) for event in events]
+    # warmed up one after the other; then each round begins with the next one; and nothing heavy was imported
+    assert file.read_text() == "AAABBBCCC" + "AABBCC" + "BBCCAA" + "CCAABB" + "AABBCC"
+    assert kinds[:4] == [("A", "starting"), ("A", "ready"), ("B", "starting"), ("B", "ready")]
+    assert [name for name, kind in kinds if kind == "turn"] == list("ABCBCACABABC")
+
+
+def test_a_contestant_that_fails_is_left_out_in_one_sentence_and_the_others_go_on():
+    commands = {name: command(name, model="ViT_B16") for name in ("absent", "noisy", "unfit", "dead", "broken")}
+    commands["ended"] = [sys.executable, "-c", "import sys; print('tired', file=sys.stderr); sys.exit(3)"]
+    reasons, done = {}, []
+    with contextlib.closing(processes.turns(commands, rounds=3)) as events:
+        for event in events:
+            if event.kind == "left out":
+                reasons[event.name] = event.answer["reason"]
+            elif event.kind == "turn":
+                done.append((event.name, len(event.answer["seconds"])))
+                assert 10**6 < event.answer["peak"] < 200 * 10**6  # of its own process, not of this one
+    assert reasons == {
+        "absent": "no_such_library is not installed",
+        "unfit": "this peer has no ViT_B16",
+        "dead": "its process was ended by signal 9, as happens where the memory is full",
+        "broken": "out of fake memory",
+        "ended": "its process ended with status 3: tired",
+    }
+    assert [name for name, _ in done].count("noisy") == 3 and [name for name, _ in done].count("broken") == 1
+    assert all(calls > 10 for name, calls in done if name == "noisy")  # of 2 ms: as many as make a turn
+
+
+def test_the_other_benchmarks_compare_by_the_same_turns(capsys):
+    script = ROOT / "tests/bench/fake_script.py"
+    found = processes.compare(str(script), ["quick", "missing"], rounds=2, calls=3)
+    assert set(found) == {"quick"} and len(found["quick"]) == 6
+    assert "left out missing: no_such_library is not installed" in capsys.readouterr().err

@@ -1,0 +1,151 @@
+"""`keras-vit bench`: whole runs, interruption, files, mistakes, presets. Nothing here is timed."""
+
+import argparse
+import json
+import statistics
+import threading
+from pathlib import Path
+
+import pytest
+from support import needs_tensorflow
+
+from keras_vit import cli
+from keras_vit.bench import machine, matmul, page, plan, settings, verb
+
+FAKE = Path(__file__).with_name("fake_peer.py")
+TINY = ["--models", "ViT_Ti16", "--depths", "1", "--image-size", "32", "--batches", "2", "--rounds", "2"]
+TINY += ["--tasks", "forward", "--dtypes", "float32", "--backends", "tensorflow"]
+
+
+def run(tmp_path, *arguments):
+    """The exit status, and the JSON and the page where they were written."""
+    status = cli.main(["bench", *TINY, *arguments, "--output", str(tmp_path)])
+    files = sorted(tmp_path.glob("bench-*")) if tmp_path.exists() else []
+    if not files:
+        return status, None, None
+    written, text = files
+    assert written.suffix == ".json" and text.suffix == ".md" and written.stem == text.stem
+    return status, json.loads(written.read_text()), text.read_text()
+
+
+@pytest.fixture
+def fast(monkeypatch):
+    """A contestant that stands in for ours, and one library that multiplies."""
+    monkeypatch.setitem(plan.ON_KERAS, "keras_vit", f"{FAKE}:good")
+    monkeypatch.setattr(matmul, "LIBRARIES", ("numpy",))
+
+
+@needs_tensorflow
+def test_a_run_measures_ours_and_writes_both_files(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(matmul, "LIBRARIES", ("numpy",))
+    peers = [f"{FAKE}:{name}" for name in ("good", "absent")]
+    status, result, text = run(tmp_path, "--peers", ",".join(peers))
+    printed = capsys.readouterr()
+    assert status == 0 and "left out fake_peer:absent float32: no_such_library is not installed" in printed.err
+    assert result["complete"] and result["preset"] is None and result["most_processes"] == 3  # with the matmul's
+    assert result["machine"]["versions"]["keras"] and result["machine"]["cpu"] and result["machine"]["cores"] >= 1
+    assert result["settings"][0]["image_sizes"] == [32]
+    assert list(result["matmul"][0]["flops_per_second"]) == ["numpy"]
+    (asked,) = result["questions"]
+    assert (asked["model"], asked["depth"], asked["batch"], asked["image_size"]) == ("ViT_Ti16", 1, 2, 32)
+    ours, peer = asked["rows"]
+    assert ours["name"] == "keras_vit float32, tensorflow" and ours["seconds"] and ours["first_call_seconds"] > 0
+    assert ours["peak_bytes"] > 2 * peer["peak_bytes"] > 0 and 0 < ours["share_of_matmul"] < 10
+    assert peer["first_over_it"] == pytest.approx(
+        statistics.median(peer["seconds"]) / statistics.median(ours["seconds"])
+    )
+    assert page.page(result) == text and page.overview(result) in printed.out
+    assert machine.in_words(result["machine"]) in text
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_an_interruption_leaves_what_was_measured(tmp_path, fast, capsys):
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signals reach the main thread alone")
+    status, result, text = run(tmp_path, "--peers", f"{FAKE}:interrupting", "--batches", "2,4")
+    assert status == verb.INTERRUPTED and not result["complete"]
+    (asked,) = result["questions"]  # of two
+    assert len(asked["rows"]) == 2 and all(row["seconds"] for row in asked["rows"])
+    assert "**Interrupted**" in text and "fake_peer" in text
+    said = capsys.readouterr().err
+    assert "interrupted; what was measured by then is in" in said and "Traceback" not in said
+
+
+def test_a_run_in_which_nothing_can_be_measured_says_so(tmp_path, fast, monkeypatch, capsys):
+    monkeypatch.setitem(plan.ON_KERAS, "keras_vit", f"{FAKE}:absent")
+    status, result, text = run(tmp_path, "--peers", "none")
+    assert status == verb.NOTHING and result["questions"][0]["rows"] == []
+    assert "- Left out: keras_vit float32, tensorflow: no_such_library is not installed." in text
+    assert "no contestant could be measured" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["--models", "ViT_B61"],
+            "name expected a model of list_models(), received 'ViT_B61'; the nearest are ViT_B16",
+        ),
+        (["--models", ","], "models expected names of list_models(), received nothing"),
+        (["--tasks", "forward,backward"], "tasks expected some of forward, train, received 'backward'"),
+        (["--dtypes", "float16"], "dtypes expected some of float32, bfloat16, mixed_bfloat16, received 'float16'"),
+        (["--tasks", "train", "--dtypes", "bfloat16"], "dtypes expected float32 or mixed_bfloat16 with the task train"),
+        (["--batches", "8,x"], "batches expected positive ints with commas between them, received '8,x'"),
+        (["--batches", "0"], "batches expected positive ints, received 0"),
+        (["--rounds", "0", "--quick"], "rounds expected positive ints, received 0"),
+        (["--backends", "torch"], "backends expected some of tensorflow, jax, received 'torch'"),
+        (["--peers", "flax"], "peers expected some of keras-hub, timm, timm-compiled, transformers, "),
+        (["--peers", "absent.py:prepare"], "or FILE.py:FUNCTION, received 'absent.py:prepare'"),
+        (["--image-size", "8", "--models", "ViT_B16"], "received"),
+        (["--models", "BiT_R50x1", "--depths", "3"], "depths expected nothing with BiT_R50x1"),
+        (["--device", "tpu"], "device expected one of cpu, gpu, received 'tpu'"),
+        (["--device", "gpu"], "device expected a GPU that nvidia-smi lists, found none"),
+        (["--quick", "--preset", "gpu"], "--quick expected no other preset, received --preset gpu"),
+        (["--quick", "--output", __file__], "output expected a folder, received"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(verb, "gpus", list)
+    monkeypatch.setattr(verb, "_conduct", lambda _: pytest.fail("it began to measure"))
+    assert cli.main(["bench", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error and error.startswith("keras-vit bench: ") and error.strip().count("\n") == 0
+    assert not list(tmp_path.iterdir())
+
+
+def asked_for(*arguments):
+    parser = argparse.ArgumentParser(description="")
+    verb.add_bench(lambda *_: parser)
+    return verb._settings(parser.parse_args(arguments))
+
+
+def test_without_a_gpu_the_preset_runs_small_and_says_that_its_rows_are_unmeasured(monkeypatch):
+    monkeypatch.setattr(verb, "gpus", list)
+    _, (small,), (note,) = asked_for("--preset", "gpu")
+    assert (small.device, small.models, small.batches, small.backends) == ("cpu", ("ViT_Ti16",), (2,), ("jax",))
+    assert note.startswith("**The GPU rows are unmeasured**") and "ViT_B16, ViT_L16 at 224, 384 px, batch 256" in note
+    monkeypatch.setattr(verb, "gpus", lambda: [{"name": "a GPU", "memory_bytes": 80 * 2**30}])
+    preset, (full,), notes = asked_for("--preset", "gpu")
+    assert (preset, full, notes) == ("gpu", settings.PRESETS["gpu"][0], [])
+    asked = plan.questions((full,))
+    assert len(asked) == 8 and {(q.model, q.image_size) for q in asked} == {
+        ("ViT_B16", 224), ("ViT_B16", 384), ("ViT_L16", 224), ("ViT_L16", 384)
+    }  # fmt: skip
+    environment = asked[0].contestants[0].environment()
+    assert environment["KERAS_BACKEND"] == "jax" and environment["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert "JAX_PLATFORMS" not in {name for name in environment if name not in plan.os.environ}
+
+
+def test_presets_and_options_make_the_questions():
+    assert asked_for()[0] == "targets" and asked_for("--rounds", "3")[1][0].rounds == 3
+    preset, parts, _ = asked_for("--models", "ViT-S/16", "--peers", "none", "--batches", "1, 4")
+    assert preset is None and len(parts) == 1
+    asked = plan.questions(parts)
+    assert [q.title.split(", ")[1:4] for q in asked[:2]] == [["forward", "float32", f"batch {n}"] for n in (1, 4)]
+    assert [c.name for c in asked[2].contestants] == [
+        f"keras_vit {dtype}, {backend}" for backend in ("tensorflow", "jax") for dtype in ("bfloat16", "mixed_bfloat16")
+    ]
+    assert {c.dtype for q in asked if q.task == "train" for c in q.contestants} == {"float32", "mixed_bfloat16"}
+    growth = plan.questions(settings.PRESETS["growth"])
+    assert len(growth) == len(set(growth)) == 14  # the middle of the three axes is asked once
