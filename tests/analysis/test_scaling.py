@@ -197,23 +197,43 @@ def test_the_strategy_is_given_the_gradients_once_in_float32_and_the_loss():
 
 
 @pytest.fixture(scope="module")
-def report():
+def benchmarks():
+    """The modules of benchmarks/ that make the page."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
         import scaling_predicted
+        import scaling_report
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
-    return scaling_predicted
+    return scaling_predicted, scaling_report
 
 
-def test_the_tables_of_the_page_are_fresh(report):
+def test_the_prediction_from_measured_parts_adds_them_up(benchmarks):
+    """Of a made-up run: 50 ms and 2 ms an image on one core, 30 ms for the gradients, 0.5 ms a message."""
+    alone = {f"step of {images}": [0.05 + 0.002 * images] * 2 for images in (8, 16, 32, 64)}
+    summed = {"sum": [0.03] * 2, "small sum": [10 * 2 * 0.0005] * 2}
+    two = {"step of 16": [0.1] * 2, "step of 64": [0.2] * 2}
+    seconds = {"one": {**alone, "matmul": [2 * 1000**3 / 4e11] * 2}, "workers": {**two, **summed}}
+    found = {"model": "ViT_Ti16", "image_size": 64, "matmul_side": 1000, "small_sums": 10, "seconds": seconds}
+    run = benchmarks[1].Measured(found)
+    core, share = run.device("workers")
+    assert core.teraflops == pytest.approx(0.4) and core.latency == pytest.approx(0.0005)
+    assert share == pytest.approx(6 * count(run.model).macs / 0.002 / 4e11)
+    told = step(2, 8, share, core, run.model)
+    assert told.seconds == pytest.approx(0.05 + 8 * 0.002 + 0.03)
+    assert run.efficiencies("workers", 8) == pytest.approx([0.066 / 0.1] * 2)
+    assert run.efficiencies("workers", 32, strong=True) == pytest.approx([0.178 / 0.2 / 2] * 2)
+
+
+def test_the_tables_of_the_page_are_fresh(benchmarks):
     text = (ROOT / "benchmarks/scaling.md").read_text(encoding="utf-8")
-    for name, table in report.predicted().items():
+    for name, table in benchmarks[0].predicted().items():
         found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
         assert found and found[1] == table, f"{name}: run benchmarks/scaling.py --predict"
 
 
-def test_its_utilisations_give_the_papers_core_days_back(report):
+def test_its_utilisations_give_the_papers_core_days_back(benchmarks):
+    report = benchmarks[0]
     days = {(row.model, row.pretraining): row.core_days for row in published(2)}
     exaflops = {(row.model, row.epochs): row.exaflops for row in published(6)}
     for name in report.MODELS:
