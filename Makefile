@@ -39,6 +39,7 @@ benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/python benchmarks/probes.py
 	$(RUN)/python benchmarks/analysis.py
 	$(RUN)/python benchmarks/serving.py
+	$(RUN)/python benchmarks/scaling.py
 
 $(INSTALLED): setup.py constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)

@@ -6,6 +6,7 @@ from keras_vit.analysis.alike_plots import plot_similarity as plot_similarity
 from keras_vit.analysis.attention import Attention as Attention
 from keras_vit.analysis.attention import rollout as rollout
 from keras_vit.analysis.budget import device_days as device_days
+from keras_vit.analysis.budget import largest_batch as largest_batch
 from keras_vit.analysis.budget import training_bytes as training_bytes
 from keras_vit.analysis.budget import training_exaflops as training_exaflops
 from keras_vit.analysis.capturing import attention_maps as attention_maps
@@ -42,5 +43,8 @@ from keras_vit.analysis.probe import fit_ridges as fit_ridges
 from keras_vit.analysis.probe import ridge_scores as ridge_scores
 from keras_vit.analysis.published import published as published
 from keras_vit.analysis.report import analyze as analyze
+from keras_vit.analysis.scaling import Device as Device
+from keras_vit.analysis.scaling import predict_scaling as predict_scaling
+from keras_vit.analysis.scaling import smallest_batch as smallest_batch
 from keras_vit.analysis.similarity import layer_similarity as layer_similarity
 from keras_vit.analysis.similarity import linear_cka as linear_cka

@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 import keras
 import numpy as np
 
-from keras_vit.analysis.compute import Cost, count
+from keras_vit.analysis.compute import Cost, LayerCost, count
+from keras_vit.layers import AxialBlock, EncoderBlock, ResidualUnit
 
 JFT_IMAGES = 303e6  # of JFT-300M (section 4.1)
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "mixed_bfloat16": 2, "mixed_float16": 2}
@@ -23,7 +24,7 @@ def training_exaflops(cost: Cost, epochs: float, images: float = JFT_IMAGES) -> 
         epochs: times that the images are gone through.
         images: of one epoch; JFT-300M's by default.
     """
-    _require_positive(epochs=epochs, images=images)
+    require_positive(epochs=epochs, images=images)
     return 6 * cost.trunk_macs * epochs * images / 1e18
 
 
@@ -41,9 +42,8 @@ def device_days(exaflops: float, peak_teraflops: float, utilisation: float) -> f
     Raises:
         ValueError: a number is out of range.
     """
-    _require_positive(exaflops=exaflops, peak_teraflops=peak_teraflops)
-    if not 0 < utilisation <= 1:
-        raise ValueError(f"utilisation expected a share in (0, 1], received {utilisation!r}.")
+    require_positive(exaflops=exaflops, peak_teraflops=peak_teraflops)
+    require_share(utilisation=utilisation)
     return exaflops * 1e18 / (peak_teraflops * 1e12 * utilisation * _SECONDS_A_DAY)
 
 
@@ -70,21 +70,28 @@ def training_bytes(
     precision: str = "float32",
     moment_dtype: str = "float32",
     average: bool = False,
+    recompute: bool = False,
+    accumulate: int = 1,
 ) -> TrainingBytes:
     """What training a model holds in memory, from its shapes.
 
     Args:
         model: of this package; one without weights will do.
-        batch_size: images on the device at once.
+        batch_size: images of one update on the device.
         optimizer: `adamw`, `sgd` with momentum, `lamb` or `adafactor`, as `keras_vit.train` has them.
         precision: `float32`, `mixed_bfloat16` or `mixed_float16`, of the activations; weights are float32.
         moment_dtype: of the mean of gradients, `float32` or `bfloat16`.
         average: whether a moving average of the weights is kept.
+        recompute: whether the backward pass computes each block again, as the recipes' `recompute` does: kept are the
+            blocks' outputs, and the insides of one of them at a time.
+        accumulate: parts that the images are gone through in; more than one sum their gradients in a second copy.
 
     Raises:
         ValueError: an argument is out of range.
     """
-    _require_positive(batch_size=batch_size)
+    require_positive(batch_size=batch_size, accumulate=accumulate)
+    if batch_size % accumulate:
+        raise ValueError(f"batch_size expected a multiple of the {accumulate} parts, received {batch_size}.")
     if optimizer not in _SLOTS:
         raise ValueError(f"optimizer expected one of {', '.join(_SLOTS)}, received {optimizer!r}.")
     for name, value in (("precision", precision), ("moment_dtype", moment_dtype)):
@@ -94,8 +101,41 @@ def training_bytes(
     weights = 4 * sum(math.prod(shape) for shape in shapes)
     moment = BYTES[moment_dtype]
     slots = sum(_SLOTS[optimizer](shape, moment) for shape in shapes)
-    activations = batch_size * BYTES[precision] * count(model).activations
-    return TrainingBytes(weights, weights, slots, weights if average else 0, activations)
+    gradients = weights if accumulate == 1 else 2 * weights
+    activations = batch_size // accumulate * BYTES[precision] * _kept(model, recompute)
+    return TrainingBytes(weights, gradients, slots, weights if average else 0, activations)
+
+
+def largest_batch(model: keras.Model, memory: float, **options) -> int:
+    """Images that a device can go through at once while it trains; 0 where not even the weights' share fits.
+
+    Args:
+        model: of this package; one without weights will do.
+        memory: bytes of the device.
+        **options: those of `training_bytes`; with `accumulate` the images are those of one part.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    require_positive(memory=memory)
+    one = training_bytes(model, options.get("accumulate", 1), **options)
+    return max(0, int((memory - one.total + one.activations) // one.activations))
+
+
+def recomputed(model: keras.Model, cost: Cost) -> list[LayerCost]:
+    """The blocks among a model's costs, which are what recomputation computes again."""
+    names = {layer.name for layer in model.layers if isinstance(layer, EncoderBlock | AxialBlock | ResidualUnit)}
+    return [layer for layer in cost.layers if layer.name in names]
+
+
+def _kept(model, recompute) -> int:
+    """Numbers of one image that the backward pass needs."""
+    cost = count(model)
+    blocks = recomputed(model, cost) if recompute else []
+    if not blocks:
+        return cost.activations
+    inside = [layer.activations - math.prod(layer.output_shape) for layer in blocks]
+    return cost.activations - sum(inside) + max(inside)
 
 
 def _adam(shape, moment):
@@ -118,7 +158,15 @@ def _adafactor(shape, moment):
 _SLOTS = {"adamw": _adam, "sgd": _sgd, "lamb": _adam, "adafactor": _adafactor}
 
 
-def _require_positive(**numbers):
+def require_share(**numbers) -> None:
+    """Raise unless each number is a share in (0, 1]."""
+    for name, value in numbers.items():
+        if not 0 < value <= 1:
+            raise ValueError(f"{name} expected a share in (0, 1], received {value!r}.")
+
+
+def require_positive(**numbers) -> None:
+    """Raise unless each number is above 0."""
     for name, value in numbers.items():
         if not value > 0:
             raise ValueError(f"{name} expected a positive number, received {value!r}.")
