@@ -102,7 +102,7 @@ def _caption(axes, cell, predicted, true, score, right):
     colour = BLUE if right else VERMILION
     said = f"{'✓' if right else '✗'} {shortened(predicted, letters - 7)}, {score:.0%}"
     axes.spines[:].set(visible=True, color=colour, lw=0.8 if right else 2, ls="-" if right else (0, (3, 1.5)))
-    below = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top", "fontsize": 8}
+    below = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top", "fontsize": 7.5}
     axes.annotate(said, (0, 0), (0, -4), color=colour, weight="bold", **below)
     if not right:
         axes.annotate(f"is {shortened(true, letters - 3)}", (0, 0), (0, -17), **below)
