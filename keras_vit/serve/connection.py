@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-MAX_HEAD_BYTES = 65_536  # of one request, counted from its second piece on
+MAX_HEAD_BYTES = 65_536  # of one request: whole lines of the piece that it begins in, and all of later pieces
 
 
 class Connection(HttpToolsProtocol):
@@ -29,6 +29,11 @@ class Connection(HttpToolsProtocol):
         if self._deadline is None:  # on a connection that was kept; there uvicorn bounds the silence before
             self._await_head()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        if self._begins:  # who knows where in its piece
+            self._head_bytes += len(name) + len(value)
+
     def on_headers_complete(self) -> None:
         self._head_is_here()
         super().on_headers_complete()
@@ -36,8 +41,8 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._begins = False
         super().data_received(data)
-        if self._deadline is not None and not self._begins:
-            self._head_bytes += len(data)
+        if self._deadline is not None:
+            self._head_bytes += 0 if self._begins else len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(431, f"the headers expected at most {MAX_HEAD_BYTES:,} bytes, received more.")
 
