@@ -78,7 +78,7 @@ def training_bytes(
     Args:
         model: of this package; one without weights will do.
         batch_size: images of one update on the device.
-        optimizer: `adamw`, `sgd` with momentum, `lamb` or `adafactor`, as `keras_vit.train` has them.
+        optimizer: `adamw`, `sgd` with momentum, `lamb`, `adafactor` or `muon`, as `keras_vit.train` has them.
         precision: `float32`, `mixed_bfloat16` or `mixed_float16`, of the activations; weights are float32.
         moment_dtype: of the mean of gradients, `float32` or `bfloat16`.
         average: whether a moving average of the weights is kept.
@@ -97,10 +97,10 @@ def training_bytes(
     for name, value in (("precision", precision), ("moment_dtype", moment_dtype)):
         if value not in BYTES:
             raise ValueError(f"{name} expected one of {', '.join(BYTES)}, received {value!r}.")
-    shapes = [tuple(variable.shape) for variable in model.trainable_variables]
-    weights = 4 * sum(math.prod(shape) for shape in shapes)
+    trained = model.trainable_variables
+    weights = 4 * sum(math.prod(variable.shape) for variable in trained)
     moment = BYTES[moment_dtype]
-    slots = sum(_SLOTS[optimizer](shape, moment) for shape in shapes)
+    slots = sum(_SLOTS[optimizer](variable, moment) for variable in trained)
     gradients = weights if accumulate == 1 else 2 * weights
     activations = batch_size // accumulate * BYTES[precision] * _kept(model, recompute)
     return TrainingBytes(weights, gradients, slots, weights if average else 0, activations)
@@ -138,24 +138,31 @@ def _kept(model, recompute) -> int:
     return cost.activations - sum(inside) + max(inside)
 
 
-def _adam(shape, moment):
-    return (moment + 4) * math.prod(shape)
+def _adam(variable, moment):
+    return (moment + 4) * math.prod(variable.shape)
 
 
-def _sgd(shape, moment):
-    return moment * math.prod(shape)
+def _sgd(variable, moment):
+    return moment * math.prod(variable.shape)
 
 
-def _adafactor(shape, moment):
+def _adafactor(variable, moment):
     """The mean, and the squares' means over the two longest axes where both have at least 32 numbers."""
-    size = math.prod(shape)
+    shape, size = variable.shape, math.prod(variable.shape)
     longest = np.argsort(shape, kind="stable")[-2:]
     if len(shape) < 2 or shape[longest[0]] < 32:
         return (moment + 4) * size
     return moment * size + 4 * sum(size // shape[axis] for axis in longest)
 
 
-_SLOTS = {"adamw": _adam, "sgd": _sgd, "lamb": _adam, "adafactor": _adafactor}
+def _muon(variable, moment):
+    """The mean alone of the blocks' matrices, all else as Adam."""
+    first, *_, last = variable.path.split("/")
+    matrix = first.startswith("encoder_block") and last == "kernel" and len(variable.shape) == 2
+    return (_sgd if matrix else _adam)(variable, moment)
+
+
+_SLOTS = {"adamw": _adam, "sgd": _sgd, "lamb": _adam, "adafactor": _adafactor, "muon": _muon}
 
 
 def require_share(**numbers) -> None:

@@ -17,7 +17,7 @@ def add_summary(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("model", metavar="MODEL", help="a model's name, a workdir, a .keras file or published weights")
     sub.add_argument("--image-size", type=_sides, metavar="PIXELS", help="384 or HEIGHTxWIDTH, in place of its own")
     sub.add_argument("--batch", type=int, default=32, help="images on a device while training (default 32)")
-    sub.add_argument("--optimizer", default="adamw", help="adamw, sgd, lamb or adafactor (default adamw)")
+    sub.add_argument("--optimizer", default="adamw", help="adamw, sgd, lamb, adafactor or muon (default adamw)")
     sub.add_argument("--precision", default="float32", help="float32, mixed_bfloat16 or mixed_float16, of activations")
     sub.add_argument("--epochs", type=float, help="count a pre-training of so many epochs, too")
     sub.add_argument("--images", type=float, default=JFT_IMAGES, help="of an epoch (default 303e6, JFT-300M's)")

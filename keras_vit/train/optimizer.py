@@ -1,8 +1,8 @@
-"""The optimizers: AdamW, SGD with momentum, LAMB, Adafactor, for gradients already summed over all replicas.
+"""The optimizers: AdamW, SGD with momentum, LAMB, Adafactor, Muon, for gradients already summed over all replicas.
 
 What all of them do alike stands here: decoupled decay of kernels, a rate for every layer, means of gradients in
 bfloat16. Keras's own differ from optax and torch: its AdamW adds epsilon before the bias correction, its Lamb leaves
-the decay out of the trust ratio, its Adafactor scales by the weights.
+the decay out of the trust ratio, its Adafactor scales by the weights, its Muon takes fused kernels for one matrix.
 """
 
 import re
@@ -10,6 +10,8 @@ import re
 import keras
 import numpy as np
 import tensorflow as tf
+
+from keras_vit.train import muon
 
 _BLOCK = re.compile(r"encoder_block_\d+|stage\d+_unit\d+")
 
@@ -31,7 +33,7 @@ class Update(keras.optimizers.Optimizer):
         if self.built:
             return
         super().build(variables)
-        paths = [variable.path.split("/") for variable in variables]
+        self._paths = paths = [variable.path.split("/") for variable in variables]
         self._shares = [self._shares_of_layers.get(path[0], 1.0) for path in paths]
         self._decays = [self.settings.weight_decay * (path[-1] == "kernel") for path in paths]
         self._slots = [self.make_slots(variable) for variable in variables]
@@ -175,7 +177,33 @@ class Adafactor(Update):
         variable.assign_sub(rate * update)
 
 
-_KINDS = {"adamw": AdamW, "sgd": SGD, "lamb": Lamb, "adafactor": Adafactor}
+class Muon(AdamW):
+    """The matrices of the encoder's blocks move by their momentum made orthogonal (`muon.py`), all else by AdamW."""
+
+    def make_slots(self, variable):
+        path = variable.path.split("/")
+        matrix = _BLOCK.fullmatch(path[0]) and path[-1] == "kernel" and len(variable.shape) == 2
+        if not matrix:
+            return super().make_slots(variable)
+        return (self.slot("momentum", variable, self.settings.moment_dtype),)
+
+    def update_step(self, gradient, variable, learning_rate):
+        self._path = self._paths[self._get_variable_index(variable)]  # of what is being updated
+        super().update_step(gradient, variable, learning_rate)
+
+    def step(self, gradient, variable, rate, decay, *slots):
+        if len(slots) == 2:
+            super().step(gradient, variable, rate, decay, *slots)
+            return
+        self.decay(variable, rate, decay)
+        beta, (momentum,) = self.settings.momentum, slots
+        mean = beta * tf.cast(momentum, gradient.dtype) + (1.0 - beta) * gradient
+        momentum.assign(tf.cast(mean, momentum.dtype))
+        ahead = beta * mean + (1.0 - beta) * gradient  # Nesterov's
+        variable.assign_sub(rate * muon.direction(ahead, self._path))
+
+
+_KINDS = {"adamw": AdamW, "sgd": SGD, "lamb": Lamb, "adafactor": Adafactor, "muon": Muon}
 
 
 def build_optimizer(settings, rate, variables, shares: dict[str, float] | None = None) -> Update:

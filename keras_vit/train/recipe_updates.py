@@ -27,11 +27,12 @@ class Optimizer:
     """How a gradient becomes an update.
 
     Args:
-        kind: `adamw`, `sgd` (with momentum), `lamb` (arXiv 1904.00962) or `adafactor` (arXiv 1804.04235,
-            as arXiv 2106.04560 uses it: with momentum, and rates that are not scaled by the weights).
+        kind: `adamw`, `sgd` (with momentum), `lamb` (arXiv 1904.00962), `adafactor` (arXiv 1804.04235,
+            as arXiv 2106.04560 uses it: with momentum, and rates that are not scaled by the weights) or `muon` (of the
+            encoder's matrices, arXiv 2502.16982; of all else `adamw`, at the same rate).
         learning_rate: the base rate, which the schedule multiplies.
         weight_decay: decoupled, on kernels only: kernel -= rate * weight_decay * kernel.
-        momentum: of `sgd`, in [0, 1).
+        momentum: of `sgd` and `muon` (whose authors take 0.95), in [0, 1).
         beta_1: decay of the mean of gradients of all but `sgd`, in [0, 1).
         beta_2: decay of the mean of squared gradients of all but `sgd`, in [0, 1).
         epsilon: added to the root of the mean square.
@@ -57,8 +58,8 @@ class Optimizer:
     moment_dtype: str = "float32"
 
     def __post_init__(self):
-        kinds = ("adamw", "sgd", "lamb", "adafactor")
-        require(self.kind in kinds, "kind", "one of 'adamw', 'sgd', 'lamb', 'adafactor'", self.kind)
+        kinds = ("adamw", "sgd", "lamb", "adafactor", "muon")
+        require(self.kind in kinds, "kind", "one of 'adamw', 'sgd', 'lamb', 'adafactor', 'muon'", self.kind)
         require(is_positive(self.learning_rate), "learning_rate", "a positive number", self.learning_rate)
         require(is_number(self.weight_decay, 0), "weight_decay", "a number of at least 0", self.weight_decay)
         for name in ("momentum", "beta_1", "beta_2"):

@@ -139,7 +139,10 @@ def test_the_largest_batch_is_the_last_that_fits(options):
         (lambda: step(2, batch_size=-1), "batch_size expected a positive number, received -1"),
         (lambda: step(2, utilisation=40), r"utilisation expected a share in \(0, 1\], received 40"),
         (lambda: step(2, overlap=1.5), "overlap expected a share from 0 to 1, received 1.5"),
-        (lambda: step(2, optimizer="adam"), "optimizer expected one of adamw, sgd, lamb, adafactor, received 'adam'"),
+        (
+            lambda: step(2, optimizer="adam"),
+            "optimizer expected one of adamw, .*, muon, received 'adam'",
+        ),
         (lambda: replace(DEVICE, network_rate=0), "network_rate expected a positive number, received 0"),
         (lambda: replace(DEVICE, latency=-1), "latency expected seconds, 0 or more, received -1"),
         (lambda: smallest_batch(MODEL, DEVICE, 2, 0.5, 1.5), r"efficiency expected a share in \(0, 1\], received 1.5"),

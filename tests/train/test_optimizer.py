@@ -6,6 +6,8 @@ import pytest
 import tensorflow as tf
 from support import needs_tensorflow
 
+import keras_vit
+from keras_vit.train import muon
 from keras_vit.train.optimizer import average_towards, build_optimizer, clip_by_norm
 from keras_vit.train.recipe import Optimizer
 
@@ -131,7 +133,7 @@ def test_optax_agrees(settings):
 
 
 def test_means_are_kept_in_bfloat16_where_asked():
-    for kind in ("adamw", "lamb", "sgd", "adafactor"):
+    for kind in ("adamw", "lamb", "sgd", "adafactor", "muon"):
         optimizer = build_optimizer(Optimizer(kind, moment_dtype="bfloat16"), 0.0, variables())
         halves = [v for v in optimizer.variables if v.dtype == "bfloat16"]
         assert len(halves) == 2, kind
@@ -146,7 +148,7 @@ def test_a_layers_share_scales_its_rate_and_decay():
     assert all(np.allclose(a, b, atol=1e-7) for a, b in zip(whole, half, strict=True))
 
 
-@pytest.mark.parametrize("kind", ["adamw", "sgd", "adafactor"])
+@pytest.mark.parametrize("kind", ["adamw", "sgd", "adafactor", "muon"])
 def test_decay_reaches_kernels_alone(kind):
     kernel, bias = weights = variables()
     optimizer = build_optimizer(Optimizer(kind, weight_decay=0.5), 0.1, weights)
@@ -174,3 +176,35 @@ def test_average_follows_its_formula():
         kept = min(0.7, (1 + step) / (10 + step))
         expected = kept * expected + (1 - kept) * value
     assert np.allclose(average, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(48, 16), (16, 48), (32, 32)])
+def test_muon_is_keras_own_on_one_matrix(shape, monkeypatch):
+    """In float32; Keras's mean is ours over (1 - momentum), which the orthogonal matrix does not see."""
+    monkeypatch.setattr(muon, "TYPE", tf.float32)
+    rng = np.random.default_rng(0)
+    start, *gradients = (rng.standard_normal(shape).astype("float32") for _ in range(6))
+    mine = keras.layers.Layer(name="encoder_block_00").add_weight(name="kernel", shape=shape)
+    other = keras.Variable(start, name="kernel")
+    mine.assign(start)
+    optimizer = build_optimizer(Optimizer("muon", momentum=0.95, weight_decay=0.3), 0.02, [mine])
+    theirs = keras.optimizers.Muon(0.02, weight_decay=0.3, rms_rate=0.2)
+    for gradient in gradients:
+        optimizer.apply([tf.constant(gradient)], [mine])
+        theirs.apply([tf.constant(gradient)], [other])
+    assert np.max(np.abs(np.asarray(mine) - np.asarray(other))) < 1e-5
+
+
+def test_muon_turns_each_matrix_of_a_fused_kernel_and_nothing_outside_the_blocks():
+    momentum = tf.constant(np.random.default_rng(0).standard_normal((16, 48)), tf.float32)
+    whole = muon.direction(momentum, ["encoder_block_00", "attention", "qkv", "kernel"])
+    for part, of in zip(tf.split(whole, 3, axis=1), tf.split(momentum, 3, axis=1), strict=True):
+        lengths = np.linalg.svd(part, compute_uv=False) / (0.2 * 4)
+        assert lengths.min() > 0.5 and lengths.max() < 1.3
+        assert float(tf.reduce_sum(part * of)) > 0
+    row = keras_vit.Variant("t", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
+    model = keras_vit.build(row, classes=3)
+    optimizer = build_optimizer(Optimizer("muon"), 0.1, model.trainable_variables)
+    single = {v.path for v, slots in zip(model.trainable_variables, optimizer._slots, strict=True) if len(slots) == 1}
+    block = "encoder_block_00"
+    assert single == {f"{block}/{name}/kernel" for name in ("attention/qkv", "attention/out", "mlp/fc1", "mlp/fc2")}

@@ -84,7 +84,7 @@ def test_differences_are_paths():
         ("epochs=0", "epochs expected a positive int, received 0"),
         ("epochs=true", "epochs expected a positive int, received True"),
         ("optimizer=adamw", r"optimizer expected Optimizer\(...\), received 'adamw'"),
-        ("optimizer.kind=adam", "kind expected one of 'adamw', 'sgd', 'lamb', 'adafactor', received 'adam'"),
+        ("optimizer.kind=adam", "kind expected one of 'adamw', 'sgd', 'lamb', 'adafactor', 'muon', received 'adam'"),
         ("optimizer.clip_norm=0", "clip_norm expected a positive number or null, received 0"),
         ("model.variant=ViT_Q9", "name expected a model of list_models.*'ViT_Q9'"),
         ("model.pooling=max", "pooling expected one of .*'max'"),
