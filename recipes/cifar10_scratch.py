@@ -7,9 +7,9 @@ Time:     1,867 s for the 21 epochs, and 15 s for their three tests, with other 
           cores; 1,200 images a second at 16 pixels, 550 at 24, 330 at 32. 40 epochs: 5,946 s beside other work.
 Figure:   73.46 % of the 10,000 test images, 80.03 % after 40 epochs (seed 0, once each; the weights' average). With
           learned positions, crops of 30 % and more of an image and a rate of 1e-3, 22 epochs gave 69.99 %. In 6 epochs:
-          57.8 % at a rate of 5e-4, 56.3 % at 1e-3, 52.7 % at 2e-3; 69.5 % in 561 s by Muon (crops of 60 % and more, --set
-          optimizer.kind=muon --set optimizer.momentum=0.95 --set optimizer.learning_rate=1e-3), whose step takes a
-          tenth to a sixth longer.
+          57.8 % at a rate of 5e-4, 56.3 % at 1e-3, 52.7 % at 2e-3; 69.5 % in 561 s by Muon (crops of 60 % and more,
+          --set optimizer.kind=muon --set optimizer.momentum=0.95 --set optimizer.learning_rate=1e-3), whose step takes
+          a tenth to a sixth longer.
 Source:   arXiv 2010.11929 for the model, made small; AdamW, crops, smoothing and averaging as is usual from scratch on
           little data (arXiv 2012.12877, 2106.10270); images that grow: arXiv 2104.00298.
 """
