@@ -3,10 +3,11 @@
 Command:  keras-vit train recipes/cifar10_local.py --workdir runs/cifar10_local --data-dir TFDS_FOLDER
           (longer: --set epochs=40)
 Hardware: 2 CPU cores (AMD EPYC, AVX-512 bf16, no AMX), TensorFlow 2.21, bfloat16.
-Time:     3,018 s for the 18 epochs, with tests and benchmarks running on the same two cores all the while; the same
-          steps with the values tried below took 1,587 s with other work at the lowest priority.
-Figure:   77.56 % of the 10,000 test images (seed 0, once; the weights' average). With half the rate, crops of 50 % and
-          more of an image and fixed positions, which serve cifar10_scratch.py, 72.42 %. 40 epochs: not run to the end.
+Time:     1,847 s for the 20 epochs, and some 10 s for their test, nothing else at the machine.
+Figure:   82.47 % of the 10,000 test images (seed 0, once; the weights' average): hardly more than cifar10_scratch.py
+          has after 19 epochs in less time. With one activation behind the convolution in place of one on either side
+          (arXiv 2105.15203) 69.8 % after 6 epochs, where the plain model has 69.5. By AdamW at the same rate, crops of
+          30 % and more, learned positions: 77.56 % after 18 epochs. 40 epochs: not run to the end.
 Source:   cifar10_scratch.py with LocalViT's depth-wise 3 x 3 convolution between the MLP's dense layers
           (arXiv 2104.05707).
 """
@@ -27,20 +28,28 @@ from keras_vit.train.recipe import (
 )  # fmt: skip
 
 row = Variant(
-    "ViT_cifar10_local", width=192, depth=6, mlp_dim=768, num_heads=3, patch_size=4, image_size=32, mlp_kernel_size=3
+    "ViT_cifar10_local",
+    width=192,
+    depth=6,
+    mlp_dim=768,
+    num_heads=3,
+    positions="sincos2d",
+    patch_size=4,
+    image_size=32,
+    mlp_kernel_size=3,
 )
 
 recipe = Recipe(
     "cifar10_local",
     Model(row, pooling="gap"),
     Data("tfds:cifar10", batch_size=128),
-    Augment(crop="inception", crop_area=0.3, flip=True),
-    Optimizer("adamw", learning_rate=1e-3, weight_decay=0.1, beta_2=0.99, clip_norm=1.0),
+    Augment(crop="inception", crop_area=0.5, flip=True),
+    Optimizer("muon", learning_rate=1e-3, momentum=0.95, weight_decay=0.1, beta_2=0.99, clip_norm=1.0),
     Schedule("cosine", warmup_steps=400),
     Loss(label_smoothing=0.1),
     Average(0.999),
-    Evaluate(every=9),
+    Evaluate(every=20),
     curriculum=Curriculum((Stage(0.45, image_size=16), Stage(0.75, image_size=24))),
-    epochs=18,
+    epochs=20,
     precision="mixed_bfloat16",
 )

@@ -42,7 +42,7 @@ recipe = Recipe(
     Model(row, pooling="gap"),
     Data("tfds:cifar10", batch_size=128),
     Augment(crop="inception", crop_area=0.5, flip=True),
-    Optimizer("adamw", learning_rate=1e-3, weight_decay=0.05, beta_2=0.99, clip_norm=1.0),
+    Optimizer("muon", learning_rate=1e-3, momentum=0.95, weight_decay=0.05, beta_2=0.99, clip_norm=1.0),
     Schedule("cosine", warmup_steps=200),
     average=Average(0.99),
     curriculum=Curriculum((Stage(0.45, image_size=16), Stage(0.75, image_size=24))),
@@ -61,5 +61,10 @@ finetune = replace(
 )
 recipes = {
     "finetune": finetune,
-    "scratch": replace(finetune, name="cifar10_masked:scratch", steps=2 * STEPS),
+    "scratch": replace(
+        finetune,
+        name="cifar10_masked:scratch",
+        optimizer=replace(finetune.optimizer, learning_rate=1e-3),
+        steps=2 * STEPS,
+    ),
 }

@@ -37,18 +37,17 @@ class ServingModule(tf.Module):
         self.interface = describe(model)
         self.variables_held_once = [variable.value for variable in model.weights]
         answer = named_outputs(model)
-        # Plain functions: a model or a traced function as an attribute would be saved a second time.
+        # A plain function: a model or a traced function as an attribute would be saved a second time.
         self.answer = lambda images: answer(images, training=False)
-        self.infer = inference_function(model)
 
     def function(self, call, batch: int | None = None):
         """A graph of `call` for images (batch, H, W, C)."""
         images = tf.TensorSpec((batch, *self.interface.input_shape), tf.float32, name="images")
         return tf.function(call, [images], autograph=False)
 
-    def signatures(self) -> dict:
-        """The functions by name; those that the model cannot answer are left out."""
-        infer, seen = self.function(self.infer), self.interface
+    def signatures(self, model: keras.Model) -> dict:
+        """The functions of the model by name; those that it cannot answer are left out."""
+        infer, seen = self.function(inference_function(model)), self.interface
         names = infer.get_concrete_function().structured_outputs
         signatures = {name: self.function(lambda images, name=name: infer(images)[name]) for name in names}
         if seen.classes is not None and seen.image_size is not None and seen.input_shape[2] in (1, 3):
@@ -114,4 +113,4 @@ def write_saved_model(model: keras.Model, folder: str | Path) -> None:
         ValueError: Keras does not run on TensorFlow, or the model does not take one batch of images.
     """
     module = ServingModule(model)
-    tf.saved_model.save(module, str(folder), signatures=module.signatures())
+    tf.saved_model.save(module, str(folder), signatures=module.signatures(model))

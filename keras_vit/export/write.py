@@ -1,5 +1,6 @@
 """A Keras model -> a version folder of files that were compared with it."""
 
+import functools
 import json
 import os
 from dataclasses import replace
@@ -93,9 +94,13 @@ def _write(name: str, model, folder: Path, sample: parity.Sample, chosen: Settin
     before = set(files_of(folder))
     form.write(model, folder, chosen)
     size = sum(file.stat().st_size for file in files_of(folder) if file not in before)
-    rows = []
+    rows, inside = [], functools.cache(lambda: _inside(model, sample))
     for signature, function in form.load(folder).items():
-        for output, expected, received in _ANSWERS[signature](model, sample, function):
+        if signature in _READ:
+            answers = _READ[signature](model, sample, function)
+        else:
+            answers = _compared(inside()[signature], sample, function)
+        for output, expected, received in answers:
             scores = output in ("logits", "probabilities")
             found = parity.figures(expected, received, scores, sample.labels)
             row = parity.Comparison(name, signature, output, size, **found)
@@ -123,21 +128,23 @@ def _encoded(model, sample, function):
     return [("probabilities", parity.keras_answer(model, inputs)["probabilities"], received)]
 
 
-def _inner(name):
-    """Compare all outputs of a signature with those of the Keras model, computed untraced."""
-
-    def compare(model, sample, function):
-        infer = saved_model.inference_function(model)
-        expected = parity.in_batches(lambda images: infer(images)[name], sample.inputs)
-        received = parity.in_batches(lambda images: function(images=images), sample.inputs)
-        return [(output, expected[output], received[output]) for output in sorted(expected)]
-
-    return compare
+_READ = {"serving_default": _floats, "classify_bytes": _encoded}
 
 
-_ANSWERS = {
-    "serving_default": _floats,
-    "classify_bytes": _encoded,
-    "features": _inner("features"),
-    "attention": _inner("attention"),
-}
+def _inside(model, sample) -> dict[str, dict[str, np.ndarray]]:
+    """What the Keras model answers to the other signatures, by signature and output, computed untraced in one pass."""
+    infer = saved_model.inference_function(model)
+
+    def others(images):
+        answers = {signature: found for signature, found in infer(images).items() if signature not in _READ}
+        return {(signature, name): value for signature, found in answers.items() for name, value in found.items()}
+
+    expected = {}
+    for (signature, name), values in parity.in_batches(others, sample.inputs).items():
+        expected.setdefault(signature, {})[name] = values
+    return expected
+
+
+def _compared(expected, sample, function):
+    received = parity.in_batches(lambda images: function(images=images), sample.inputs)
+    return [(name, expected[name], received[name]) for name in sorted(expected)]

@@ -12,6 +12,10 @@ from keras import ops
 from keras_vit.layers.base import Dense, Layer, like, require_rank, require_rate, rows
 from keras_vit.layers.mlp import MLPBlock, require_kernel_size
 
+# Whether the backend may have one operation for attention that never writes the (N, N) weights to memory
+# (FlashAttention, arXiv 2205.14135). TensorFlow has none.
+HAS_FUSED_ATTENTION = keras.backend.backend() != "tensorflow"
+
 
 class LayerNorm(Layer):
     """Layer normalisation over the last axis, in float32 whatever the compute type.
@@ -123,12 +127,14 @@ class MultiHeadSelfAttention(Layer):
         return input_shape
 
     def _project(self, tokens):
+        """Query, key and value in one: (B, N, 3, h, d)."""
+        size = tokens.shape[-1] // self.num_heads
+        return ops.reshape(self.qkv(rows(tokens)), (-1, ops.shape(tokens)[1], 3, self.num_heads, size))
+
+    def _split(self, qkv):
         """Query, already scaled, transposed key, and value: (B, h, N, d), (B, h, d, N) and (B, h, N, d)."""
-        width = tokens.shape[-1]
-        size = width // self.num_heads
-        qkv = ops.reshape(self.qkv(rows(tokens)), (-1, ops.shape(tokens)[1], 3, self.num_heads, size))
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)), 3, axis=0)  # each (B, h, N, d)
-        return query * size**-0.5, ops.transpose(key, (0, 1, 3, 2)), value
+        return query * qkv.shape[-1] ** -0.5, ops.transpose(key, (0, 1, 3, 2)), value
 
     def _logits(self, query, key):
         """(B, h, N, d) and (B, h, d, N) -> (B, h, N, N)."""
@@ -145,15 +151,22 @@ class MultiHeadSelfAttention(Layer):
 
     def attention_weights(self, tokens):
         """The attention each token pays to each: (B, N, D) -> (B, h, N, N), rows summing to 1."""
-        query, key, _ = self._project(tokens)
+        query, key, _ = self._split(self._project(tokens))
         return ops.softmax(self._logits(query, key), axis=-1)
 
-    def call(self, tokens, training=False):
-        query, key, value = self._project(tokens)
+    def _attend(self, qkv, training):
+        """The values that each token gathers: (B, N, 3, h, d) -> (B, N, h, d)."""
+        dropped = training and self.attention_dropout_rate
+        if HAS_FUSED_ATTENTION and not (self.watch or self.relative_positions or dropped):
+            return ops.dot_product_attention(*ops.unstack(qkv, 3, axis=2))
+        query, key, value = self._split(qkv)
         weights = ops.softmax(self._logits(query, key), axis=-1)
         weights = self.watch(weights) if self.watch else weights
         weights = self.attention_dropout(weights, training=training)
-        attended = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))  # (B, N, h, d)
+        return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
+
+    def call(self, tokens, training=False):
+        attended = self._attend(self._project(tokens), training)
         return like(self.out(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)
 
 

@@ -16,7 +16,7 @@ def gelu_tanh(x):
     """GELU by its tanh approximation: the one of the official code (flax's default).
 
     The cube is written as products: Keras's own form has a power in it, which TensorFlow neither fuses into the
-    product in front nor computes fast (benchmarks/README.md).
+    product in front nor computes fast (benchmarks/NOTES.md).
     """
     return 0.5 * x * (1.0 + ops.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))))
 

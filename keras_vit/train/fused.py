@@ -1,9 +1,10 @@
-"""GELU for training on CPUs: value and slope in one compiled pass, so that its gradient is one product.
+"""For training on CPUs: the same numbers but for rounding, by cheaper gradients (benchmarks/NOTES.md has the gains).
 
-TensorFlow runs GELU's gradient as a dozen passes over the widest tensor of a block. Here XLA compiles the value and
+GELU: TensorFlow runs its gradient as a dozen passes over the widest tensor of a block. Here XLA compiles the value and
 the slope into one loop, in float32 whatever the type, and the backward pass multiplies by the slope it kept in place
-of the input: as much memory, and the same numbers but for rounding (benchmarks/README.md has the gain). Evaluation
-and exports keep the plain form. Under XLA as a whole, on GPU and TPU, the compiler does this by itself.
+of the input: as much memory. Biases: their gradient, a sum over all rows, is the product of a row of ones with them,
+which oneDNN computes faster than TensorFlow its sum. Evaluation and exports keep the plain forms. Under XLA as a whole,
+on GPU and TPU, the compiler does this by itself.
 """
 
 import math
@@ -12,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from keras_vit.layers import MLPBlock
+from keras_vit.layers.base import Dense
 
 _SLOPE, _CUBE = math.sqrt(2.0 / math.pi), 0.044715
 
@@ -48,11 +50,29 @@ def gelu(x):
     return value, lambda gradient: gradient * slope
 
 
+def add_bias(x, bias):
+    """(R, F) and (F,) -> (R, F)."""
+    return _add_bias(x, tf.convert_to_tensor(bias))
+
+
+@tf.custom_gradient
+def _add_bias(x, bias):
+    def gradients(gradient):
+        rows = tf.reshape(gradient, (-1, gradient.shape[-1]))
+        ones = tf.ones((1, tf.shape(rows)[0]), rows.dtype)
+        return gradient, (ones @ rows)[0]
+
+    return tf.nn.bias_add(x, bias), gradients
+
+
 def fuse(model: keras.Model) -> keras.Model:
-    """Give every MLP of a model that will be trained on CPUs the forms above, while it trains; returns the model."""
+    """Give a model that will be trained on CPUs the forms above, while it trains; returns the model."""
     forms = {"gelu_tanh": gelu_tanh, "gelu": gelu}
-    if not tf.config.list_logical_devices("GPU") and not tf.config.list_logical_devices("TPU"):
-        for layer in model._flatten_layers():
-            if isinstance(layer, MLPBlock):
-                layer.activate_in_training = forms.get(layer.activation, layer.activate_in_training)
+    if tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("TPU"):
+        return model
+    for layer in model._flatten_layers():
+        if isinstance(layer, MLPBlock):
+            layer.activate_in_training = forms.get(layer.activation, layer.activate_in_training)
+        elif isinstance(layer, Dense):
+            layer.add_bias_in_training = add_bias
     return model

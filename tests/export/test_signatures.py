@@ -64,6 +64,15 @@ def test_a_broken_file_fails_for_itself_alone(files, tmp_path):
         assert (answer["labels"][place] == alone["labels"][0].numpy()).all()
 
 
+@pytest.mark.parametrize("broken", [[], [b""], [b"no image"], [b"", b"no image", b"GIF8"]], ids=len)
+def test_a_batch_without_one_whole_file_is_answered(broken, tmp_path):
+    model, _ = made("labelled")
+    write_saved_model(model, tmp_path)
+    answer = signatures_of(tmp_path)["classify_bytes"](image_bytes=tf.constant(broken, tf.string, (len(broken),)))
+    assert answer["probabilities"].shape == (len(broken), 5) and not answer["probabilities"].numpy().any()
+    assert all(said for said in answer["error"].numpy()) and len(answer["error"]) == len(broken)
+
+
 @pytest.mark.parametrize("name", ATTENTIVE)
 def test_attention_is_the_analysis_rooms_rollout_and_features_are_the_models_own(name, tmp_path):
     model, images = made(name)
@@ -81,6 +90,14 @@ def test_attention_is_the_analysis_rooms_rollout_and_features_are_the_models_own
     if "pooling" in found:
         pooled = found["pooled_norm"] if norm == "pooled_norm" else found["pooling"]
         assert max_difference(features["pooled"], pooled) < 1e-5
+
+
+def test_the_network_lies_in_one_function_that_all_signatures_share(tmp_path):
+    model, _ = made("token")
+    write_saved_model(model, tmp_path)
+    products = [sum(node.op == "MatMul" for node in function.node_def) for function in _functions(tmp_path)]
+    assert sum(count > 0 for count in products) == 1
+    assert max(products) >= 4 * 2 + 1  # of two blocks and the head
 
 
 def test_a_model_without_attention_has_no_such_signature(tmp_path):
@@ -107,12 +124,17 @@ def test_bfloat16_stores_half_and_leaves_the_model_alone(name, tmp_path):
     assert operations & {("MatMul", "bfloat16"), ("Conv2D", "bfloat16"), ("_FusedMatMul", "bfloat16")}
 
 
-def _operations(folder):
-    """(kind, type) of every operation of a SavedModel's functions."""
+def _functions(folder):
+    """The functions of a SavedModel's graph."""
     from tensorflow.core.protobuf import saved_model_pb2
 
-    graph = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def
-    nodes = [node for function in graph.library.function for node in function.node_def]
+    saved = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    return saved.meta_graphs[0].graph_def.library.function
+
+
+def _operations(folder):
+    """(kind, type) of every operation of a SavedModel's functions."""
+    nodes = [node for function in _functions(folder) for node in function.node_def]
     return {(node.op, tf.as_dtype(node.attr["T"].type).name) for node in nodes if node.attr["T"].type}
 
 

@@ -8,6 +8,7 @@ import pytest
 from support import max_difference
 
 from keras_vit import layers
+from keras_vit.layers import encoder
 from keras_vit.layers.mlp import gelu, gelu_tanh
 
 
@@ -52,6 +53,20 @@ def test_attention_is_softmax_of_scaled_products():
     assert max_difference(layer(tokens), expected @ out + out_bias) < 1e-4
     assert max_difference(keras.ops.sum(layer.attention_weights(tokens), axis=-1), np.ones((2, 2, 5))) < 1e-6
     assert max_difference(layer.attention_weights(tokens)[:, 1], weights) < 1e-5
+
+
+@pytest.mark.skipif(not encoder.HAS_FUSED_ATTENTION, reason="TensorFlow has no fused attention")
+def test_attention_is_the_backends_own_unless_its_weights_are_asked_for(monkeypatch):
+    fused, called = keras.ops.dot_product_attention, []
+    monkeypatch.setattr(keras.ops, "dot_product_attention", lambda *parts: called.append(parts) or fused(*parts))
+    tokens = np.random.default_rng(0).standard_normal((2, 5, 8)).astype("float32")
+    layer = layers.MultiHeadSelfAttention(2, attention_dropout_rate=0.5)
+    expected = layer(tokens)
+    assert len(called) == 1 and called[0][0].shape == (2, 5, 2, 4)
+    layer(tokens, training=True)
+    layer.watch = lambda weights: weights
+    assert max_difference(layer(tokens), expected) < 1e-6
+    assert len(called) == 1
 
 
 def test_attention_pooling_is_keras_attention_from_the_probe():

@@ -1,4 +1,4 @@
-"""The forms of GELU that training on CPUs uses, beside the plain ones."""
+"""The forms of GELU and of biases that training on CPUs uses, beside the plain ones."""
 
 import keras
 import numpy as np
@@ -54,6 +54,35 @@ def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activatio
     assert max_difference(model(x, training=False), predicted) == 0
     calls = {layer.activate_in_training for layer in model._flatten_layers() if hasattr(layer, "activate_in_training")}
     assert calls == {{"gelu_tanh": fused.gelu_tanh, "gelu": fused.gelu}.get(activation, keras.activations.relu)}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_bias_has_the_gradient_of_a_sum(dtype):
+    x, bias, gradient = (
+        tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 8), (8,), (33, 8))
+    )
+    with tf.GradientTape() as tape:
+        tape.watch([x, bias])
+        y = fused.add_bias(x, bias)
+    by_x, by_bias = tape.gradient(y, [x, bias], gradient)
+    assert max_difference(y, x + bias) == 0 and max_difference(by_x, gradient) == 0
+    expected = tf.reduce_sum(tf.cast(gradient, tf.float64), axis=0)
+    np.testing.assert_allclose(tf.cast(by_bias, tf.float64), expected, rtol=2**-8 if dtype == "bfloat16" else 1e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_no_bias_is_summed_where_a_model_trains(training):
+    model = fused.fuse(keras_vit.build(ROW, classes=5))
+
+    @tf.function
+    def gradients(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x, training=training)[:, 0])
+        return tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+
+    operations = gradients.get_concrete_function(tf.TensorSpec((2, 8, 8, 3))).graph.get_operations()
+    sums = sum(operation.type == "BiasAddGrad" and "encoder_block" in operation.name for operation in operations)
+    assert sums == (0 if training else 2 * 4)
 
 
 def test_the_gradient_is_one_product():
