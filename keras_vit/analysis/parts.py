@@ -123,8 +123,9 @@ def _journey(subject: Subject):
             way, subject.output / file, index=i, name=shortened(subject.captions[i], 60),
             patch_size=_patch_size(subject.model), value_range=subject.value_range,
         )  # fmt: skip
+        shown = "The image, its patches, what the embedding makes of them, and layer by layer the lengths of the tokens"
         captions[file] = (
-            "The image, its patches, what the embedding makes of them, and layer by layer the lengths of the tokens "
+            f"{shown if 'embedding' in way.stages else 'The image, and stage by stage the lengths of its features'} "
             "and their first three principal axes as colours (one colour means one thing in all images of a layer)."
         )
     explained = rounded(way.explained())

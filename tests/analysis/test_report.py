@@ -140,6 +140,7 @@ def test_a_bit_shows_what_it_has_and_a_hybrid_all(tmp_path):
     bit = randomise(keras_vit.build(row, input_shape=(32, 40, 1), classes=3))
     result = analysis.analyze(bit, pictures(2, (32, 40, 1)), tmp_path / "bit")
     assert result["pictures"] == ["grad_cam.png", "figure7.png", "journey_0.png", "journey_1.png"]
+    assert "patch" not in (tmp_path / "bit" / "index.html").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="which has no attention; it has the feature maps stage1, stage2"):
         analysis.analyze(bit, pictures(2, (32, 40, 1)), tmp_path / "no", parts=["attention"])
     assert not (tmp_path / "no").exists()
