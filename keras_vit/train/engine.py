@@ -123,11 +123,11 @@ def train(
                     f"loss expected a finite number with a finite gradient, received another one by step {step}; the "
                     f"last good state is that of step {(checkpoints.steps() or [0])[-1]}."
                 )
-            report.show(step, counters, rate, speed.images_per_second)
+            report.show(step, counters, rate, speed.of_stage or speed.of_run)
             if pictures.is_due(step) and devices.chief:
                 report.picture(step, "journey", pictures(step))
             if step % epoch_steps == 0 or step == total:
-                report.train(step, counters, rate, speed.images_per_second)
+                report.train(step, counters, rate, speed.of_stage or speed.of_run)
                 if step == total or measure.is_due(step):
                     result = measure(step == total)
                     report.write(step, measure.split(step == total), result)
@@ -147,7 +147,7 @@ def train(
                 raise SystemExit(0)
 
     result = result or measure(True)
-    summary = summarise(recipe, data, state, result, speed.images_per_second, devices.replicas)
+    summary = summarise(recipe, data, state, result, speed.of_run, devices.replicas)
     if devices.chief:
         for name, model in finished_models(recipe, state.average).items():
             save_model(model, workdir / name)

@@ -11,34 +11,35 @@ class Speed:
     """Images a second, the first call of a stage left out, since it compiles."""
 
     def __init__(self):
-        self._images, self._seconds, self.recent = 0, 0.0, 0.0
+        self._images, self._seconds = 0, 0.0
         self.restart()
 
     def restart(self) -> None:
         """The next call compiles, and the ones after it have another speed."""
-        self._compiled, self._images_of_stage, self._seconds_of_stage = False, 0, 0.0
+        self._compiled, self._images_before, self._seconds_before = False, self._images, self._seconds
 
     def timed(self, function, *args, images: int) -> None:
         """Call a function that works on so many images, and wait for it."""
         begun = time.perf_counter()
         function(*args)
-        seconds = time.perf_counter() - begun
         if self._compiled:
-            self._images, self._seconds = self._images + images, self._seconds + seconds
-            self._images_of_stage, self._seconds_of_stage = (
-                self._images_of_stage + images,
-                self._seconds_of_stage + seconds,
-            )
+            self._images, self._seconds = self._images + images, self._seconds + time.perf_counter() - begun
         self._compiled = True
 
     @property
-    def images_per_second(self) -> float:
+    def of_run(self) -> float:
         """Of the whole run; 0.0 while it is unknown."""
         return self._images / self._seconds if self._images else 0.0
 
+    @property
+    def of_stage(self) -> float:
+        """Of the stage; 0.0 while it is unknown."""
+        images = self._images - self._images_before
+        return images / (self._seconds - self._seconds_before) if images else 0.0
+
     def images_in(self, seconds: float) -> int:
         """How many images of this stage so many seconds are enough for."""
-        return int(self._images_of_stage / self._seconds_of_stage * seconds) if self._images_of_stage else 0
+        return int(self.of_stage * seconds)
 
 
 class Profile:
