@@ -1,6 +1,7 @@
 """Vision Transformers for Keras, numerically equal to the official code."""
 
 from keras_vit import layers as layers
+from keras_vit.models.builders import AxialResNet_R50x1 as AxialResNet_R50x1
 from keras_vit.models.builders import AxialViT_B16 as AxialViT_B16
 from keras_vit.models.builders import AxialViT_B32 as AxialViT_B32
 from keras_vit.models.builders import BiT_R50x1 as BiT_R50x1

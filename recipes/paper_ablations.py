@@ -9,8 +9,8 @@ Figure:   not run here; the paper's 5-shot accuracy on ImageNet (Table 8): posit
           0.64032. The mean over the tokens does as well as the class token, but at its own learning rate: 3e-4
           (`gap`) where the class token has 8e-4 (`token`); at 8e-4 (`gap_8e4`) it falls far behind (figure 9).
 Source:   arXiv 2010.11929, appendices D.3 (head and learning rate), D.4 (positions), D.6 (axial attention; the class
-          token's place in it is not said, so these rows have none). Its axial ResNet is not here: the paper leaves open
-          its heads and widths, and where its strides and norms stand.
+          token's place in it is not said, so these rows have none; of the axial ResNet neither heads nor strides are,
+          which `AxialResNet_R50x1` has from Axial-DeepLab).
 """
 
 from dataclasses import replace
@@ -39,13 +39,15 @@ TABLE = {  # row: model, pooling, learning rate
     "gap_8e4": (B16, "gap", TOKEN),
     "axial_b16": ("AxialViT_B16", "gap", GAP),
     "axial_b32": ("AxialViT_B32", "gap", GAP),
+    "axial_r50": ("AxialResNet_R50x1", "gap", GAP),
 }
 
 
 def _recipe(row, variant, pooling, rate):
     return Recipe(
         f"paper_ablations:{row}",
-        Model(variant, pooling=pooling, representation_size=768, head_bias=-10.0),
+        # A ResNet has no layer between its pooling and its head.
+        Model(variant, pooling=pooling, representation_size=None if row == "axial_r50" else 768, head_bias=-10.0),
         Data("folder", batch_size=4096),
         Augment(crop="inception", flip=True),
         Optimizer("adamw", learning_rate=rate, weight_decay=0.1),

@@ -47,11 +47,20 @@ def _axial(layer, inputs, output):
 
 
 def _attention_and_mlp(block, tokens, width, seen, grid=None):
-    """Of N tokens that each see so many; relative positions are one more product with every offset."""
-    offsets = 2 * seen - 1 if block.relative_positions else 0
-    attention = tokens * 4 * width**2 + tokens * (2 * seen + offsets) * width
-    macs, kept = _mlp(block.mlp, tokens, width, grid)
-    return attention + macs, 8 * tokens * width + block.num_heads * tokens * seen + kept
+    """Of N tokens that each see so many: the attention's, the MLP's, both norms' results and both sums."""
+    both = _attention(block, tokens, width, seen), _mlp(block.mlp, tokens, width, grid)
+    macs, kept = map(sum, zip(*both, strict=True))
+    return macs, 4 * tokens * width + kept
+
+
+def _attention(layer, tokens, width, seen):
+    """Of N tokens that each see so many; relative positions are one more product with every offset.
+
+    Kept are q, k, v, the weights and what they gather.
+    """
+    offsets = 2 * seen - 1 if layer.relative_positions else 0
+    macs = tokens * 4 * width**2 + tokens * (2 * seen + offsets) * width
+    return macs, 4 * tokens * width + layer.num_heads * tokens * seen
 
 
 def _mlp(mlp, tokens, width, grid):
@@ -81,9 +90,14 @@ def _unit(layer, inputs, output):
     *after, wide = output
     narrow, here, there = layer.filters, math.prod(before), math.prod(after)
     macs = here * channels * narrow + there * narrow * wide
-    macs += convolution(before, 3, layer.strides, narrow, narrow)[0]
     macs += there * channels * wide if layer.projects else 0
     kept = 2 * narrow * (here + there) + there * wide
+    if layer.axial:
+        for seen in before:
+            attention = _attention(layer.conv2.row, here, narrow, seen)
+            macs, kept = macs + attention[0], kept + attention[1]
+    else:
+        macs += convolution(before, 3, layer.strides, narrow, narrow)[0]
     if isinstance(layer, layers.PreActivationUnit):
         return macs, kept + here * channels
     return macs, kept + there * wide * (1 + layer.projects)

@@ -1,5 +1,6 @@
 """Keras layers of the Vision Transformer; `keras.ops` only, so that they run on every Keras backend."""
 
+from keras_vit.layers.axial import AxialAttention as AxialAttention
 from keras_vit.layers.axial import AxialBlock as AxialBlock
 from keras_vit.layers.base import require_rate as require_rate
 from keras_vit.layers.base import starting_from as starting_from

@@ -6,7 +6,58 @@ B batch, h w patch grid, N = h w tokens, D width.
 from keras import ops
 
 from keras_vit.layers.base import Layer, require_rank, require_rate
-from keras_vit.layers.encoder import EncoderBlock
+from keras_vit.layers.encoder import EncoderBlock, MultiHeadSelfAttention
+
+
+class AxialAttention(Layer):
+    """Attention along every row of a feature map, then along every column, both with relative positions (appendix D.6).
+
+    The paper says no more than that these take the place of a 3 x 3 convolution. Where that has a stride, the mean over
+    as many cells follows, as in Axial-DeepLab (arXiv 2003.07853).
+
+    Args:
+        num_heads: heads of both attentions; must divide the channels.
+        strides: of the mean behind them; 1 for none.
+
+    Input shape: (B, H, W, C), H and W known. Output shape: (B, H / strides, W / strides, C).
+
+    Raises:
+        ValueError: `num_heads` does not divide the channels, or the map's size is free.
+    """
+
+    def __init__(self, num_heads: int, strides: int = 1, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.strides = strides
+
+    def build(self, input_shape):
+        require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
+        for name, side in (("row", input_shape[2]), ("column", input_shape[1])):
+            attention = MultiHeadSelfAttention(
+                self.num_heads, relative_positions=True, name=name, dtype=self.dtype_policy
+            )
+            setattr(self, name, attention)
+            attention.build((None, side, input_shape[3]))
+
+    def compute_output_shape(self, input_shape):
+        batch, height, width, channels = input_shape
+        return (batch, *(-(-side // self.strides) for side in (height, width)), channels)
+
+    def call(self, x, training=False):
+        _, h, w, channels = x.shape
+        x = self.row(ops.reshape(x, (-1, w, channels)), training=training)  # (B * h, w, C)
+        x = turned(x, h)
+        x = self.column(ops.reshape(x, (-1, h, channels)), training=training)  # (B * w, h, C)
+        x = turned(x, w)
+        if self.strides == 1:
+            return x
+        return ops.average_pool(x, self.strides, self.strides, "same", data_format="channels_last")
+
+
+def turned(lines, count):
+    """Lines of a map, so many an image, as columns in place of rows or the other way: (B * n, m, D) -> (B, m, n, D)."""
+    _, length, width = lines.shape
+    return ops.transpose(ops.reshape(lines, (-1, count, length, width)), (0, 2, 1, 3))
 
 
 class AxialBlock(Layer):

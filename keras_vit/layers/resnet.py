@@ -5,10 +5,12 @@ B batch, H W C feature map, F filters of the narrow convolutions of a unit, 4 F 
 
 from keras import ops
 
+from keras_vit.layers.axial import AxialAttention
 from keras_vit.layers.base import Layer, require_rank
 from keras_vit.layers.patches import as_pair
 
 _GROUPS = 32
+_AXIAL_HEADS = 8  # Axial-DeepLab's (arXiv 2003.07853)
 
 
 class GroupNorm(Layer):
@@ -173,6 +175,7 @@ class ResidualUnit(Layer):
         group_norm_epsilon: 1e-6 in the official code, 1e-5 in timm.
         weight_epsilon: of the weight standardisation; 1e-5 in the official code, 1e-8 in timm.
         weight_epsilon_on: what it is added to, `std` (official) or `variance` (timm).
+        axial: whether axial attention with 8 heads stands in place of the 3 x 3 convolution (appendix D.6).
 
     Input shape: (B, H, W, C). Output shape: (B, H / strides, W / strides, 4 F).
     """
@@ -184,6 +187,7 @@ class ResidualUnit(Layer):
         group_norm_epsilon: float = 1e-6,
         weight_epsilon: float = 1e-5,
         weight_epsilon_on: str = "std",
+        axial: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -192,6 +196,7 @@ class ResidualUnit(Layer):
         self.group_norm_epsilon = group_norm_epsilon
         self.weight_epsilon = weight_epsilon
         self.weight_epsilon_on = weight_epsilon_on
+        self.axial = axial
 
     def build(self, input_shape):
         shape = self._convolutions(input_shape, padding="same")
@@ -209,7 +214,10 @@ class ResidualUnit(Layer):
         shape = self.compute_output_shape(input_shape)
         self.conv1 = StdConv(self.filters, **options, name="conv1")
         self.conv1.build(input_shape)
-        self.conv2 = StdConv(self.filters, 3, self.strides, **options, name="conv2")
+        if self.axial:
+            self.conv2 = AxialAttention(_AXIAL_HEADS, self.strides, name="axial", dtype=self.dtype_policy)
+        else:
+            self.conv2 = StdConv(self.filters, 3, self.strides, **options, name="conv2")
         self.conv2.build((*input_shape[:3], self.filters))
         self.conv3 = StdConv(4 * self.filters, **options, name="conv3")
         self.conv3.build((*shape[:3], self.filters))
@@ -245,6 +253,7 @@ class PreActivationUnit(ResidualUnit):
         group_norm_epsilon: 1e-5 in BiT.
         weight_epsilon: of the weight standardisation; 1e-10 in BiT.
         weight_epsilon_on: what it is added to, `variance` in BiT.
+        axial: whether axial attention with 8 heads stands in place of the 3 x 3 convolution (arXiv 2010.11929, D.6).
 
     Input shape: (B, H, W, C). Output shape: (B, H / strides, W / strides, 4 F).
     """
@@ -256,9 +265,10 @@ class PreActivationUnit(ResidualUnit):
         group_norm_epsilon: float = 1e-5,
         weight_epsilon: float = 1e-10,
         weight_epsilon_on: str = "variance",
+        axial: bool = False,
         **kwargs,
     ):
-        super().__init__(filters, strides, group_norm_epsilon, weight_epsilon, weight_epsilon_on, **kwargs)
+        super().__init__(filters, strides, group_norm_epsilon, weight_epsilon, weight_epsilon_on, axial, **kwargs)
 
     def build(self, input_shape):
         shape = self._convolutions(input_shape, padding="symmetric")

@@ -65,8 +65,12 @@ def build_bit(
     policy = keras.dtype_policies.get(dtype)
     width = int(64 * variant.width_factor)
     epsilons = {"group_norm_epsilon": _GROUP_NORM_EPSILON, "weight_epsilon": variant.weight_epsilon}
+    kind = {**epsilons, "axial": variant.axial, "dtype": policy}
 
     images, x = begin(input_tensor, input_shape, variant.image_size, include_preprocessing, policy)
+    if variant.axial and None in images.shape[1:3]:
+        raise ValueError("input_shape expected a known size with axial=True, whose relative positions are stored for "
+                         "one, received a free one.")  # fmt: skip
     root = layers.StdConv(width, 7, 2, "symmetric", variant.weight_epsilon, "variance", name="root", dtype=policy)
     x = root(x)  # (B, H / 2, W / 2, F)
     x = layers.StemPool("zeros", name="root_pool", dtype=policy)(x)
@@ -74,7 +78,7 @@ def build_bit(
         for unit in range(units):
             strides = 2 if stage and not unit else 1
             unit_name = f"stage{stage + 1}_unit{unit + 1:02d}"
-            x = layers.PreActivationUnit(width * 2**stage, strides, **epsilons, name=unit_name, dtype=policy)(x)
+            x = layers.PreActivationUnit(width * 2**stage, strides, **kind, name=unit_name)(x)
         x = keras.layers.Activation("linear", name=f"stage{stage + 1}", dtype=policy)(x)
     x = layers.GroupNorm(_GROUP_NORM_EPSILON, name="norm", dtype=policy)(x)
     x = keras.layers.ReLU(name="relu", dtype=policy)(x)

@@ -49,7 +49,8 @@ def _builder(variant: variants.Variant | variants.BiTVariant):
 def describe_variant(variant: variants.Variant | variants.BiTVariant) -> str:
     """The sizes of a row in words."""
     if isinstance(variant, variants.BiTVariant):
-        return f"stages of {', '.join(map(str, variant.units))} units, {variant.width_factor} times as wide"
+        kind = "axial units" if variant.axial else "units"
+        return f"stages of {', '.join(map(str, variant.units))} {kind}, {variant.width_factor} times as wide"
     kind = "axial blocks" if variant.axial else "blocks"
     row = f"{variant.depth} {kind} of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
     if variant.stem is None:
@@ -89,6 +90,7 @@ BiT_R152x1 = _builder(variants.R152x1)
 BiT_R152x2 = _builder(variants.R152x2)
 BiT_R152x4 = _builder(variants.R152x4)
 BiT_R200x3 = _builder(variants.R200x3)
+AxialResNet_R50x1 = _builder(variants.AXIAL_R50)
 
 
 def released_tag(variant: variants.Variant | variants.BiTVariant, tag: str) -> str:

@@ -63,7 +63,9 @@ def from_pretrained(
         early = Early(file, contents)
         with starting_from(early):
             if architecture.family == "bit":
-                options.setdefault("input_shape", (None, None, architecture.channels))  # the file fits every size
+                # The file fits every size, unless it holds relative positions.
+                size = architecture.image_size if architecture.axial else (None, None)
+                options.setdefault("input_shape", (*size, architecture.channels))
                 model = build_bit(_bit_row(architecture), **options)
             else:
                 model = _build_vit(architecture, contents.source, num_heads, source_grid, options)
@@ -78,10 +80,10 @@ def row_of(model: keras.Model) -> Variant | BiTVariant:
 
 
 def _bit_row(architecture: Architecture) -> BiTVariant:
-    for row in BIT_VARIANTS:
-        if (row.units, row.width_factor) == (architecture.units, architecture.width_factor):
-            return replace(row, weight_epsilon=architecture.weight_epsilon)
-    return BiTVariant("BiT", architecture.units, architecture.width_factor, weight_epsilon=architecture.weight_epsilon)
+    names = ("units", "width_factor", "axial")
+    sizes = {name: getattr(architecture, name) for name in names}
+    alike = (row for row in BIT_VARIANTS if all(getattr(row, name) == sizes[name] for name in names))
+    return replace(next(alike, BiTVariant("BiT", **sizes)), weight_epsilon=architecture.weight_epsilon)
 
 
 def _build_vit(found: Architecture, source, num_heads, source_grid, options):

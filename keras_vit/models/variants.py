@@ -101,6 +101,8 @@ class BiTVariant:
         parameters: published counts.
         weight_epsilon: added to the variance in the weight standardisation; 1e-10 in the official code, 1e-8 in timm
             and transformers.
+        axial: whether axial attention stands in place of the 3 x 3 convolutions (arXiv 2010.11929, appendix D.6); such
+            a model is built for one image size.
     """
 
     name: str
@@ -111,6 +113,7 @@ class BiTVariant:
     timm_name: str | None = None
     parameters: ParameterCounts | None = None
     weight_epsilon: float = 1e-10
+    axial: bool = False
 
 
 Ti16 = Variant(
@@ -227,7 +230,12 @@ R152x2 = _bit(152, 2, (3, 8, 36, 3), (232_238_208, 236_335_208, 321_728_979), Tr
 R152x4 = _bit(152, 4, (3, 8, 36, 3), (928_340_224, 936_533_224, 1_107_299_923), True)
 R200x3 = _bit(200, 3, (3, 24, 36, 3), (562_488_000, 568_633_000, 696_713_235), False)
 
-BIT_VARIANTS = (R50x1, R50x2, R50x3, R101x1, R101x3, R152x1, R152x2, R152x4, R200x3)
+AXIAL_R50 = replace(  # counts by the closed form
+    R50x1, name="AxialResNet_R50x1", axial=True, paper_name="AxialResNet50", timm_name=None,
+    parameters=ParameterCounts(22_537_920, 24_586_920, 67_294_227),
+)  # fmt: skip
+
+BIT_VARIANTS = (R50x1, R50x2, R50x3, R101x1, R101x3, R152x1, R152x2, R152x4, R200x3, AXIAL_R50)
 _ROWS = VARIANTS + BIT_VARIANTS
 
 

@@ -29,7 +29,7 @@ class Architecture:
         grid: patches down and across, where they are known.
         positions: `learned`, `sincos2d`, `2d`, `relative` or `none`.
         positions_at: `stem`, `layers` or `shared`.
-        axial: whether the blocks attend along rows and columns.
+        axial: whether the blocks, or a BiT's units, attend along rows and columns.
         image_size: (height, width), where the config says it.
         representation_size: width of the tanh layer before the classifier.
         classes: of the classifier.
@@ -194,7 +194,7 @@ def of_model(model) -> Architecture:
         stem = {"units": tuple(counts.values()), "width_factor": root.filters / 64}
         stem |= {"weight_epsilon": root.epsilon, "weight_epsilon_on": root.epsilon_on}
     if "root" in layers:
-        return Architecture("bit", **common, **stem)
+        return Architecture("bit", axial=any(unit.axial for unit in units), **common, **stem)
     if "embedding" not in layers or "position_embedding" not in layers:
         raise ValueError(f"model expected a model of keras_vit, received {model.name!r}.")
     if root is not None:

@@ -292,6 +292,11 @@ BIT = (
             f"{_UNIT}norm{n}", f"{_BIT_NPZ}{letter}/", f"{_BIT_BV}gn{n}", f"{_BIT_TIMM}norm{n}", f"{_BIT_HF}norm{n}"
         )
     ),
+    *(  # in no published layout
+        _cells(f"{_UNIT}axial/{line}/{part}", {})
+        for line in ("row", "column")
+        for part in ("offsets", "qkv/kernel", "qkv/bias", "out/kernel", "out/bias")
+    ),
     *_bit_norm("norm", "", "norm-pre-head", "norm", "bit.norm"),
     _cells(
         "head/kernel",

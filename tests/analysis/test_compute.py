@@ -123,6 +123,16 @@ def test_xla_counts_convolutions_the_same():
         assert 0.85 * found < ours < found
 
 
+@pytest.mark.parametrize("sides", [(32, 32), (64, 32)])
+def test_an_axial_unit_has_two_attentions_in_place_of_a_convolution(sides):
+    plain = keras_vit.BiTVariant("b", (1,), 1.0)
+    bit, axial = (count(build_weightless(replace(plain, axial=axial), sides)) for axial in (False, True))
+    h, w = (side // 4 for side in sides)
+    conv = (3 * h - 2) * (3 * w - 2) * 64**2
+    attentions = h * w * (8 * 64**2 + 64 * (2 * w + 2 * w - 1) + 64 * (2 * h + 2 * h - 1))
+    assert axial.macs - bit.macs == attentions - conv
+
+
 def test_activations_are_those_of_a_published_formula():
     """Korthikanti et al. (arXiv 2205.05198, equation 1): 34 s b h + 5 a s^2 b bytes a layer in 16 bits; without the
     dropout that they have and we have not, 32 s b h + 2 a s^2 b."""

@@ -39,6 +39,7 @@ STEM_ONLY = replace(TINY, patch_size=2, stem=keras_vit.ResNetStem((), 0.5))
 LOCAL = replace(TINY, mlp_kernel_size=3)
 AXIAL = replace(TINY, axial=True, positions="none")
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
+AXIAL_BIT = replace(BIT, axial=True)
 TOKENS = ((6, 16),)
 BLOCK = {"num_heads": 2, "mlp_dim": 24}
 DROPS = {"dropout_rate": 0.1, "attention_dropout_rate": 0.1, "drop_path_rate": 0.2}
@@ -91,6 +92,7 @@ LAYERS = (
         {**BLOCK, "mlp_kernel_size": 3, "prefix_tokens": 1},
         ((7, 16), (2, 3, 16)),
     ),
+    Case("AxialAttention", layers.AxialAttention, {"num_heads": 2, "strides": 2}, ((4, 6, 16),)),
     Case("AxialBlock", layers.AxialBlock, {**BLOCK, **DROPS, "relative_positions": True}, ((6, 16), (2, 3, 5))),
     Case("PatchCorruption", layers.PatchCorruption, shapes=((6, 16), (6,))),
     Case(
@@ -162,6 +164,7 @@ MODELS = (
     ),
     Case("bit", arguments={"variant": BIT}, shapes=((32, 40, 1),)),
     Case("bit_map", arguments={"variant": BIT, "include_top": False, "pooling": None}, shapes=((32, 32, 3),)),
+    Case("axial_bit", arguments={"variant": AXIAL_BIT}, shapes=((32, 40, 1),)),
     Case("bit_free_size", arguments={"variant": BIT}, shapes=((None, 96, 3),), static_size=False),
 )
 

@@ -9,11 +9,12 @@ import pytest
 from support import max_difference, randomise
 
 import keras_vit
-from keras_vit.layers import AxialBlock, EncoderBlock, MultiHeadSelfAttention, PositionEmbedding2D
+from keras_vit.layers import AxialAttention, AxialBlock, EncoderBlock, MultiHeadSelfAttention, PositionEmbedding2D
 
 ROW = keras_vit.Variant("tiny", width=16, depth=3, mlp_dim=24, num_heads=2, patch_size=4, image_size=12)
 
 RNG = np.random.default_rng(0)
+AXIAL_RESNET = keras_vit.BiTVariant("tiny", units=(1, 2), width_factor=0.5, axial=True)
 
 
 def weights_of(layer):
@@ -86,6 +87,29 @@ def test_an_axial_block_is_a_block_for_every_row_then_one_for_every_column(relat
     expected = np.swapaxes(columns, 1, 2).reshape(2, h * w, 8)
     found = layer(grid.reshape(2, h * w, 8), np.zeros((2, h, w, 5), "float32"))
     assert max_difference(found, expected) < 1e-5
+
+
+@pytest.mark.parametrize("strides", [1, 2])
+def test_axial_attention_is_that_of_every_row_then_of_every_column_then_the_mean(strides):
+    layer = randomised(AxialAttention(2, strides), (3, 4, 8))
+    maps, weights = RNG.standard_normal((2, 3, 4, 8)).astype("float32"), weights_of(layer)
+    rows = np.stack([[attention(row, weights, 2, "row/") for row in one] for one in maps])
+    columns = [[attention(column, weights, 2, "column/") for column in one] for one in np.swapaxes(rows, 1, 2)]
+    expected = np.swapaxes(np.stack(columns), 1, 2)
+    if strides == 2:  # 3 x 4 -> 2 x 2: the last row's cells have no partner
+        halves = [expected[:, :2], expected[:, 2:]]
+        expected = np.stack([half.reshape(2, -1, 2, 2, 8).mean(axis=(1, 3)) for half in halves], axis=1)
+    assert max_difference(layer(maps), expected) < 1e-5
+
+
+def test_an_axial_resnet_has_attention_in_place_of_the_3_by_3_convolutions():
+    model = keras_vit.build(AXIAL_RESNET, input_shape=(32, 48, 3), classes=5)
+    assert not [variable.path for variable in model.weights if tuple(variable.shape[:2]) == (3, 3)]
+    sides = {v.path: v.shape[0] for v in model.weights if v.path.endswith("offsets")}
+    assert sides["stage2_unit01/axial/row/offsets"] == 2 * 12 - 1  # in front of the stride
+    assert sides["stage2_unit02/axial/column/offsets"] == 2 * 4 - 1
+    with pytest.raises(ValueError, match="input_shape expected a known size with axial=True, .* received a free one"):
+        keras_vit.build(AXIAL_RESNET, input_shape=(None, 48, 3))
 
 
 def test_an_axial_blocks_stochastic_depth_drops_an_images_rows_together():
@@ -216,6 +240,17 @@ def test_a_file_of_ours_says_what_it_is(positions, at, axial, tmp_path):
     else:
         with pytest.raises(ValueError, match="layout 'npz' (has no place for|expected learned positions)"):
             keras_vit.save_weights(model, tmp_path / "model.npz")
+
+
+def test_a_file_of_an_axial_resnet_says_what_it_is(tmp_path):
+    options = {"input_shape": (32, 48, 3), "classes": 5, "classifier_activation": None}
+    model = randomise(keras_vit.build(AXIAL_RESNET, **options))
+    model.save(tmp_path / "model.keras")
+    images = RNG.uniform(-1, 1, (2, 32, 48, 3)).astype("float32")
+    again = keras_vit.from_pretrained(str(tmp_path / "model.keras"), name="again")
+    assert again.name == "again" and max_difference(again(images), model(images)) == 0
+    with pytest.raises(ValueError, match="no place for .*axial/row/qkv/kernel"):
+        keras_vit.save_weights(model, tmp_path / "model.npz", "npz")
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,8 @@ TABLE_4 = {
 
 def test_ablations_are_table_8_and_the_learning_rates_of_the_heads():
     rows = recipes_in(ROOT / "recipes/paper_ablations.py")
+    resnet = rows.pop("axial_r50").model
+    assert (resnet.row.name, resnet.row.axial, resnet.pooling) == ("AxialResNet_R50x1", True, "gap")
     positions = {(one.model.row.positions, one.model.row.positions_at) for one in rows.values()}
     expected = {(kind, at) for kind in ("1d", "2d") for at in ("stem", "layers", "shared")}
     assert positions - {("learned", "stem")} == expected | {("none", "stem"), ("relative", "stem")}
