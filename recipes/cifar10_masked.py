@@ -5,8 +5,8 @@ Command:  keras-vit train recipes/cifar10_masked.py --workdir runs/cifar10_maske
               --set model.weights=runs/cifar10_masked/model.keras --data-dir TFDS_FOLDER
           keras-vit train recipes/cifar10_masked.py:scratch --workdir runs/cifar10_tenth --data-dir TFDS_FOLDER
 Hardware: 2 CPU cores (AMD EPYC, AVX-512 bf16, no AMX), TensorFlow 2.21, bfloat16.
-Time:     768 s, 724 s and 1,364 s, with tests and another training at lower priority on the same two cores; alone they
-          take about ten, ten and twenty minutes.
+Time:     768 s, 724 s and 1,364 s, with tests and another training at lower priority on the same two cores; their
+          numbers of steps are made for ten, ten and twenty minutes.
 Figure:   59.56 % of the 10,000 test images after pre-training and fine-tuning, 54.33 % from scratch in as many steps
           (seed 0, once each; the weights' average). Pre-training itself gets 48.1 % of the hidden patches' colours
           right, cross entropy 1.63; whoever knows how common each of the 512 colours is, and nothing of the image,

@@ -156,9 +156,9 @@ def _adafactor(variable, moment):
 
 
 def _muon(variable, moment):
-    """The mean alone of the blocks' matrices, all else as Adam."""
+    """The mean alone of the matrices of blocks and units, all else as Adam."""
     first, *_, last = variable.path.split("/")
-    matrix = first.startswith("encoder_block") and last == "kernel" and len(variable.shape) == 2
+    matrix = first.startswith(("encoder_block_", "stage")) and last == "kernel" and len(variable.shape) == 2
     return (_sgd if matrix else _adam)(variable, moment)
 
 

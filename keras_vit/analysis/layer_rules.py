@@ -96,6 +96,7 @@ def _unit(layer, inputs, output):
         for seen in before:
             attention = _attention(layer.conv2.row, here, narrow, seen)
             macs, kept = macs + attention[0], kept + attention[1]
+        kept += here * narrow  # between the two
     else:
         macs += convolution(before, 3, layer.strides, narrow, narrow)[0]
     if isinstance(layer, layers.PreActivationUnit):

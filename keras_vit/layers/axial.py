@@ -46,17 +46,17 @@ class AxialAttention(Layer):
     def call(self, x, training=False):
         _, h, w, channels = x.shape
         x = self.row(ops.reshape(x, (-1, w, channels)), training=training)  # (B * h, w, C)
-        x = turned(x, h)
+        x = _turned(x, h)
         x = self.column(ops.reshape(x, (-1, h, channels)), training=training)  # (B * w, h, C)
-        x = turned(x, w)
+        x = _turned(x, w)
         if self.strides == 1:
             return x
         return ops.average_pool(x, self.strides, self.strides, "same", data_format="channels_last")
 
 
-def turned(lines, count):
+def _turned(lines, count):
     """Lines of a map, so many an image, as columns in place of rows or the other way: (B * n, m, D) -> (B, m, n, D)."""
-    _, length, width = lines.shape
+    _, length, width = ops.shape(lines)
     return ops.transpose(ops.reshape(lines, (-1, count, length, width)), (0, 2, 1, 3))
 
 
@@ -126,7 +126,6 @@ class AxialBlock(Layer):
         _, h, w, _ = ops.shape(patches)
         width = tokens.shape[-1]
         x = self.row(ops.reshape(tokens, (-1, w, width)), lines=h, training=training)  # (B * h, w, D)
-        x = ops.transpose(ops.reshape(x, (-1, h, w, width)), (0, 2, 1, 3))
+        x = _turned(x, h)
         x = self.column(ops.reshape(x, (-1, h, width)), lines=w, training=training)  # (B * w, h, D)
-        x = ops.transpose(ops.reshape(x, (-1, w, h, width)), (0, 2, 1, 3))
-        return ops.reshape(x, (-1, h * w, width))
+        return ops.reshape(_turned(x, w), (-1, h * w, width))

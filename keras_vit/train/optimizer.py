@@ -33,9 +33,9 @@ class Update(keras.optimizers.Optimizer):
         if self.built:
             return
         super().build(variables)
-        self._paths = paths = [variable.path.split("/") for variable in variables]
-        self._shares = [self._shares_of_layers.get(path[0], 1.0) for path in paths]
-        self._decays = [self.settings.weight_decay * (path[-1] == "kernel") for path in paths]
+        self._paths = [variable.path.split("/") for variable in variables]
+        self._shares = [self._shares_of_layers.get(path[0], 1.0) for path in self._paths]
+        self._decays = [self.settings.weight_decay * (path[-1] == "kernel") for path in self._paths]
         self._slots = [self.make_slots(variable) for variable in variables]
 
     def slot(self, name: str, variable, dtype: str | None = None, shape=None) -> keras.Variable:
@@ -178,7 +178,7 @@ class Adafactor(Update):
 
 
 class Muon(AdamW):
-    """The matrices of the encoder's blocks move by their momentum made orthogonal (`muon.py`), all else by AdamW."""
+    """The matrices of blocks and units move by their momentum made orthogonal (`muon.py`), all else by AdamW."""
 
     def make_slots(self, variable):
         path = variable.path.split("/")
@@ -186,10 +186,6 @@ class Muon(AdamW):
         if not matrix:
             return super().make_slots(variable)
         return (self.slot("momentum", variable, self.settings.moment_dtype),)
-
-    def update_step(self, gradient, variable, learning_rate):
-        self._path = self._paths[self._get_variable_index(variable)]  # of what is being updated
-        super().update_step(gradient, variable, learning_rate)
 
     def step(self, gradient, variable, rate, decay, *slots):
         if len(slots) == 2:
@@ -200,7 +196,7 @@ class Muon(AdamW):
         mean = beta * tf.cast(momentum, gradient.dtype) + (1.0 - beta) * gradient
         momentum.assign(tf.cast(mean, momentum.dtype))
         ahead = beta * mean + (1.0 - beta) * gradient  # Nesterov's
-        variable.assign_sub(rate * muon.direction(ahead, self._path))
+        variable.assign_sub(rate * muon.direction(ahead, self._paths[self._get_variable_index(variable)]))
 
 
 _KINDS = {"adamw": AdamW, "sgd": SGD, "lamb": Lamb, "adafactor": Adafactor, "muon": Muon}

@@ -22,6 +22,7 @@ from keras_vit.models.weightless import build_weightless, open_weightless
 TOLERANCE = {("ViT-B/32", 7): 0.025, ("R50+ViT-L/16", 7): 0.035}  # the second contradicts its own double
 GIGA = {"ViT_B32": 4.408, "ViT_B16": 17.563, "ViT_L32": 15.377, "ViT_L16": 61.554, "ViT_H14": 167.294}  # without head
 TINY = keras_vit.Variant("tiny", width=32, depth=2, mlp_dim=48, num_heads=4, patch_size=4, image_size=16)
+AXIAL_RESNET = keras_vit.BiTVariant("axial", units=(1, 1), width_factor=0.5, axial=True)
 LOCAL = keras_vit.Variant("local", 32, 2, 48, 4, 4, image_size=16, mlp_kernel_size=3)
 HYBRID = keras_vit.Variant("hybrid", 32, 1, 48, 4, 1, stem=keras_vit.ResNetStem((1, 2), 0.5), image_size=32)
 
@@ -145,11 +146,12 @@ def test_activations_are_those_of_a_published_formula():
 @needs_tensorflow
 @pytest.mark.parametrize("kind", ["adamw", "sgd", "lamb", "adafactor", "muon"])
 @pytest.mark.parametrize("moment", ["float32", "bfloat16"])
-def test_optimizer_bytes_are_those_of_the_real_one(kind, moment):
+@pytest.mark.parametrize("row", [keras_vit.Variant("t", 64, 1, 96, 2, 4), AXIAL_RESNET], ids=lambda row: row.name)
+def test_optimizer_bytes_are_those_of_the_real_one(kind, moment, row):
     from keras_vit.train.optimizer import build_optimizer
     from keras_vit.train.recipe import Optimizer
 
-    model = keras_vit.build(keras_vit.Variant("t", 64, 1, 96, 2, 4, image_size=8))
+    model = keras_vit.build(row, input_shape=(32, 32, 3))
     optimizer = build_optimizer(Optimizer(kind, moment_dtype=moment), lambda step: 0.1, model.trainable_variables)
     held = [slot for slots in optimizer._slots for slot in slots]
     real = sum(int(np.prod(slot.shape)) * (2 if slot.dtype == "bfloat16" else 4) for slot in held)
