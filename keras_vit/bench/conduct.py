@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from keras_vit.bench import matmul
+from keras_vit.bench.earlier import Earlier
 from keras_vit.bench.machine import free_memory, machine
 from keras_vit.bench.page import page, question_table
 from keras_vit.bench.plan import Contestant, Question, multipliers
@@ -31,6 +32,7 @@ class Conductor:
         output: folder of the results; it exists when the run begins.
         notes: sentences for the page's head.
         preset: that the settings are, None for none.
+        earlier: an interrupted run of the same settings to go on with; None to begin one.
 
     Attributes:
         result: what the JSON holds.
@@ -44,15 +46,15 @@ class Conductor:
         output: Path,
         notes: list[str],
         preset: str | None = None,
+        earlier: Earlier | None = None,
     ):
-        self.questions, self.sizes = questions, [size_of(question) for question in questions]
         now = datetime.datetime.now(datetime.UTC)
-        stem = f"bench-{now:%Y-%m-%d-%H%M%S}"
-        self.files = output / f"{stem}.json", output / f"{stem}.md"
+        date, stem = f"{now:%Y-%m-%d %H:%M} UTC", f"bench-{now:%Y-%m-%d-%H%M%S}"
         self.result = {
-            "date": f"{now:%Y-%m-%d %H:%M} UTC",
+            "date": date,
             "complete": False,
             "machine": machine(),
+            "resumed": [],
             "notes": notes,
             "preset": preset,
             "settings": [asdict(part) for part in settings],
@@ -60,6 +62,12 @@ class Conductor:
             "matmul": [],
             "questions": [],
         }
+        if earlier:
+            stem, questions = earlier.file.stem, earlier.unanswered(questions)
+            again = {"date": date, "load": self.result["machine"]["load"]}
+            self.result = {**earlier.result, "resumed": [*earlier.result["resumed"], again]}
+        self.files = output / f"{stem}.json", output / f"{stem}.md"
+        self.questions, self.sizes = questions, [size_of(question) for question in questions]
         self._backends = tuple(dict.fromkeys(backend for part in settings for backend in part.backends))
         self._fastest = {}  # (precision, device) -> the contestant that multiplies fastest
         kinds = dict.fromkeys((question.precision, question.device) for question in questions)
@@ -98,13 +106,15 @@ class Conductor:
         rows = [Row(contestant, 0) for contestant in contestants]
         self._listen(rows, MATMUL_ROUNDS, f"matmul {kind[0]}", progress)
         rates = {row.contestant.backend: matmul.flops(kind[1]) / row.median for row in rows if row.seconds}
-        self.result["matmul"].append({"precision": kind[0], "device": kind[1], "flops_per_second": rates})
+        now = {"precision": kind[0], "device": kind[1], "flops_per_second": rates}
+        others = [found for found in self.result["matmul"] if (found["precision"], found["device"]) != kind]
+        self.result["matmul"] = [*others, now]
         if rates:
             best = max(rates, key=rates.get)
             self._fastest[kind] = next(row.contestant for row in rows if row.contestant.backend == best)
 
     def _ask(self, question, size, some, progress) -> None:
-        asked = []
+        asked, complete = [], False
         multiplier = self._fastest.get((question.precision, question.device))
         try:
             for number, group in enumerate(some):
@@ -112,11 +122,12 @@ class Conductor:
                 rows = [Row(contestant, number) for contestant in members]
                 asked += rows
                 self._listen(rows, question.rounds, question.title, progress)
+            complete = True
         finally:
             operations = matmul.flops(question.device)
             found = result_of(question, size.flops, asked, operations)
             if found["rows"] or found["left_out"]:
-                self.result["questions"].append(found)
+                self.result["questions"].append({**found, "complete": complete})
                 self.write()
                 progress.print(question_table(found))
 

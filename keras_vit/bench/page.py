@@ -55,7 +55,9 @@ def question_table(question: dict) -> str:
 
 def _header(result) -> list[str]:
     """The hardware, and what has to be said of the figures, as a list."""
-    load, cores = result["machine"]["load"], result["machine"]["cores"]
+    cores = result["machine"]["cores"]
+    loads = [("before the run", result["machine"]["load"])]
+    loads += [(f"when it was resumed on {part['date']}", part["load"]) for part in result["resumed"]]
     lines = [
         *result["notes"],
         f"Each contestant has a process of its own; at most {result['most_processes']} were alive at once, and they "
@@ -66,9 +68,9 @@ def _header(result) -> list[str]:
         "in it.",
         "The matmul rate is the fastest library's, of two square matrices, measured in turn with the contestants.",
     ]
-    if load is not None:
+    for when, load in loads if loads[0][1] is not None else ():
         busy = ": other work ran on the machine; read the ratios, not the figures" if load > 0.5 * cores else ""
-        lines.append(f"Load average before the run: {load:.2f} on {cores} cores{busy}.")
+        lines.append(f"Load average {when}: {load:.2f} on {cores} cores{busy}.")
     for rate in result["matmul"]:
         all_of = ", ".join(f"{name} {value / 1e12:.3g}" for name, value in rate["flops_per_second"].items())
         device = rate["device"].upper()

@@ -4,7 +4,7 @@ import itertools
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from keras_vit.bench import matmul
@@ -101,6 +101,10 @@ class Question:
     device: str
     rounds: int
     contestants: tuple[Contestant, ...]
+
+    def described(self) -> dict:
+        """What is asked, without whom."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "contestants"}
 
     @property
     def title(self) -> str:

@@ -1,7 +1,7 @@
 """What was measured, as the JSON file holds it."""
 
 import statistics
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from keras_vit.bench.plan import MATMUL, Contestant, Question
 from keras_vit.bench.processes import Event
@@ -67,7 +67,7 @@ def result_of(question: Question, flops: int, rows: list[Row], operations: int) 
         measured = [row for row in own if row.seconds]
         if measured:
             found.append(_row(question, flops, measured, rates, firsts))
-    about = {name: value for name, value in asdict(question).items() if name != "contestants"}
+    about = question.described()
     about["blocks"] = question.depth or getattr(find_variant(question.model)[0], "depth", None)
     rate = statistics.median(rates.values()) if rates else None
     return {**about, "title": question.title, "flops_per_image": flops, "matmul_flops_per_second": rate,

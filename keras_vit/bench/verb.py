@@ -12,6 +12,8 @@ from keras_vit.bench.machine import gpus
 from keras_vit.bench.settings import PEERS, PRESETS, Settings, small
 
 INTERRUPTED, NOTHING = 130, 1
+_OPTIONS = ("preset", "quick", "models", "tasks", "dtypes", "batches", "backends", "peers", "image_size", "depths",
+            "rounds", "device", "output")  # fmt: skip
 
 
 def add_bench(verb) -> None:
@@ -51,23 +53,42 @@ def add_bench(verb) -> None:
     sub.add_argument("--depths", metavar="N,...", help="numbers of encoder blocks (default the model's own)")
     sub.add_argument("--rounds", type=int, help="turns of each contestant (default 7)")
     sub.add_argument("--device", help="cpu or gpu (default cpu)")
+    sub.add_argument("--resume", metavar="FILE", help="go on with an interrupted run, whose JSON this is, on the same "
+                     "machine; takes no other option")  # fmt: skip
     sub.add_argument("--output", metavar="DIR", help="folder of the results (default benchmarks/results in the "
                      "project's folder, else bench-results)")  # fmt: skip
 
 
 def run_bench(options) -> int:
     """Measure, print the tables, write the files; the exit status."""
-    preset, settings, notes = _settings(options)
-    output = _output(options.output)
+    earlier = _earlier(options)
+    if earlier:
+        preset, settings, notes = earlier.result["preset"], earlier.settings, earlier.result["notes"]
+        output = earlier.file.parent
+    else:
+        preset, settings, notes = _settings(options)
+        output = _output(options.output)
     with _without_gpus():
         from keras_vit.bench.conduct import Conductor
         from keras_vit.bench.plan import questions
 
-        conductor = Conductor(settings, questions(settings), output, notes, preset)
+        conductor = Conductor(settings, questions(settings), output, notes, preset, earlier)
     output.mkdir(parents=True, exist_ok=True)
     if not os.access(output, os.W_OK):
         raise ValueError(f"output expected a folder that can be written to, received {str(output)!r}.")
     return _conduct(conductor)
+
+
+def _earlier(options):
+    """The run to go on with, None where a new one is asked for."""
+    if options.resume is None:
+        return None
+    others = {name: value for name, value in vars(options).items() if name in _OPTIONS and value not in (None, False)}
+    if others:
+        raise ValueError(f"--resume expected no other option, received --{next(iter(others)).replace('_', '-')}.")
+    from keras_vit.bench.earlier import open_earlier
+
+    return open_earlier(options.resume)
 
 
 def _settings(options) -> tuple[str | None, tuple[Settings, ...], list[str]]:
@@ -148,7 +169,9 @@ def _conduct(conductor) -> int:
     if measured:
         print(overview(conductor.result))
     if status == INTERRUPTED:
-        kept = f"what was measured by then is in {place}" if conductor.files[0].exists() else "nothing was measured"
+        again = f"; go on with: keras-vit bench --resume {conductor.files[0]}"
+        there = conductor.files[0].exists()
+        kept = f"what was measured by then is in {place}{again}" if there else "nothing was measured"
         print(f"keras-vit bench: interrupted; {kept}", file=sys.stderr)
     elif not measured:
         print(f"keras-vit bench: no contestant could be measured; why stands in {conductor.files[1]}", file=sys.stderr)

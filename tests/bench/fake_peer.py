@@ -56,6 +56,15 @@ def interrupting(contestant):
     return call
 
 
+def interrupting_once(contestant):
+    """Good at two images a call; at more, `interrupting` the first time."""
+    mark = Path(os.environ["FAKE_PEER_MARK"])
+    if contestant["batch"] == 2 or mark.exists():
+        return good(contestant)
+    mark.touch()
+    return interrupting(contestant)
+
+
 def recording(contestant):
     """Writes a letter a call into a file, and which of the heavy libraries its process has imported."""
     file = Path(contestant["file"])

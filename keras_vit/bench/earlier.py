@@ -1,0 +1,54 @@
+"""An interrupted run, to go on with."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from keras_vit.bench.machine import in_words, machine
+from keras_vit.bench.plan import Question
+from keras_vit.bench.settings import Settings
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What is kept of an interrupted run.
+
+    Args:
+        file: its JSON.
+        settings: that were asked for.
+        result: what the JSON holds, without the question that was interrupted.
+    """
+
+    file: Path
+    settings: tuple[Settings, ...]
+    result: dict
+
+    def unanswered(self, questions: list[Question]) -> list[Question]:
+        """Those that have no answer yet."""
+        answered = self.result["questions"]
+        return [question for question in questions
+                if not any(question.described().items() <= found.items() for found in answered)]  # fmt: skip
+
+
+def open_earlier(file: str) -> Earlier:
+    """An interrupted run's JSON.
+
+    Raises:
+        ValueError: it is none, or ran to its end, or on another machine or with other versions.
+    """
+    path = Path(file)
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        settings = tuple(Settings(**{name: tuple(value) if isinstance(value, list) else value
+                                     for name, value in part.items()}) for part in result["settings"])  # fmt: skip
+        finished, there = result["complete"], result["machine"]
+        kept = [question for question in result["questions"] if question["complete"]]
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"resume expected the JSON of a run of keras-vit bench, received {file!r}.") from None
+    if finished:
+        raise ValueError(f"resume expected an interrupted run, received {file!r}, which ran to its end.")
+    here = machine()
+    if any(there.get(name) != value for name, value in here.items() if name not in ("load", "memory_bytes", "system")):
+        raise ValueError(f"resume expected a run of this machine ({in_words(here)}), received one of "
+                         f"{in_words(there)}.")  # fmt: skip
+    return Earlier(path, settings, {**result, "questions": kept})

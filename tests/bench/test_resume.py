@@ -1,0 +1,74 @@
+"""`keras-vit bench --resume`: an interrupted run goes on where it was."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from keras_vit import cli
+from keras_vit.bench import matmul, plan, verb
+
+FAKE = Path(__file__).with_name("fake_peer.py")
+TINY = ["--models", "ViT_Ti16", "--depths", "1", "--image-size", "32", "--batches", "2,4", "--rounds", "2"]
+TINY += ["--tasks", "forward", "--dtypes", "float32", "--backends", "tensorflow"]
+
+
+@pytest.fixture
+def interrupted(tmp_path, monkeypatch, capsys):
+    """The JSON of a run with one question answered, and one begun."""
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signals reach the main thread alone")
+    monkeypatch.setitem(plan.ON_KERAS, "keras_vit", f"{FAKE}:good")
+    monkeypatch.setattr(matmul, "LIBRARIES", ("numpy",))
+    monkeypatch.setenv("FAKE_PEER_MARK", str(tmp_path / "mark"))
+    peers = ["--peers", f"{FAKE}:interrupting_once"]
+    assert cli.main(["bench", *TINY, *peers, "--output", str(tmp_path / "out")]) == verb.INTERRUPTED
+    (file,) = (tmp_path / "out").glob("*.json")
+    assert f"; go on with: keras-vit bench --resume {file}\n" in capsys.readouterr().err
+    return file
+
+
+def test_a_resumed_run_keeps_the_answered_questions_and_asks_the_others(interrupted):
+    before = json.loads(interrupted.read_text())
+    assert [question["complete"] for question in before["questions"]] == [True, False]
+    assert cli.main(["bench", "--resume", str(interrupted)]) == 0
+    after = json.loads(interrupted.read_text())
+    assert sorted(path.suffix for path in interrupted.parent.iterdir()) == [".json", ".md"]
+    assert after["complete"] and after["date"] == before["date"] and after["settings"] == before["settings"]
+    assert after["questions"][0] == before["questions"][0]
+    assert [(question["batch"], question["complete"]) for question in after["questions"]] == [(2, True), (4, True)]
+    assert all(len(row["seconds"]) > 2 for row in after["questions"][1]["rows"])  # of the whole, not of its rest
+    assert len(after["matmul"]) == len(after["resumed"]) == 1
+    page = interrupted.with_suffix(".md").read_text()
+    assert "**Interrupted**" not in page and f"when it was resumed on {after['resumed'][0]['date']}" in page
+
+
+MISTAKES = (
+    ([], {"settings": None}, "resume expected the JSON of a run of keras-vit bench, received "),
+    ([], {"complete": True}, "which ran to its end"),
+    ([], {"machine": {"cpu": "abacus"}}, "received one of abacus"),
+    (["--batches", "2"], {}, "--resume expected no other option, received --batches"),
+    (["--quick"], {}, "--resume expected no other option, received --quick"),
+)
+
+
+def test_what_cannot_be_resumed_gets_one_sentence(interrupted, monkeypatch, capsys):
+    monkeypatch.setattr(verb, "_conduct", lambda _: pytest.fail("it began to measure"))
+    measured = json.loads(interrupted.read_text())
+    page = interrupted.with_suffix(".md")
+
+    def refused(arguments, sentence):
+        before = interrupted.read_bytes(), page.read_bytes()
+        capsys.readouterr()
+        assert cli.main(["bench", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert sentence in error and error.startswith("keras-vit bench: ") and error.strip().count("\n") == 0
+        assert (interrupted.read_bytes(), page.read_bytes()) == before
+
+    for arguments, change, sentence in MISTAKES:
+        machine = {**measured["machine"], **change.get("machine", {})}
+        interrupted.write_text(json.dumps({**measured, **change, "machine": machine}))
+        refused(["--resume", str(interrupted), *arguments], sentence)
+    refused(["--resume", str(page)], "expected the JSON of a run")
+    refused(["--resume", "absent.json"], "received 'absent.json'")
