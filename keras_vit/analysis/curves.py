@@ -9,6 +9,7 @@ import numpy as np
 from keras_vit.analysis.style import BLUE, GREEN, GREY, OTHERS, VERMILION, canvas
 
 FIRST = ("loss", "accuracy")  # the large panels
+TIME = "seconds"  # of training until then: in the headline
 SPLITS = {"train": BLUE, "test": VERMILION, "validation": GREEN}
 MANY = 60  # records from which on a line is drawn faint, with its running mean on top
 
@@ -70,7 +71,7 @@ def plot_training(metrics_path: str | os.PathLike, output: str | os.PathLike):
     """
     curves = read_metrics(metrics_path)
     large = [name for name in FIRST if name in curves]
-    small = [name for name in curves if name not in FIRST]
+    small = [name for name in curves if name not in (*FIRST, TIME)]
     rows = [row for row in (large, *(small[i : i + 3] for i in range(0, len(small), 3))) if row]
     heights = [3.4 if row is large else 1.9 for row in rows]
     with canvas(output, (10.5, sum(heights) + 0.4), layout="constrained") as figure:
@@ -90,13 +91,15 @@ def plot_training(metrics_path: str | os.PathLike, output: str | os.PathLike):
 
 
 def _headline(curves):
-    last = max(steps[-1] for splits in curves.values() for steps, _ in splits.values())
+    last = f"{max(steps[-1] for splits in curves.values() for steps, _ in splits.values()):,} steps"
+    for _, seconds in curves.get(TIME, {}).values():
+        last += f", {seconds[-1] / 60:.0f} minutes" if seconds[-1] >= 100 else f", {seconds[-1]:.0f} seconds"
     accuracies = curves.get("accuracy", {})
     held_out = [split for split in accuracies if split != "train"]
     if not held_out:
-        return f"Training, {last:,} steps"
+        return f"Training, {last}"
     final = accuracies[held_out[-1]][1][-1]
-    return f"{held_out[-1].capitalize()} accuracy {final:.1%} after {last:,} steps".replace("%", " %")
+    return f"{held_out[-1].capitalize()} accuracy {final:.1%} after {last}".replace("%", " %")
 
 
 def _panel(axes, name, splits, height):

@@ -127,6 +127,7 @@ def train(
             if pictures.is_due(step) and devices.chief:
                 report.picture(step, "journey", pictures(step))
             if step % epoch_steps == 0 or step == total:
+                counters.seconds = time.perf_counter() - begun
                 report.train(step, counters, rate, speed.of_stage or speed.of_run)
                 if step == total or measure.is_due(step):
                     result = measure(step == total)

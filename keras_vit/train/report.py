@@ -43,7 +43,8 @@ class Report:
 
     def train(self, step: int, counters, rate: float, images_per_second: float) -> None:
         """The end of an epoch; the counters of this report start anew."""
-        values = {"loss": counters.mean_loss, "learning_rate": rate, "images_per_second": images_per_second}
+        values = {"loss": counters.mean_loss, "learning_rate": rate, "images_per_second": images_per_second,
+                  "seconds": counters.seconds}  # fmt: skip
         if self._recipe.nonfinite == "skip":
             values["skipped"] = counters.skipped
         self.write(step, "train", values)

@@ -58,6 +58,13 @@ def test_the_training_picture_shows_every_curve_with_its_final_value(tmp_path):
     assert accuracy.lines[0].get_color() != accuracy.lines[1].get_color()
 
 
+def test_the_headline_says_how_long_it_took(tmp_path):
+    for seconds, said in ((90.4, "90 seconds"), (1624, "27 minutes")):
+        rows = [row(step, "train", name, step * seconds / 2) for step in (1, 2) for name in ("loss", "seconds")]
+        figure = analysis.plot_training(write(tmp_path / "metrics.jsonl", rows), tmp_path / "a.png")
+        assert figure.get_suptitle() == f"Training, 2 steps, {said}" and titles(figure) == ["loss"]
+
+
 def test_the_thick_line_is_the_running_mean_of_the_thin_one(tmp_path):
     figure = analysis.plot_training(write(tmp_path / "metrics.jsonl", a_run()), tmp_path / "a.png")
     thin, thick = figure.axes[0].lines[:2]

@@ -70,7 +70,7 @@ def equal(one, other):
 
 
 def timeless(workdir):
-    return [row for row in lines(workdir) if row["name"] != "images_per_second"]
+    return [row for row in lines(workdir) if row["name"] not in ("images_per_second", "seconds")]
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +120,8 @@ def test_metrics_have_every_epoch_and_every_evaluation(run):
     steps = lambda split, name: [r["step"] for r in rows if (r["split"], r["name"]) == (split, name)]  # noqa: E731
     assert steps("train", "loss") == steps("train", "images_per_second") == [4, 8, 12]
     assert steps("test", "accuracy") == steps("test", "loss") == [8, 12]
+    seconds = [row["value"] for row in rows if row["name"] == "seconds"]
+    assert 0 < seconds[0] < seconds[1] < seconds[2] <= run[1]["seconds"]
     last = [row["value"] for row in rows if (row["step"], row["split"], row["name"]) == (12, "test", "accuracy")]
     assert last == [run[1]["accuracy"]]
     rates = [row["value"] for row in rows if row["name"] == "learning_rate"]

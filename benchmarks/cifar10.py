@@ -1,0 +1,153 @@
+"""How far CIFAR-10 from scratch comes, and how fast: recipes, several seeds each, as a table and a picture.
+
+    python benchmarks/cifar10.py --data-dir TFDS_FOLDER [--recipes cifar10_scratch,cifar10_local] [--seeds 0,1,2]
+    python benchmarks/cifar10.py --read               # from the runs that are finished, without training
+
+Trains what is not finished yet, one run after the other, in runs/cifar10/RECIPE-SEED, so that it goes on after an
+interruption; tests after every second epoch, for the curves. Half an hour a run on two cores. Writes cifar10.md and
+cifar10.png beside this file.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from keras_vit.analysis.curves import read_metrics
+from keras_vit.analysis.style import BLUE, GREEN, GREY, VERMILION, canvas
+from keras_vit.bench.machine import in_words
+from keras_vit.train.workdir import write_atomically
+
+HERE = Path(__file__).parent
+EVERY = 2  # epochs between two tests
+STUDENT = 0.71, 33  # accuracy and minutes of a student's ViT with locality and growing images, on hardware unstated
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Args:
+        recipe: name of the recipe.
+        seed: of the run.
+        summary: its summary.json.
+        minutes: from the beginning to the end of the epoch before each test.
+        accuracies: of these tests, in percent.
+    """
+
+    recipe: str
+    seed: int
+    summary: dict
+    minutes: tuple[float, ...]
+    accuracies: tuple[float, ...]
+
+    def minutes_to(self, accuracy: float) -> float | None:
+        """Until the first test with that share right; None where there is none."""
+        return next((m for m, a in zip(self.minutes, self.accuracies, strict=True) if a >= 100 * accuracy), None)
+
+
+def read_run(workdir: Path) -> Run | None:
+    """The run of a folder, None where it is not finished."""
+    if not (workdir / "summary.json").is_file():
+        return None
+    curves = read_metrics(workdir / "metrics.jsonl")
+    until = dict(zip(*curves["seconds"]["train"], strict=True))
+    steps, accuracies = curves["accuracy"]["test"]
+    recipe = json.loads((workdir / "recipe.json").read_text())
+    summary = json.loads((workdir / "summary.json").read_text())
+    minutes = tuple(float(until[step]) / 60 for step in steps)
+    return Run(recipe["name"], recipe["seed"], summary, minutes, tuple(100 * accuracies))
+
+
+def train(recipe: str, seed: int, workdir: Path, data_dir: str) -> None:
+    """One run to its end, or on from where it was."""
+    command = [sys.executable, "-m", "keras_vit.cli", "train", f"recipes/{recipe}.py", "--workdir", str(workdir)]
+    command += ["--data-dir", data_dir, "--set", f"seed={seed}", "--set", f"evaluate.every={EVERY}"]
+    subprocess.run(command, check=True, cwd=HERE.parent)
+
+
+def page(runs: list[Run], machine: str) -> str:
+    """The Markdown."""
+    accuracy, minutes = STUDENT
+    lines = [
+        "# CIFAR-10 from scratch",
+        "",
+        f"{machine}. Test accuracy of the weights' average over 10,000 images; all of a run's time but the start of "
+        f"the process, with a test after every second epoch. A student's ViT took {minutes} minutes to {accuracy:.0%}, "
+        "on hardware unstated.",
+        "",
+        "![Test accuracy over minutes of training](cifar10.png)",
+        "",
+        "| recipe | seeds | accuracy, %: mean ± deviation | of each | minutes, median | images/s "
+        f"| minutes to {accuracy:.0%} |",
+        "|---|---:|---:|---|---:|---:|---:|",
+    ]
+    for name, some in by_recipe(runs).items():
+        final = [100 * run.summary["accuracy"] for run in some]
+        deviation = f" ± {statistics.stdev(final):.2f}" if len(final) > 1 else ""
+        until = [run.minutes_to(accuracy) for run in some]
+        reached = [m for m in until if m is not None]
+        cells = [
+            f"`{name}`",
+            str(len(some)),
+            f"{statistics.mean(final):.2f}{deviation}",
+            ", ".join(f"{value:.2f}" for value in final),
+            f"{statistics.median(run.summary['seconds'] for run in some) / 60:.1f}",
+            f"{statistics.median(run.summary['images_per_second'] for run in some):.0f}",
+            f"{statistics.median(reached):.1f}" if len(reached) == len(some) else "–",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def by_recipe(runs: list[Run]) -> dict[str, list[Run]]:
+    """Recipe -> its runs, by seed."""
+    names = dict.fromkeys(run.recipe for run in runs)
+    return {name: sorted((run for run in runs if run.recipe == name), key=lambda run: run.seed) for name in names}
+
+
+def draw(runs: list[Run], output: Path):
+    """Accuracy over minutes, a line a run; the `matplotlib.figure.Figure`."""
+    with canvas(output, (8, 4.4), layout="constrained") as figure:
+        axes = figure.subplots()
+        for (name, some), colour in zip(by_recipe(runs).items(), (BLUE, VERMILION, GREEN) * len(runs), strict=False):
+            for run in some:
+                label = name if run is some[0] else None
+                axes.plot(run.minutes, run.accuracies, color=colour, lw=1.5, marker="o", ms=3, label=label)
+        accuracy, minutes = STUDENT
+        axes.plot(minutes, 100 * accuracy, "x", color=GREY, ms=8, mew=2, label="a student's, hardware unstated")
+        axes.set(title="CIFAR-10 from scratch: test accuracy, %", xlabel="minutes of training", xlim=(0, None))
+        axes.grid(axis="y")
+        axes.legend(loc="lower right", frameon=False)
+    return figure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipes", default="cifar10_scratch,cifar10_local")
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--runs", type=Path, default=HERE.parent / "runs/cifar10", help="folder of the runs")
+    parser.add_argument("--data-dir")
+    parser.add_argument("--read", action="store_true")
+    options = parser.parse_args()
+    if not options.read and not options.data_dir:
+        return "benchmarks/cifar10.py expected --data-dir, the folder of TFDS's datasets, or --read, received neither"
+    recipes, seeds = options.recipes.split(","), [int(seed) for seed in options.seeds.split(",")]
+    places = {(recipe, seed): options.runs / f"{recipe}-{seed}" for seed in seeds for recipe in recipes}
+    for (recipe, seed), workdir in () if options.read else places.items():
+        if not (workdir / "summary.json").is_file():
+            train(recipe, seed, workdir, options.data_dir)
+    runs = [run for recipe in recipes for seed in seeds if (run := read_run(places[recipe, seed]))]
+    if not runs:
+        return f"benchmarks/cifar10.py expected finished runs in {str(options.runs)!r}, found none"
+    draw(runs, HERE / "cifar10.png")
+    write_atomically(HERE / "cifar10.md", page(runs, in_words().partition(";")[0]))
+    print("wrote benchmarks/cifar10.md and cifar10.png")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

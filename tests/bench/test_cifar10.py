@@ -1,0 +1,76 @@
+"""The table and the picture of benchmarks/cifar10.py, of made-up runs."""
+
+import json
+import statistics
+import types
+
+import pytest
+
+from benchmarks import cifar10
+
+
+def write_run(runs, recipe, seed, accuracies, seconds):
+    """A run's folder: three epochs of ten steps, tests after the second and the third."""
+    folder = runs / f"{recipe}-{seed}"
+    folder.mkdir(parents=True)
+    rows = [(10 * epoch, "train", "seconds", epoch * seconds / 3) for epoch in (1, 2, 3)]
+    rows += [(10 * epoch, "test", "accuracy", value) for epoch, value in zip((2, 3), accuracies, strict=True)]
+    names = ("step", "split", "name", "value")
+    lines = [json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows]
+    (folder / "metrics.jsonl").write_text("".join(lines))
+    (folder / "recipe.json").write_text(json.dumps({"name": recipe, "seed": seed}))
+    summary = {"accuracy": accuracies[-1], "seconds": seconds, "images_per_second": 600.0}
+    (folder / "summary.json").write_text(json.dumps(summary))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for seed, last in enumerate((0.8, 0.82, 0.84)):
+        write_run(tmp_path, "plain", seed, (0.72, last), 1800 + 60 * seed)
+    write_run(tmp_path, "slow", 0, (0.5, 0.7), 3600)
+    (tmp_path / "plain-3").mkdir()  # begun, not finished
+    return tmp_path
+
+
+def test_a_table_of_mean_deviation_and_minutes_by_recipe(runs, monkeypatch, capsys):
+    monkeypatch.setattr(cifar10, "HERE", runs)
+    arguments = ["cifar10.py", "--read", "--recipes", "slow,plain", "--seeds", "2,0,1,3", "--runs", str(runs)]
+    monkeypatch.setattr(cifar10.sys, "argv", arguments)
+    assert cifar10.main() is None and "wrote" in capsys.readouterr().out
+    slow, plain = (runs / "cifar10.md").read_text().splitlines()[-2:]
+    assert slow == "| `slow` | 1 | 70.00 | 70.00 | 60.0 | 600 | – |"
+    spread = statistics.stdev((80, 82, 84))
+    assert plain == f"| `plain` | 3 | 82.00 ± {spread:.2f} | 80.00, 82.00, 84.00 | 31.0 | 600 | 20.7 |"
+    assert (runs / "cifar10.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_has_a_line_a_run_and_a_colour_a_recipe(runs):
+    found = [cifar10.read_run(runs / name) for name in ("plain-1", "plain-0", "slow-0")]
+    assert cifar10.read_run(runs / "plain-3") is None
+    (axes,) = cifar10.draw(found, runs / "a.png").axes
+    zero, one, slow, student = axes.lines
+    assert zero.get_color() == one.get_color() != slow.get_color()
+    assert list(zero.get_xdata()) == pytest.approx([20, 30]) and list(zero.get_ydata()) == [72, 80]
+    assert student.get_xydata().tolist() == [[33, 71]]
+    assert [text.get_text() for text in axes.get_legend().get_texts()][:2] == ["plain", "slow"]
+
+
+def test_only_what_is_not_finished_is_trained(runs, monkeypatch):
+    trained = []
+    monkeypatch.setattr(cifar10, "HERE", runs)
+    run = types.SimpleNamespace(run=lambda command, **_: trained.append(command))
+    monkeypatch.setattr(cifar10, "subprocess", run)
+    arguments = ["--recipes", "plain", "--seeds", "0,3", "--runs", str(runs), "--data-dir", "there"]
+    monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", *arguments])
+    assert cifar10.main() is None
+    (command,) = trained
+    assert command[3:5] == ["train", "recipes/plain.py"] and command[6] == str(runs / "plain-3") and "seed=3" in command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [([], "expected --data-dir, the folder of TFDS's datasets, or --read"), (["--read"], "expected finished runs in")],
+)
+def test_mistakes_get_one_sentence(tmp_path, arguments, sentence, monkeypatch):
+    monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", *arguments, "--runs", str(tmp_path)])
+    assert sentence in cifar10.main() and not list(tmp_path.iterdir())
