@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass, field
 
 from keras_vit.models.variants import BiTVariant as BiTVariant
+from keras_vit.models.variants import ResNetStem as ResNetStem
 from keras_vit.models.variants import Variant as Variant
 from keras_vit.models.variants import find_variant
 from keras_vit.train.checks import is_count, is_number, is_size, require
