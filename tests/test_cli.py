@@ -158,7 +158,7 @@ FLAGS = {
     "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"},
     "list": {"--markdown"},
     "bench": {"--preset", "--quick", "--models", "--tasks", "--dtypes", "--batches", "--backends", "--peers"}
-    | {"--image-size", "--depths", "--rounds", "--device", "--output"},
+    | {"--image-size", "--depths", "--rounds", "--device", "--resume", "--output"},
     "summary": {"--image-size", "--batch", "--optimizer", "--precision", "--epochs", "--images", "--peak"}
     | {"--utilisation", "--plot", "--accuracy", "--json"},
 }
