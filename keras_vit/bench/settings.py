@@ -77,7 +77,7 @@ def _check_peer(peer: str) -> None:
 
 _HALF = ("bfloat16", "mixed_bfloat16")
 PRESETS = {
-    # the goals of the project on a CPU; JAX in float32 alone, which halves the hours
+    # the goals of the project on a CPU; JAX in float32 alone, to save time
     "targets": (
         Settings(dtypes=("float32",)),
         Settings(dtypes=_HALF, batches=(8, 32), backends=("tensorflow",), peers=(*PEERS, "keras_vit-recompute")),
