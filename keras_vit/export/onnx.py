@@ -3,6 +3,8 @@
 B batch, H W C image.
 """
 
+import contextlib
+import gc
 import logging
 from pathlib import Path
 
@@ -40,12 +42,32 @@ def write_onnx(model: keras.Model, file: str | Path) -> None:
     module = ServingModule(in_dtype(model, "float32"))
     answer = module.function(module.answer)
     logging.getLogger("tf2onnx").setLevel(logging.ERROR)
-    converted, _ = tf2onnx.from_function(answer, answer.input_signature, opset=OPSET)
+    with _prompt_collection():
+        converted, _ = tf2onnx.from_function(answer, answer.input_signature, opset=OPSET)
     _keep_zeros_before_pools(converted.graph, onnx)
     _name_free_sides(converted.graph)
     onnx.helper.set_model_props(converted, {KEY: metadata(module.interface, "float32")})
     onnx.checker.check_model(converted, full_check=True)
     Path(file).write_bytes(converted.SerializeToString())
+
+
+@contextlib.contextmanager
+def _prompt_collection():
+    """While entered, Python collects cycles soon: each of tf2onnx's passes leaves copies of the graph, with all weights
+    in them, that hold on to each other, 50 by the end.
+
+    A full collection waits until a quarter of what is alive is new; what is frozen does not count.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.collect()  # counts what is alive anew
+    before = gc.get_threshold()
+    gc.set_threshold(before[0], 2, 1)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _keep_zeros_before_pools(graph, onnx) -> None:
