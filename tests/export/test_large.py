@@ -23,6 +23,9 @@ def test_every_format_passes(name, tmp_path):
     pixels = np.clip(keras.ops.convert_to_numpy(keras.ops.image.resize(blots, (224, 224))), 0, 255)
     formats = [name for name in FORMATS if name not in LEFT_OUT]
     report = export(model, tmp_path / name, pixels[:8], formats=formats, calibration=pixels[8:])
+    assert {row.format for row in report.rows} == set(formats)
+    weights = 4 * model.count_params()
+    size = {row.format: row.size / weights for row in report.rows}
     # Some formats keep equal arrays once, and an untrained model has many: zeros as biases.
     whole = {name: size[name] for name in ("saved_model", "onnx", "openvino", "tflite")}
     assert all(0.99 < share < 1.01 for share in whole.values()), whole
