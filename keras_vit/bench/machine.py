@@ -8,6 +8,7 @@ from pathlib import Path
 
 PACKAGES = ("tensorflow", "keras", "jax", "torch", "timm", "transformers", "keras-hub", "numpy")
 _INSTRUCTIONS = (("amx_bf16", "AMX"), ("avx512_bf16", "AVX-512 bf16"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
+WITHOUT_BFLOAT16 = ("AVX2",)  # of these: torch's products in bfloat16 take many times as long as in float32
 
 
 def machine() -> dict:

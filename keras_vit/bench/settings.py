@@ -113,3 +113,9 @@ def small(settings: Settings) -> Settings:
     """The same contestants where their device is not at hand: a small model, two images a call, on the CPU."""
     size = {"models": ("ViT_Ti16",), "batches": (2,), "image_sizes": (None,), "depths": (None,)}
     return dataclasses.replace(settings, **size, rounds=min(settings.rounds, 3), device="cpu")
+
+
+def in_float32(parts: tuple[Settings, ...]) -> tuple[Settings, ...]:
+    """What of the parts asks in float32; all of them, asked in it, where none does."""
+    some = tuple(part for part in parts if "float32" in part.dtypes) or parts
+    return tuple(dataclasses.replace(part, dtypes=("float32",)) for part in some)

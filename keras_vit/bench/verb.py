@@ -8,12 +8,16 @@ import sys
 import threading
 from pathlib import Path
 
-from keras_vit.bench.machine import gpus
-from keras_vit.bench.settings import OTHERS, PEERS, PRESETS, Settings, small
+from keras_vit.bench.machine import WITHOUT_BFLOAT16, gpus, machine
+from keras_vit.bench.settings import OTHERS, PEERS, PRESETS, Settings, in_float32, small
 
 INTERRUPTED, NOTHING = 130, 1
 _OPTIONS = ("preset", "quick", "models", "tasks", "dtypes", "batches", "backends", "peers", "image_size", "depths",
             "rounds", "device", "output")  # fmt: skip
+_NO_BFLOAT16 = (
+    "**The bfloat16 rows are unmeasured**: this processor has no instructions for it, and a call of torch's in it "
+    "takes minutes; `--dtypes` asks for them all the same."
+)
 
 
 def add_bench(verb) -> None:
@@ -44,7 +48,7 @@ def add_bench(verb) -> None:
     sub.add_argument("--models", metavar="NAME,...", help="of `keras-vit list` (default ViT_B16)")
     sub.add_argument("--tasks", metavar="TASK,...", help="forward,train (default both)")
     sub.add_argument("--dtypes", metavar="TYPE,...", help="float32, bfloat16 (weights, too; forward only), "
-                     "mixed_bfloat16 (torch: autocast) (default all)")  # fmt: skip
+                     "mixed_bfloat16 (torch: autocast) (default all; float32 where AVX2 is all there is)")  # fmt: skip
     sub.add_argument("--batches", metavar="N,...", help="images of a call (default 8)")
     sub.add_argument("--backends", metavar="NAME,...", help="tensorflow,jax, of Keras (default both)")
     sub.add_argument("--peers", metavar="NAME,...", help=f"none, or some of {','.join(PEERS)} (the default), "
@@ -107,7 +111,11 @@ def _settings(options) -> tuple[str | None, tuple[Settings, ...], list[str]]:
     parts = PRESETS[preset] if preset else (Settings(),)
     parts = tuple(dataclasses.replace(part, **shaped, **given) for part in parts)
     preset = None if shaped or set(given) - {"rounds"} else preset  # of the whole set alone
-    if all(part.device == "cpu" for part in parts) or gpus():
+    if all(part.device == "cpu" for part in parts):
+        if options.dtypes or in_float32(parts) == parts or machine()["instructions"] not in WITHOUT_BFLOAT16:
+            return preset, parts, []
+        return preset, in_float32(parts), [_NO_BFLOAT16]
+    if gpus():
         return preset, parts, []
     if given.get("device") == "gpu":
         raise ValueError("device expected a GPU that nvidia-smi lists, found none.")

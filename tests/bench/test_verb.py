@@ -137,7 +137,22 @@ def test_without_a_gpu_the_preset_runs_small_and_says_that_its_rows_are_unmeasur
     assert "JAX_PLATFORMS" not in {name for name in environment if name not in plan.os.environ}
 
 
-def test_presets_and_options_make_the_questions():
+def test_a_processor_without_bfloat16_is_asked_in_float32_alone_and_the_page_says_so(monkeypatch):
+    monkeypatch.setattr(verb, "machine", lambda: {"instructions": "AVX2"})
+    preset, parts, (note,) = asked_for()
+    assert preset == "targets" and note.startswith("**The bfloat16 rows are unmeasured**")
+    titles = [question.title for question in plan.questions(parts)]
+    assert "ViT_L16, train step, float32, batch 8, 224 px" in titles and len(titles) == len(set(titles)) == 9
+    assert {dtype for part in parts for dtype in part.dtypes} == {"float32"}
+    grown = plan.questions(asked_for("--preset", "growth")[1])  # of bfloat16 alone elsewhere
+    assert len(grown) == 14 and {question.precision for question in grown} == {"float32"}
+    assert asked_for("--quick")[2] == [] and asked_for("--dtypes", "bfloat16")[2] == []
+    monkeypatch.setattr(verb, "machine", lambda: {"instructions": "AVX-512 bf16"})
+    assert asked_for()[1:] == (settings.PRESETS["targets"], [])
+
+
+def test_presets_and_options_make_the_questions(monkeypatch):
+    monkeypatch.setattr(verb, "machine", lambda: {"instructions": "AVX-512 bf16"})
     assert asked_for()[0] == "targets" and asked_for("--rounds", "3")[1][0].rounds == 3
     preset, parts, _ = asked_for("--models", "ViT-S/16", "--peers", "none", "--batches", "1, 4")
     assert preset is None and len(parts) == 1

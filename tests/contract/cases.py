@@ -6,6 +6,7 @@ A layer or kind that is missing here fails `test_every_layer_is_covered`.
 from dataclasses import dataclass, field, replace
 
 import keras
+import pytest
 
 import keras_vit
 from keras_vit import layers
@@ -169,3 +170,16 @@ MODELS = (
 )
 
 CASES = LAYERS + MODELS
+# Each has code of its own; the other kinds go through the same, put together in another way.
+PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
+
+
+def principal_first(cases, also=()):
+    """The cases as parameters of a test that takes its time: the principal kinds, the others for `make test-all`.
+
+    Args:
+        cases: to test.
+        also: cases that do not wait either.
+    """
+    quick = [case for case in cases if case.name in PRINCIPAL or case in also]
+    return [pytest.param(case, id=case.name, marks=[pytest.mark.large] * (case not in quick)) for case in cases]

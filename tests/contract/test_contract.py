@@ -6,7 +6,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from contract.cases import CASES, LAYERS, MODELS
+from contract.cases import CASES, LAYERS, MODELS, principal_first
 from support import as_list, max_difference, needs_tensorflow, randomise
 
 from keras_vit import layers
@@ -21,9 +21,8 @@ every_layer = pytest.mark.parametrize("case", LAYERS, ids=lambda case: case.name
 static = [case for case in CASES if case.static_size]
 static_case = pytest.mark.parametrize("case", static, ids=lambda case: case.name)
 # XLA takes its time: what is part of a model is compiled alone only in `make test-all`.
-compiled_case = pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case.name, marks=[pytest.mark.large] * (case in LAYERS)) for case in static]
-)
+compiled_case = pytest.mark.parametrize("case", principal_first(static))
+trained_case = pytest.mark.parametrize("case", principal_first(CASES, also=LAYERS))
 
 
 def inputs_for(case, batch=3, seed=1):
@@ -90,7 +89,7 @@ def test_half_precision_is_near_float32(case, policy):
     assert keras.backend.standardize_dtype(half(x).dtype) == ("float32" if on_top else half.layers[-1].compute_dtype)
 
 
-@every_case
+@trained_case
 def test_one_step_moves_every_weight_and_lowers_the_loss(case):
     model = randomise(case.make())
     if not model.trainable_variables:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import TOLERANCE, golden, golden_model, needs_tensorflow, randomise, run_python
+from support import TOLERANCE, golden, golden_model, need_rounded_bfloat16, needs_tensorflow, randomise, run_python
 
 import keras_vit
 from keras_vit import export
@@ -202,6 +202,7 @@ def test_labels_without_a_classifier_and_an_output_that_is_a_file_are_refused(mo
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "bfloat16"])
 def test_a_half_precision_model_passes_by_agreement_and_is_float32_in_tflite(dtype, tmp_path):
+    need_rounded_bfloat16()
     report = export.export(golden_model("g1", dtype=dtype), tmp_path / "g1", formats=("saved_model", "tflite"))
     assert {row.format for row in report.rows} == {"saved_model", "tflite"}
     assert all(row.max_difference < 0.1 for row in report.rows)

@@ -123,9 +123,9 @@ class Slow(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec((None, 2), tf.float32, name="x")])
     def __call__(self, x):
-        matrix = tf.fill((700, 700), 1.0 / 700)
+        matrix = mean = tf.fill((700, 700), 1.0 / 700)
         for _ in tf.range(60):
-            matrix = tf.matmul(matrix, matrix)
+            matrix = tf.matmul(matrix, mean)  # not its square, which would raise its rounding to the power of 2**60
         return {"doubled": x * (1 + 700 * matrix[0, 0])}
 
 

@@ -34,20 +34,12 @@ def kind(recipe):
 
 
 def kinds():
-    """Every recipe, one of each kind: the first row of a file, and of the hybrids and of BiT, is quick enough."""
-    seen, quick = set(), set()
+    """Every recipe, one of each kind: the first row of a file is quick enough."""
+    seen = set()
     for path in FILES:
         for i, (_, recipe) in enumerate(sorted(recipes_in(path).items())):
-            row = recipe.model.row
-            family = "bit" if isinstance(row, BiTVariant) else "hybrid" if row.stem else path.stem
-            first = i == 0 or family not in quick
-            if first and not {family, path.stem} <= quick:
-                quick |= {family, path.stem}
-                marks = []
-            else:
-                marks = [pytest.mark.large]
-            if kind(recipe) not in seen or not marks:
-                yield pytest.param(recipe, id=recipe.name, marks=marks)
+            if kind(recipe) not in seen or i == 0:
+                yield pytest.param(recipe, id=recipe.name, marks=[pytest.mark.large] * (i > 0))
             seen.add(kind(recipe))
 
 

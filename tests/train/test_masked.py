@@ -145,6 +145,7 @@ def test_a_run_leaves_the_encoder_the_whole_and_its_numbers(run):
     assert from_json(to_json(RECIPE)) == RECIPE and json.loads((workdir / "recipe.json").read_text())["masked"]
 
 
+@pytest.mark.large  # tests/train/test_stages.py has the same of a classifier
 def test_stopped_in_every_stage_it_goes_on_to_the_same_bit(run, tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
     for _ in range(2):  # in the stage of small images, and in that of large ones
@@ -232,6 +233,7 @@ print(max(float(np.max(np.abs(a - b))) for a, b in zip(*found, strict=True)) < 1
 """
 
 
+@pytest.mark.large  # tests/train/test_distribution.py has the same of a classifier
 def test_two_replicas_hide_the_same_patches_and_make_the_same_updates():
     assert run_python(MIRRORED).strip().endswith("True")
 

@@ -3,7 +3,16 @@
 import keras
 import numpy as np
 import pytest
-from support import GOLDENS, MANIFEST, TOLERANCE, golden, golden_model, max_difference, needs_tensorflow
+from support import (
+    GOLDENS,
+    MANIFEST,
+    TOLERANCE,
+    golden,
+    golden_model,
+    max_difference,
+    need_rounded_bfloat16,
+    needs_tensorflow,
+)
 
 import keras_vit
 
@@ -98,6 +107,7 @@ def test_files_that_are_no_weights_are_refused(tmp_path):
 
 @needs_tensorflow
 def test_the_goldens_hold_in_bfloat16_within_its_rounding():
+    need_rounded_bfloat16()
     expected = golden("g1")
     model = golden_model("g1", dtype="mixed_bfloat16")
     assert max_difference(model(expected["images"]), expected["logits"]) < 2**-6 * np.abs(expected["logits"]).max()
