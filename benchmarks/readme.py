@@ -26,10 +26,8 @@ def block(result: dict, name: str) -> str:
         name: of the files, without their ending.
     """
     words = in_words(result["machine"]).partition(";")[0]
-    return (
-        f"{words}; [{result['date']}](benchmarks/results/{name}.md), all contestants and versions there.\n\n"
-        f"{overview(result).rstrip()}"
-    )
+    page = f"[{result['date']}](benchmarks/results/{name}.md), all contestants and versions there."
+    return f"{' '.join([f'{words}; {page}', *result['notes']])}\n\n{overview(result).rstrip()}"
 
 
 def main():

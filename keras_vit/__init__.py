@@ -1,5 +1,13 @@
 """Vision Transformers for Keras, numerically equal to the official code."""
 
+import os as _os
+import platform as _platform
+
+if _platform.machine() in ("x86_64", "AMD64"):
+    # TensorFlow has oneDNN's products behind this switch where the processor ends with AVX2: 1.4 times as fast there
+    # (benchmarks/NOTES.md). It is read once, when TensorFlow is imported.
+    _os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
 from keras_vit import layers as layers
 from keras_vit.models.builders import AxialResNet_R50x1 as AxialResNet_R50x1
 from keras_vit.models.builders import AxialViT_B16 as AxialViT_B16

@@ -1,6 +1,7 @@
 """The house keeps its walls: who imports whom, what is public, and what an import costs."""
 
 import ast
+import platform
 import re
 
 import keras
@@ -161,3 +162,14 @@ def test_the_contract_holds_on_the_jax_backend(kept):
         f"sys.exit(pytest.main([*files, '-q', '-p', 'no:cacheprovider', '-k', {kept!r}]))"
     )
     assert " passed" in run_python(code, backend="jax")
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="a switch of x86 processors")
+@pytest.mark.parametrize(("asked", "switch"), [(None, "1"), ("0", "0")])
+def test_the_import_turns_tensorflows_onednn_on_unless_told_otherwise(asked, switch, monkeypatch):
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS")
+    if asked is not None:
+        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", asked)
+    code = "import os, keras_vit; from tensorflow.python.util import _pywrap_util_port as port; "
+    code += "print(os.environ['TF_ENABLE_ONEDNN_OPTS'], port.IsMklEnabled())"
+    assert run_python(code).split() == [switch, str(switch == "1")]

@@ -12,7 +12,7 @@ WITHOUT_BFLOAT16 = ("AVX2",)  # of these: torch's products in bfloat16 take many
 
 
 def machine() -> dict:
-    """What the figures depend on: processor, cores, memory, GPUs, load, system and versions."""
+    """What the figures depend on: processor, cores, memory, GPUs, load, system, versions and TensorFlow's switch."""
     info = _read("/proc/cpuinfo")
     names = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
     flags = info.split()
@@ -26,6 +26,7 @@ def machine() -> dict:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
+        "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS"),
     }
 
 
@@ -37,7 +38,8 @@ def in_words(found: dict | None = None) -> str:
     parts += [", ".join(gpu["name"] for gpu in found["gpus"]) or "no GPU"]
     versions = [f"{name} {number}" if number else f"no {name}" for name, number in found["versions"].items()]
     hardware = ", ".join(part for part in parts if part)
-    return f"{hardware}; {found['system']}; Python {found['python']}, {', '.join(versions)}"
+    switch = f"; TF_ENABLE_ONEDNN_OPTS={found['onednn']}" if found.get("onednn") else ""
+    return f"{hardware}; {found['system']}; Python {found['python']}, {', '.join(versions)}{switch}"
 
 
 def gpus() -> list[dict]:

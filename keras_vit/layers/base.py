@@ -40,15 +40,23 @@ def _copied(tensor):
     return tensor if keras.backend.backend() == "tensorflow" else ops.copy(tensor)
 
 
-class Dense(Startable, keras.layers.Dense):
-    """Keras's dense layer as a part of the layers of this package."""
+class Biased(Startable):
+    """Mixin: adds a bias, whose gradient a backend may have in a faster form for training."""
 
-    add_bias_in_training = staticmethod(ops.add)  # the same sum, whose gradient a backend may have in a faster form
+    add_bias_in_training = staticmethod(ops.add)
+
+    def add_bias(self, x, training):
+        """(..., F) -> (..., F)."""
+        return (self.add_bias_in_training if training else ops.add)(x, self.bias)
+
+
+class Dense(Biased, keras.layers.Dense):
+    """Keras's dense layer as a part of the layers of this package."""
 
     def call(self, inputs, training=False):
         x = ops.matmul(inputs, self.kernel)
         if self.use_bias:
-            x = (self.add_bias_in_training if training else ops.add)(x, self.bias)
+            x = self.add_bias(x, training)
         return x if self.activation is None else self.activation(x)
 
 

@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Dense, Layer, like, require_rate, rows
+from keras_vit.layers.base import Biased, Dense, Layer, like, require_rate, rows
 
 
 def gelu_tanh(x):
@@ -32,6 +32,14 @@ def activation_function(name: str):
         return {"gelu_tanh": gelu_tanh, "gelu": gelu}.get(name) or keras.activations.get(name)
     except ValueError:
         raise ValueError(f"activation expected gelu_tanh, gelu or a Keras activation, received {name!r}.") from None
+
+
+class LocalConv(Biased, keras.layers.DepthwiseConv2D):
+    """Keras's depth-wise convolution as a part of the layers of this package: (B, h, w, M) -> (B, h, w, M)."""
+
+    def call(self, grid, training=False):
+        convolved = ops.depthwise_conv(grid, self.kernel, padding=self.padding, data_format=self.data_format)
+        return self.add_bias(convolved, training)
 
 
 class MLPBlock(Layer):
@@ -86,9 +94,8 @@ class MLPBlock(Layer):
                                  "received tokens alone.")  # fmt: skip
             # Keras counts all channels as inputs of a depth-wise kernel; each output has kernel_size ** 2 of them.
             even = keras.initializers.TruncatedNormal(stddev=1 / self.kernel_size)
-            self.local = keras.layers.DepthwiseConv2D(
-                self.kernel_size, padding="same", depthwise_initializer=even, name="local", dtype=self.dtype_policy
-            )
+            options = {"padding": "same", "data_format": "channels_last", "dtype": self.dtype_policy}
+            self.local = LocalConv(self.kernel_size, depthwise_initializer=even, name="local", **options)
             self.local.build((None, None, None, self.mlp_dim))
         self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=self.dtype_policy)
 
@@ -99,18 +106,19 @@ class MLPBlock(Layer):
         activate = self.activate_in_training if training else self._activate
         hidden = activate(self.fc1(rows(tokens)))  # (B * N, M)
         if self.kernel_size:
-            hidden = activate(self._convolved(hidden, tokens, patches))
+            hidden = activate(self._convolved(hidden, tokens, patches, training))
         hidden = self.fc2(self.dropout(hidden, training=training))
         return like(self.dropout(hidden, training=training), tokens)
 
-    def _convolved(self, hidden, tokens, patches):
+    def _convolved(self, hidden, tokens, patches, training):
         """(B * N, M) -> (B * N, M), the patches' rows convolved over their grid."""
         _, h, w, _ = ops.shape(patches)
         prefix, width = self.prefix_tokens, self.mlp_dim
         if not prefix:
-            return ops.reshape(self.local(ops.reshape(hidden, (-1, h, w, width))), (-1, width))
+            grid = self.local(ops.reshape(hidden, (-1, h, w, width)), training=training)
+            return ops.reshape(grid, (-1, width))
         hidden = like(hidden, tokens)  # (B, prefix + h * w, M)
-        grid = self.local(ops.reshape(hidden[:, prefix:], (-1, h, w, width)))
+        grid = self.local(ops.reshape(hidden[:, prefix:], (-1, h, w, width)), training=training)
         grid = ops.reshape(grid, (-1, h * w, width))
         return rows(ops.concatenate([hidden[:, :prefix], grid], axis=1))
 

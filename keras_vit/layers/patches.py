@@ -5,7 +5,7 @@ B batch, H W C image, P patch height or width, h w patch grid, D width.
 
 from keras import ops
 
-from keras_vit.layers.base import Layer, require_rank
+from keras_vit.layers.base import Biased, Layer, require_rank
 
 
 def as_pair(size: int | tuple[int, int], name: str = "patch_size") -> tuple[int, int]:
@@ -75,7 +75,7 @@ class PatchExtraction(Layer):
         return extract_patches(images, self.patch_size)
 
 
-class PatchEmbedding(PatchExtraction):
+class PatchEmbedding(Biased, PatchExtraction):
     """Projects every patch to D numbers: a convolution whose kernel equals its stride (section 3.1).
 
     Computed as one matrix product over the patches, which is the same sum.
@@ -105,9 +105,9 @@ class PatchEmbedding(PatchExtraction):
     def compute_output_shape(self, input_shape):
         return (*super().compute_output_shape(input_shape)[:-1], self.width)
 
-    def call(self, images):
+    def call(self, images, training=False):
         patches = super().call(images)  # (B, h, w, P * P * C)
         _, h, w, pixels = ops.shape(patches)
         rows = ops.reshape(patches, (-1, pixels))  # flat rows, so that the bias fuses into the product
-        rows = ops.add(ops.matmul(rows, ops.reshape(self.kernel, (pixels, self.width))), self.bias)
+        rows = self.add_bias(ops.matmul(rows, ops.reshape(self.kernel, (pixels, self.width))), training)
         return ops.reshape(rows, (-1, h, w, self.width))

@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from keras_vit.layers import MLPBlock
-from keras_vit.layers.base import Dense
+from keras_vit.layers.base import Biased
 
 _SLOPE, _CUBE = math.sqrt(2.0 / math.pi), 0.044715
 
@@ -51,7 +51,7 @@ def gelu(x):
 
 
 def add_bias(x, bias):
-    """(R, F) and (F,) -> (R, F)."""
+    """(..., F) and (F,) -> (..., F)."""
     return _add_bias(x, tf.convert_to_tensor(bias))
 
 
@@ -73,6 +73,6 @@ def fuse(model: keras.Model) -> keras.Model:
     for layer in model._flatten_layers():
         if isinstance(layer, MLPBlock):
             layer.activate_in_training = forms.get(layer.activation, layer.activate_in_training)
-        elif isinstance(layer, Dense):
+        elif isinstance(layer, Biased):
             layer.add_bias_in_training = add_bias
     return model

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import statistics
 import threading
 from pathlib import Path
@@ -55,7 +56,10 @@ def test_a_run_measures_ours_and_writes_both_files(tmp_path, monkeypatch, capsys
         statistics.median(peer["seconds"]) / statistics.median(ours["seconds"])
     )
     assert page.page(result) == text and page.overview(result) in printed.out
-    assert machine.in_words(result["machine"]) in text
+    assert (
+        machine.in_words(result["machine"]) in text
+        and f"TF_ENABLE_ONEDNN_OPTS={os.environ['TF_ENABLE_ONEDNN_OPTS']}." in text
+    )
     assert not list(tmp_path.glob("*.partial"))
 
 
