@@ -122,6 +122,7 @@ def test_processes_live_together_as_far_as_they_fit():
 def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monkeypatch, capsys):
     asked = question(batches=(8,))
     run = {"date": "2026-11-21 15:31 UTC", "complete": True, "preset": "targets", "machine": machine.machine()}
+    run["notes"] = ["**What is unmeasured**: nothing."]
     run["questions"] = [results.result_of(asked, 10**9, rows(asked, (2.0,), (4.0,), ()), 10**12)]
     (tmp_path / "benchmarks/results").mkdir(parents=True)
     for day, changes in ((1, {}), (2, {"preset": "growth"}), (3, {"complete": False})):
@@ -135,6 +136,7 @@ def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monke
     shown = readme.block(run, "bench-2026-11-21-120000")
     assert page_of.read_text() == f"before\n<!-- benchmark -->\n{shown}\n<!-- /benchmark -->\nbehind\n"
     assert "(benchmarks/results/bench-2026-11-21-120000.md)" in shown and "| 2.00 |" in shown
+    assert run["notes"][0] in shown
     file = tmp_path / "benchmarks/results/bench-2026-11-21-120000.json"
     file.unlink()
     assert "expected a finished run" in readme.main()
