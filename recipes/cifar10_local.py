@@ -8,8 +8,8 @@ Figure:   82.47 % of the 10,000 test images (seed 0, once; the weights' average)
           has after 19 epochs in less time. With one activation behind the convolution in place of one on either side
           (arXiv 2105.15203), and crops of 60 % and more, 69.8 % after 6 epochs, where the plain model has 69.5. By
           AdamW at the same rate, crops of 30 % and more, learned positions: 77.56 % after 18. 40 epochs: not run.
-          All of them from when TensorFlow summed the gradients of the convolutions' biases in bfloat16, a third of
-          them off (CHANGELOG.md).
+          All of them from when TensorFlow summed the gradients of the convolutions' biases in bfloat16, a fifth of
+          them off with 32 images (CHANGELOG.md).
 Source:   cifar10_scratch.py with LocalViT's depth-wise 3 x 3 convolution between the MLP's dense layers
           (arXiv 2104.05707).
 """

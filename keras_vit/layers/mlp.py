@@ -35,7 +35,7 @@ def activation_function(name: str):
 
 
 class LocalConv(Biased, keras.layers.DepthwiseConv2D):
-    """Keras's depth-wise convolution as a part of the layers of this package: (B, h, w, M) -> (B, h, w, M)."""
+    """Keras's depth-wise convolution, of stride 1 and with a bias: (B, h, w, M) -> (B, h, w, M)."""
 
     def call(self, grid, training=False):
         convolved = ops.depthwise_conv(grid, self.kernel, padding=self.padding, data_format=self.data_format)

@@ -77,9 +77,8 @@ class Forward:
         if resized and any(getattr(layer, "relative_positions", False) for layer in model.layers):
             raise ValueError(f"image_size expected the model's own in a stage of {model.name}, whose relative positions"
                              f" are stored for it, received {span.input_shape[:2]}.")  # fmt: skip
-        embedding = None
+        embedding = PatchEmbedding(own[0].width, patch, dtype=own[0].dtype_policy) if patch else None
         if patch:
-            embedding = PatchEmbedding(own[0].width, patch, dtype=own[0].dtype_policy)
             embedding.add_bias_in_training = own[0].add_bias_in_training
         grid = []  # the embedded patches, which the positions are resized to
 
@@ -98,10 +97,10 @@ class Forward:
         self._logits = keras.models.clone_model(
             logits,
             input_tensors=inputs if len(inputs) > 1 else inputs[0],
-            clone_function=lambda layer: embedding if embedding and isinstance(layer, PatchEmbedding) else layer,
+            clone_function=lambda layer: embedding if patch and isinstance(layer, PatchEmbedding) else layer,
             call_function=call,
         )
-        if embedding:
+        if patch:
             self._kernel = (embedding, own[0], _resampling(own[0].patch_size, patch))
 
     def __call__(self, values: list, states: list, *inputs):
