@@ -1,4 +1,4 @@
-"""What do exports cost, how fast are they beside Keras, timm and torch.compile, and do they name the same classes?
+"""What do exports cost, how fast are they beside timm and torch.compile, and do they name the same classes?
 
     python benchmarks/export.py [FOLDER OF IMAGES] [--rounds 7] [--model ViT_B16]
 

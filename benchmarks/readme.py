@@ -15,6 +15,7 @@ from keras_vit.bench.machine import in_words
 from keras_vit.bench.page import overview
 
 ROOT = Path(__file__).parent.parent
+APART = "`apart`: measured one after the other, since both did not fit into memory at once."
 MARKED = re.compile(r"(?<=<!-- benchmark -->\n).*?(?=\n<!-- /benchmark -->)", re.DOTALL)
 
 
@@ -26,8 +27,11 @@ def block(result: dict, name: str) -> str:
         name: of the files, without their ending.
     """
     words = in_words(result["machine"]).partition(";")[0]
-    page = f"[{result['date']}](benchmarks/results/{name}.md), all contestants and versions there."
-    return f"{' '.join([f'{words}; {page}', *result['notes']])}\n\n{overview(result).rstrip()}"
+    rounds = " or ".join(sorted({str(part["rounds"]) for part in result["settings"]}))
+    page = f"[{result['date']}](benchmarks/results/{name}.md), all contestants and versions there; {rounds} turns each."
+    table = overview(result).rstrip()
+    said = [f"{words}; {page}", *result["notes"], *([APART] if "(apart)" in table else [])]
+    return f"{' '.join(said)}\n\n{table}"
 
 
 def main():

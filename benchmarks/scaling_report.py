@@ -186,10 +186,10 @@ def _plot_predicted(axes, style):
     for device, colour in zip(DEVICES, (style.GREEN, style.BLUE, style.VERMILION), strict=True):
         for (name, model), line in zip(models.items(), ("-", "--"), strict=True):
             share = share_of(device, name)
-            told = [100 * predict_scaling(model, device, n, BATCH // n, share).efficiency for n in COUNTS]
+            told = [100 * predict_scaling(model, device, n, BATCH // n, share).strong_efficiency for n in COUNTS]
             axes.plot(COUNTS, told, line, color=colour, label=device.name if line == "-" else None)
     axes.axhline(100 * ENOUGH, color=style.GREY, linewidth=0.8, linestyle=":")
     axes.set(title="8 to 512: predicted, not measured", xlabel=f"devices that share {BATCH:,} images",
-             ylabel="efficiency, %, no overlap")  # fmt: skip
+             ylabel="strong-scaling efficiency, %, no overlap")  # fmt: skip
     kinds = ", ".join(f"{name[4:]} {line}" for name, line in zip(models, ("solid", "dashed"), strict=True))
     axes.legend(loc="lower left", frameon=False, fontsize=8, title=kinds, title_fontsize=8, alignment="left")

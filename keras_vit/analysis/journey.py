@@ -21,11 +21,13 @@ class Journey:
         images: (B, H, W, C), as the model takes them.
         stages: names of the layers that were looked at, in order.
         maps: of each stage what it puts out, on its grid: (B, down, across, D) float32, prefix tokens left out.
+        patch_size: of `patch_size_of` the model.
     """
 
     images: np.ndarray
     stages: tuple[str, ...]
     maps: tuple[np.ndarray, ...]
+    patch_size: tuple[int, int] | None = None
 
     def norms(self) -> list[np.ndarray]:
         """Length of every token at every stage: (B, down, across) each."""
@@ -75,7 +77,14 @@ def journey(model: keras.Model, images, batch_size: int = 32) -> Journey:
         part = [ops.convert_to_numpy(ops.cast(x, "float32")) for x in found]
         first = count_prefix_tokens(model)
         parts.append([x if x.ndim == 4 else x[:, first:].reshape(len(x), *grid, x.shape[-1]) for x in part])
-    return Journey(images, tuple(names), tuple(np.concatenate(stage) for stage in zip(*parts, strict=True)))
+    maps = tuple(np.concatenate(stage) for stage in zip(*parts, strict=True))
+    return Journey(images, tuple(names), maps, patch_size_of(model))
+
+
+def patch_size_of(model: keras.Model) -> tuple[int, int] | None:
+    """Pixels (height, width) of a model's patches where these are cut from the image; None under a stem."""
+    layers = {layer.name: layer for layer in model.layers}
+    return None if "stem_root" in layers or "embedding" not in layers else layers["embedding"].patch_size
 
 
 def principal_components(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

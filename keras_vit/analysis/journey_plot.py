@@ -26,7 +26,8 @@ def plot_journey(
         way: of `journey`; the colours are the principal components over all of its images, so give it several.
         output: where the PNG goes, a path or an open file.
         index: which of its images.
-        patch_size: pixels (height, width) of a patch; the image's size divided by the embedding's grid where None.
+        patch_size: pixels (height, width) of a patch; where None the way's, and the image's size divided by the
+            embedding's grid where it has none.
         name: of the image.
         value_range: the images' values of black and white; see `visible`.
 
@@ -76,7 +77,8 @@ def _beginning(panel, way, index, image, patch_size):
     if grid is None:
         places[0].set_anchor("W")
         return
-    patch = patch_size or tuple(side / cells for side, cells in zip(image.shape[:2], grid, strict=True))
+    cells = tuple(side / number for side, number in zip(image.shape[:2], grid, strict=True))
+    patch = patch_size or way.patch_size or cells
     if has_patches:
         show(places[1], _apart(image, grid, tuple(int(side) for side in patch)))
         title = f"{grid[0]} × {grid[1]} patches of {int(patch[0])} × {int(patch[1])}"

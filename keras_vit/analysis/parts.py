@@ -10,7 +10,7 @@ from keras_vit.analysis.alike_plots import plot_neighbours, plot_projection, plo
 from keras_vit.analysis.capturing import capture
 from keras_vit.analysis.class_maps import grad_cam, gradient_attention
 from keras_vit.analysis.distance import mean_distance
-from keras_vit.analysis.journey import journey
+from keras_vit.analysis.journey import journey, patch_size_of
 from keras_vit.analysis.journey_plot import plot_journey
 from keras_vit.analysis.neighbours import features_of, nearest, project
 from keras_vit.analysis.paper_figure import plot_figure7
@@ -94,7 +94,8 @@ def _class(subject: Subject):
         if of_images.max() > 0:
             kind = {"grad_cam": "Grad-CAM", "gradient_attention": "attention\n× gradient"}[name]
             title = "What speaks for the class that the model names"
-            subject.attention_picture(f"{name}.png", of_images[:, None], [kind], title, unit="evidence")
+            size = patch_size_of(subject.model)
+            subject.attention_picture(f"{name}.png", of_images[:, None], [kind], title, size, unit="evidence")
             captions[f"{name}.png"] = f"What speaks for the class that the model names: {said[name]}. 1 is the mean."
     found = [{name: rounded(values[i]) for name, values in maps.items()} for i in range(len(subject.images))]
     return {}, captions, found
@@ -120,9 +121,12 @@ def _journey(subject: Subject):
     for i in range(min(JOURNEYS, subject.drawn, len(subject.images))):
         file = f"journey_{i}.png"
         plot_journey(
-            way, subject.output / file, index=i, name=shortened(subject.captions[i], 60),
-            patch_size=_patch_size(subject.model), value_range=subject.value_range,
-        )  # fmt: skip
+            way,
+            subject.output / file,
+            index=i,
+            name=shortened(subject.captions[i], 60),
+            value_range=subject.value_range,
+        )
         shown = "The image, its patches, what the embedding makes of them, and layer by layer the lengths of the tokens"
         captions[file] = (
             f"{shown if 'embedding' in way.stages else 'The image, and stage by stage the lengths of its features'} "
@@ -174,12 +178,6 @@ PARTS = {
     "layers": _layers,
     "neighbours": _neighbours,
 }
-
-
-def _patch_size(model):
-    """The patch's own size where it is cut from the image; None under a stem."""
-    layers = {layer.name: layer for layer in model.layers}
-    return None if "stem_root" in layers or "embedding" not in layers else layers["embedding"].patch_size
 
 
 def _effective_patches(maps):

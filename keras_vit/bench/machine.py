@@ -1,5 +1,6 @@
 """The hardware and the versions, for a result's header."""
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -12,7 +13,10 @@ WITHOUT_BFLOAT16 = ("AVX2",)  # of these: torch's products in bfloat16 take many
 
 
 def machine() -> dict:
-    """What the figures depend on: processor, cores, memory, GPUs, load, system, versions and TensorFlow's switch."""
+    """What the figures depend on: processor, cores, memory, GPUs, load, system, versions, TensorFlow's switch.
+
+    `source` tells one state of this package from another: the first of a hash of all its files.
+    """
     info = _read("/proc/cpuinfo")
     names = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
     flags = info.split()
@@ -26,6 +30,7 @@ def machine() -> dict:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
+        "source": _source(),
         "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS"),
     }
 
@@ -38,6 +43,7 @@ def in_words(found: dict | None = None) -> str:
     parts += [", ".join(gpu["name"] for gpu in found["gpus"]) or "no GPU"]
     versions = [f"{name} {number}" if number else f"no {name}" for name, number in found["versions"].items()]
     hardware = ", ".join(part for part in parts if part)
+    versions += [f"source of keras_vit {found['source']}"] if found.get("source") else []
     switch = f"; TF_ENABLE_ONEDNN_OPTS={found['onednn']}" if found.get("onednn") else ""
     return f"{hardware}; {found['system']}; Python {found['python']}, {', '.join(versions)}{switch}"
 
@@ -67,6 +73,14 @@ def _memory(name) -> int | None:
 
 def _read(path) -> str:
     return Path(path).read_text() if Path(path).is_file() else ""
+
+
+def _source() -> str:
+    package = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        digest.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _version(name) -> str | None:

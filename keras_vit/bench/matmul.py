@@ -40,6 +40,8 @@ def _torch(size, dtype, device):
 
     if device == "gpu" and not torch.cuda.is_available():
         raise ValueError("torch finds no GPU")
+    if device == "gpu":
+        torch.set_float32_matmul_precision("high")  # TensorFloat-32, which JAX and TensorFlow multiply in by default
     place = "cuda" if device == "gpu" else "cpu"
     x = torch.randn(size, size, device=place).to(getattr(torch, dtype))
 

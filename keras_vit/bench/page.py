@@ -22,7 +22,7 @@ def overview(result: dict) -> str:
             question["title"],
             f"{_speed(ours, question)} ({ours['name'].removeprefix('keras_vit ')})" if ours else "–",
             f"{_speed(peer, question)} ({peer['name']})" if peer else "–",
-            f"{times:.2f}" if times else "–",
+            f"{times:.2f}{_apart(ours, peer)}" if times else "–",
             f"{share:.0%}" if share else "–",
             " / ".join(_gigabytes(row) if row else "–" for row in (ours, peer)),
         ]
@@ -44,8 +44,7 @@ def question_table(question: dict) -> str:
         order = ("median", "max", "min") if reach else ("median", "min", "max")
         middle, low, high = (reach / speed[name] if reach else speed[name] for name in order)
         times, share = row["first_over_it"], row["share_of_matmul"]
-        mark = "" if row["together_with_first"] else " (apart)"
-        cells = [row["name"], f"{middle:.4g}", f"{low:.4g} – {high:.4g}", f"{times:.2f}{mark}" if times else "–"]
+        cells = [row["name"], f"{middle:.4g}", f"{low:.4g} – {high:.4g}", f"{times:.2f}{_apart(row)}" if times else "–"]
         cells += [f"{share:.0%}" if share else "–", _gigabytes(row)]
         cells += [f"{row['first_call_seconds']:.1f}", f"{row['prepare_seconds']:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
@@ -56,16 +55,20 @@ def question_table(question: dict) -> str:
 def _header(result) -> list[str]:
     """The hardware, and what has to be said of the figures, as a list."""
     cores = result["machine"]["cores"]
+    on_gpu = any((question["device"], question["precision"]) == ("gpu", "float32") for question in result["questions"])
+    rounds = sorted({part["rounds"] for part in result["settings"]})
     loads = [("before the run", result["machine"]["load"])]
     loads += [(f"when it was resumed on {part['date']}", part["load"]) for part in result["resumed"]]
     lines = [
         *result["notes"],
         f"Each contestant has a process of its own; at most {result['most_processes']} were alive at once, and they "
-        "took turns, one at a time. Memory is the process's peak, on a GPU the device's.",
+        f"took {' or '.join(map(str, rounds))} turns each, one at a time. Memory is the process's peak, on a GPU the "
+        "device's.",
         "`first / it`: how many times as fast the table's first row is, by the turns that both took together; `apart`: "
         "it did not fit into memory beside the first row.",
         "`mixed_bfloat16`: float32 weights, products in bfloat16 (torch: autocast); `bfloat16`: the weights are stored "
         "in it.",
+        *(["On the GPU products in float32 are made in TensorFloat-32, by all libraries."] if on_gpu else []),
         "The matmul rate is the fastest library's, of two square matrices, measured in turn with the contestants.",
     ]
     for when, load in loads if loads[0][1] is not None else ():
@@ -110,6 +113,10 @@ def _growth_table(line, axis, label) -> str:
             cells.append(f"{own[0]['images_per_second']['median']:.4g}" if own else "–")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _apart(*rows) -> str:
+    return "" if all(row["together_with_first"] for row in rows) else " (apart)"
 
 
 def _speed(row, question) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from keras_vit.bench import matmul
-from keras_vit.bench.settings import Settings
+from keras_vit.bench.settings import Settings, shown
 from keras_vit.models.variants import BiTVariant, find_variant
 
 HERE = Path(__file__).parent
@@ -20,6 +20,7 @@ ON_KERAS = {
     "keras_vit-predict": "ours.py:predict",
     "keras_vit-saved_model": "ours.py:saved_model",
 }
+ALL_OURS = tuple(library for library in ON_KERAS if library.startswith(OURS))
 ONLY = {"keras_vit-recompute": "train", "keras_vit-predict": "forward", "keras_vit-saved_model": "forward"}
 ON_TORCH = {
     "timm": "torch_peers.py:timm",
@@ -59,8 +60,7 @@ class Contestant:
     @property
     def name(self) -> str:
         """In the table."""
-        library = Path(self.library).name.replace(".py:", ":")  # of a file, its name and the function's
-        return f"{library} {self.dtype}" + (f", {self.backend}" if self.backend else "")
+        return f"{shown(self.library)} {self.dtype}" + (f", {self.backend}" if self.backend else "")
 
     def command(self) -> list[str]:
         """That starts its process."""
@@ -163,7 +163,8 @@ def multipliers(precision: str, device: str, backends: tuple[str, ...]) -> list[
 def _described(row, depth) -> dict:
     """A row's sizes for the peers' processes, which import nothing of this package."""
     if isinstance(row, BiTVariant):
-        return {"kind": "bit", "units": list(row.units), "width_factor": row.width_factor, "timm_name": row.timm_name}
+        kind = "other" if row.axial else "bit"
+        return {"kind": kind, "units": list(row.units), "width_factor": row.width_factor, "timm_name": row.timm_name}
     plain = (row.positions, row.positions_at, row.mlp_kernel_size) == ("learned", "stem", 0) and not row.axial
     patch = row.patch_size if isinstance(row.patch_size, tuple) else (row.patch_size, row.patch_size)
     return {

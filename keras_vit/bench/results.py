@@ -3,7 +3,7 @@
 import statistics
 from dataclasses import dataclass, field
 
-from keras_vit.bench.plan import MATMUL, Contestant, Question
+from keras_vit.bench.plan import ALL_OURS, MATMUL, Contestant, Question
 from keras_vit.bench.processes import Event
 from keras_vit.models.variants import find_variant
 
@@ -100,7 +100,7 @@ def _row(question, flops, measured, rates, firsts) -> dict:
 
 def best_of(rows: list[dict], ours: bool) -> dict | None:
     """The fastest of our rows, or of the others; None where there is none."""
-    some = [row for row in rows if row["library"].startswith("keras_vit") == ours]
+    some = [row for row in rows if (row["library"] in ALL_OURS) == ours]
     return max(some, key=_standing, default=None)
 
 

@@ -1,6 +1,7 @@
 """What is measured: the product of models, tasks, types, sizes and contestants; and named sets of such products."""
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,8 +66,17 @@ class Settings:
                 raise ValueError(f"depths expected nothing with {model}, which has no encoder blocks.")
         for peer in self.peers:
             _check_peer(peer)
+        for one, other in itertools.combinations(dict.fromkeys(self.peers), 2):
+            if shown(one) == shown(other):
+                raise ValueError(f"peers expected different names for the tables, received {one} and {other}, which "
+                                 f"are both {shown(one)}.")  # fmt: skip
         if self.device not in DEVICES:
             raise ValueError(f"device expected one of {', '.join(DEVICES)}, received {self.device!r}.")
+
+
+def shown(library: str) -> str:
+    """A library's name in the tables; of a file, its own and the function's."""
+    return Path(library).name.replace(".py:", ":")
 
 
 def _check_peer(peer: str) -> None:

@@ -40,6 +40,8 @@ def _prepare(contestant, build, compiled=False):
         raise ValueError("torch finds no GPU")
     place = torch.device("cuda" if gpu else "cpu")
     torch.backends.cudnn.benchmark = True  # it may choose its convolutions' algorithms
+    if gpu:
+        torch.set_float32_matmul_precision("high")  # TensorFloat-32, which JAX and TensorFlow multiply in by default
     declare_vision_operators()
     size, batch, dtype = contestant["image_size"], contestant["batch"], contestant["dtype"]
     train = contestant["task"] == "train"

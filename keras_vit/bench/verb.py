@@ -112,9 +112,7 @@ def _settings(options) -> tuple[str | None, tuple[Settings, ...], list[str]]:
     parts = tuple(dataclasses.replace(part, **shaped, **given) for part in parts)
     preset = None if shaped or set(given) - {"rounds"} else preset  # of the whole set alone
     if all(part.device == "cpu" for part in parts):
-        if options.dtypes or in_float32(parts) == parts or machine()["instructions"] not in WITHOUT_BFLOAT16:
-            return preset, parts, []
-        return preset, in_float32(parts), [_NO_BFLOAT16]
+        return preset, *_multiplied_here(parts, options.dtypes)
     if gpus():
         return preset, parts, []
     if given.get("device") == "gpu":
@@ -125,7 +123,15 @@ def _settings(options) -> tuple[str | None, tuple[Settings, ...], list[str]]:
     )  # fmt: skip
     note = f"**The GPU rows are unmeasured**: no GPU is at hand for {asked}. What follows are the same contestants, "
     note += "small and on this machine's CPU; that shows that they run, and says nothing of a GPU."
-    return preset, tuple(dict.fromkeys(small(part) for part in parts)), [note]
+    parts, notes = _multiplied_here(tuple(dict.fromkeys(small(part) for part in parts)), options.dtypes)
+    return preset, parts, [note, *notes]
+
+
+def _multiplied_here(parts, dtypes: str | None) -> tuple[tuple[Settings, ...], list[str]]:
+    """The parts in types that this processor has instructions for, unless some are asked for; and what to say of it."""
+    if dtypes or in_float32(parts) == parts or machine()["instructions"] not in WITHOUT_BFLOAT16:
+        return parts, []
+    return in_float32(parts), [_NO_BFLOAT16]
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from support import randomise
 
 import keras_vit
 from keras_vit import analysis
+from keras_vit.analysis import subject
 
 TINY = keras_vit.Variant("Tiny", width=8, depth=3, mlp_dim=12, num_heads=2, patch_size=4)
 
@@ -25,9 +26,13 @@ def pictures(count=4, shape=(8, 12, 3)):
 
 
 @pytest.mark.parametrize("pooling", ["token", "gap", "map"])
-def test_analyze_writes_pictures_and_the_numbers_of_the_functions(tmp_path, pooling):
+def test_analyze_writes_pictures_and_the_numbers_of_the_functions(tmp_path, pooling, monkeypatch):
     model, images = tiny(pooling), pictures()
+    laid = []  # sizes of patches that maps are laid over the images by
+    draw = subject.plot_attention
+    monkeypatch.setattr(subject, "plot_attention", lambda *a, **k: laid.append(k["patch_size"]) or draw(*a, **k))
     result = analysis.analyze(model, images, tmp_path / "new")
+    assert set(laid) == {(4, 4)}  # not a share of the image, whose edge is in no patch
     assert json.loads((tmp_path / "new" / "analysis.json").read_text()) == result
     expected = ["attention.png", "attention_heads.png"] + ["attention_blocks.png"] * (pooling != "map")
     expected += ["grad_cam.png", "gradient_attention.png", "figure7.png", *(f"journey_{i}.png" for i in range(3))]

@@ -104,5 +104,6 @@ def test_peers_on_torch_are_of_the_same_size_as_ours(one_thread):
     assert losses[2] < losses[0]
     with pytest.raises(ValueError, match="timm has no R50_ViT_L16"):
         torch_peers._timm_model(contestant(model="R50_ViT_L16", depth=None))
-    with pytest.raises(ValueError, match="transformers has no R50_ViT_L16"):
-        torch_peers._transformers_model(contestant(model="R50_ViT_L16", depth=None))
+    for name in ("R50_ViT_L16", "AxialResNet_R50x1"):
+        with pytest.raises(ValueError, match=f"transformers has no {name}"):
+            torch_peers._transformers_model(contestant(model=name, depth=None))

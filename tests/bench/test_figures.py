@@ -50,8 +50,16 @@ def test_a_peer_of_another_group_is_compared_with_what_ran_beside_it():
     assert ours["images_per_second"]["median"] == pytest.approx(8 / 3.0) and ours["peak_bytes"] == 2 * 10**9
     assert ours["share_of_matmul"] == pytest.approx(peer["share_of_matmul"] * 2)
     alone = rows(asked, (2.0,), (), ()) + rows(asked, (), (8.0,), (), group=1)
-    _, peer = results.result_of(asked, 10**9, alone, 10**12)["rows"]
+    found = results.result_of(asked, 10**9, alone, 10**12)
+    _, peer = found["rows"]
     assert peer["first_over_it"] == 4.0 and not peer["together_with_first"] and peer["share_of_matmul"] is None
+    assert "| 4.00 (apart) |" in page.overview({"questions": [found]})
+
+
+def test_a_file_of_ones_own_is_a_peer_whatever_its_name():
+    rows = [{"library": name, "first_over_it": n + 1.0} for n, name in enumerate(plan.ALL_OURS)]
+    rows.append({"library": "keras_vit_fork.py:prepare", "first_over_it": 0.5})
+    assert results.best_of(rows, True) is rows[0] and results.best_of(rows, False) is rows[-1]
 
 
 def test_the_tables_show_these_figures():
@@ -122,6 +130,7 @@ def test_processes_live_together_as_far_as_they_fit():
 def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monkeypatch, capsys):
     asked = question(batches=(8,))
     run = {"date": "2026-11-21 15:31 UTC", "complete": True, "preset": "targets", "machine": machine.machine()}
+    run["settings"] = [{"rounds": 7}, {"rounds": 3}]
     run["notes"] = ["**What is unmeasured**: nothing."]
     run["questions"] = [results.result_of(asked, 10**9, rows(asked, (2.0,), (4.0,), ()), 10**12)]
     (tmp_path / "benchmarks/results").mkdir(parents=True)
@@ -136,7 +145,9 @@ def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monke
     shown = readme.block(run, "bench-2026-11-21-120000")
     assert page_of.read_text() == f"before\n<!-- benchmark -->\n{shown}\n<!-- /benchmark -->\nbehind\n"
     assert "(benchmarks/results/bench-2026-11-21-120000.md)" in shown and "| 2.00 |" in shown
-    assert run["notes"][0] in shown
+    assert run["notes"][0] in shown and "3 or 7 turns each" in shown and readme.APART not in shown
+    run["questions"][0]["rows"][1]["together_with_first"] = False
+    assert readme.APART in readme.block(run, "bench")
     file = tmp_path / "benchmarks/results/bench-2026-11-21-120000.json"
     file.unlink()
     assert "expected a finished run" in readme.main()

@@ -48,6 +48,7 @@ MISTAKES = (
     ([], {"settings": None}, "resume expected the JSON of a run of keras-vit bench, received "),
     ([], {"complete": True}, "which ran to its end"),
     ([], {"machine": {"cpu": "abacus"}}, "received one of abacus"),
+    ([], {"machine": {"source": "0123"}}, "source of keras_vit 0123"),
     (["--batches", "2"], {}, "--resume expected no other option, received --batches"),
     (["--quick"], {}, "--resume expected no other option, received --quick"),
 )

@@ -55,7 +55,7 @@ def test_a_run_measures_ours_and_writes_both_files(tmp_path, monkeypatch, capsys
     assert peer["first_over_it"] == pytest.approx(
         statistics.median(peer["seconds"]) / statistics.median(ours["seconds"])
     )
-    assert page.page(result) == text and page.overview(result) in printed.out
+    assert "took 2 turns each" in text and page.page(result) == text and page.overview(result) in printed.out
     assert (
         machine.in_words(result["machine"]) in text
         and f"TF_ENABLE_ONEDNN_OPTS={os.environ['TF_ENABLE_ONEDNN_OPTS']}." in text
@@ -124,8 +124,22 @@ def asked_for(*arguments):
     return verb._settings(parser.parse_args(arguments))
 
 
+def test_files_that_the_tables_could_not_tell_apart_are_refused(tmp_path):
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").touch()
+    peers = [f"{tmp_path / folder}/mine.py:prepare" for folder in ("old", "new")]
+    with pytest.raises(ValueError, match="peers expected different names .*, which are both mine:prepare"):
+        asked_for("--peers", ",".join(peers))
+    assert asked_for("--peers", f"timm,timm,{peers[0]}")[1]  # twice the same is once
+
+
 def test_without_a_gpu_the_preset_runs_small_and_says_that_its_rows_are_unmeasured(monkeypatch):
     monkeypatch.setattr(verb, "gpus", list)
+    monkeypatch.setattr(verb, "machine", lambda: {"instructions": "AVX2"})
+    _, (small,), (_, note) = asked_for("--preset", "gpu")
+    assert small.dtypes == ("float32",) and note.startswith("**The bfloat16 rows are unmeasured**")
+    monkeypatch.setattr(verb, "machine", lambda: {"instructions": "AVX-512 bf16"})
     _, (small,), (note,) = asked_for("--preset", "gpu")
     assert (small.device, small.models, small.batches, small.backends) == ("cpu", ("ViT_Ti16",), (2,), ("jax",))
     assert note.startswith("**The GPU rows are unmeasured**") and "ViT_B16, ViT_L16 at 224, 384 px, batch 256" in note
