@@ -1,8 +1,9 @@
 """The paper's fine-tuning (Table 4): one row a data set and learning rate of its grid.
 
 Command:  keras-vit train recipes/paper_finetune.py:cifar10_lr0.01 --data-dir TFDS_FOLDER --workdir runs/cifar10_b16
-          The paper chose the learning rate on the held-out end of the training set, then trained on all of it:
-          --set data.train_split=train evaluate.split=null. Another model: --set model.variant=TAG.
+          The paper chose the learning rate on the held-out end of the training set (`validation` in metrics.jsonl),
+          then trained on all of it: --set data.train_split=train evaluate.split=null. Another model: --set
+          model.variant=TAG.
 Hardware: not run here: the weights need a download.
 Time:     not run here.
 Figure:   not run here; with these weights, ViT-B/16 of ImageNet-21k, Table 5 has ImageNet 83.97, CIFAR-10 98.95,
@@ -10,7 +11,8 @@ Figure:   not run here; with these weights, ViT-B/16 of ImageNet-21k, Table 5 ha
           pixels 88.55 % on ImageNet, 76.28 and 77.63 % on VTAB's nineteen tasks (Table 2).
 Source:   arXiv 2010.11929, Table 4 and appendix B.1.1: SGD with momentum 0.9, batch 512, cosine decay, no weight
           decay, clipping at a global norm of 1, 384 pixels, a new head of zeros, no tanh layer; Polyak averaging of
-          0.9999 and 512 or 518 pixels for ImageNet in Table 2. The 500 steps of warm-up (100 for the short runs) and
+          0.9999 (which Average nears as (1 + t) / (10 + t): 0.9996 after these 20,000 steps) and 512 or 518 pixels for
+          ImageNet in Table 2. The 500 steps of warm-up (100 for the short runs) and
           the bfloat16 momentum are the official code's, the evaluation (shorter side to 448, the middle 384)
           big_vision's.
 """

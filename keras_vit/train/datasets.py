@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches
 from keras_vit.data.sources import Examples, open_data, open_split
+from keras_vit.train.few_shot import squeezed
 from keras_vit.train.masked import MaskedPatches
 from keras_vit.train.recipe import Recipe
 
@@ -40,7 +41,7 @@ class Datasets:
         validation = open_data(data, evaluate.split, data_dir) if evaluate.split else test
         few_shot = None
         if evaluate.few_shot is not None:
-            directory = data_dir or data.directory
+            directory = evaluate.few_shot_directory or data_dir or data.directory
             few_shot = tuple(open_split(evaluate.few_shot, split, directory) for split in evaluate.few_shot_splits)
         found = cls(recipe, train, test, validation, few_shot)
         found.epoch_steps  # noqa: B018  raises where there is none
@@ -87,9 +88,16 @@ class Datasets:
 
     def evaluation(self, examples: Examples):
         """A split as evaluations see it, at the model's own size."""
+        return self._whole(examples, self.recipe.data.resize)
+
+    def few_shot_evaluation(self, examples: Examples):
+        """A split as few-shot evaluations see it, whatever the recipe's `resize`: the middle of squeezed images."""
+        return self._whole(examples, squeezed(self.recipe.model.input_shape[:2]))
+
+    def _whole(self, examples, resize):
         return evaluation_batches(
             examples, batch_size=self.recipe.data.batch_size, input_shape=self.recipe.model.input_shape,
-            scale=self._scale, resize=self.recipe.data.resize,
+            scale=self._scale, resize=resize,
         )  # fmt: skip
 
     @property

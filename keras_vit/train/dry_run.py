@@ -11,7 +11,7 @@ from keras_vit.models.variants import BiTVariant
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.masked import finished_models
 from keras_vit.train.measure import Measure
-from keras_vit.train.recipe import Recipe
+from keras_vit.train.recipe import Recipe, check_sizes
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
@@ -52,6 +52,7 @@ def dry_run(recipe: Recipe) -> dict:
         FloatingPointError: a loss is not finite.
         ValueError: the recipe does not hang together.
     """
+    check_sizes(recipe)
     recipe = shrunk(recipe)
     batch, shape = recipe.data.batch_size, recipe.model.input_shape
     rng = np.random.default_rng(0)

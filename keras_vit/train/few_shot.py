@@ -11,6 +11,14 @@ from keras_vit.data.sources import Examples
 from keras_vit.train.evaluate import logits_model
 
 
+def squeezed(size: tuple[int, int]) -> tuple[int, int]:
+    """The (height, width) that images are brought to, whatever their shape, before the middle of `size` is cut out.
+
+    256 pixels where it is 224, as in big_vision's few-shot evaluation.
+    """
+    return tuple(round(side * 256 / 224) for side in size)
+
+
 def features_of(model: keras.Model):
     """A compiled function: images (B, H, W, C) -> what the head of a classifier takes of them, float32 (B, D)."""
     logits = logits_model(model).outputs[0]

@@ -34,9 +34,10 @@ class Measure:
     def due(self, step: int) -> list[str]:
         """The splits to evaluate after a step that ends an epoch or the run, the test split the last."""
         last = step == self._data.steps
-        every, best = self._recipe.evaluate.every, self._recipe.checkpoint.best
+        every = self._recipe.evaluate.every
         regular = bool(every) and step % (self._data.epoch_steps * every) == 0
-        found = [self.on_the_way] if regular or (last and best) else []
+        at_the_end = self._recipe.checkpoint.best or self.on_the_way == "validation"
+        found = [self.on_the_way] if regular or (last and at_the_end) else []
         return found + ["test"] if last and "test" not in found else found
 
     def __call__(self, split: str) -> dict:
@@ -51,5 +52,6 @@ class Measure:
         if self._task and self._recipe.masked.target == "pixels":
             del result["accuracy"]
         if self._data.few_shot is not None:
-            result |= few_shot(self._features, *self._data.few_shot, self._recipe.evaluate.shots, self._data.evaluation)
+            shots, batches_of = self._recipe.evaluate.shots, self._data.few_shot_evaluation
+            result |= few_shot(self._features, *self._data.few_shot, shots, batches_of)
         return result

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_vit.train import muon
 
-_BLOCK = re.compile(r"encoder_block_\d+|stage\d+_unit\d+")
+_BLOCK = re.compile(r"encoder_block_\d+|(stem_)?stage\d+_unit\d+")
 
 
 class Update(keras.optimizers.Optimizer):

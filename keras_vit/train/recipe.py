@@ -69,8 +69,12 @@ class Model:
             require(is_size(getattr(self, name)), name, "a positive int or (height, width)", getattr(self, name))
         require(self.channels in (1, 3), "channels", "1 or 3", self.channels)
         require(self.pooling in ("token", "gap", "map"), "pooling", "one of 'token', 'gap', 'map'", self.pooling)
+        width = self.representation_size
+        require(width is None or is_count(width), "representation_size", "a positive int or null", width)
         for name in ("dropout_rate", "attention_dropout_rate", "drop_path_rate"):
             require(is_number(getattr(self, name), 0, 1), name, "a rate in [0, 1)", getattr(self, name))
+        require(isinstance(self.include_preprocessing, bool), "include_preprocessing", "true or false",
+                self.include_preprocessing)  # fmt: skip
         require(is_number(self.head_bias, -math.inf), "head_bias", "a number", self.head_bias)
         patterns = isinstance(self.freeze, tuple) and all(isinstance(pattern, str) for pattern in self.freeze)
         require(patterns, "freeze", "a tuple of names", self.freeze)
@@ -92,13 +96,14 @@ class Evaluate:
 
     Args:
         every: epochs between two evaluations, for the curve; 0 for one at the end alone.
-        split: examples of the evaluations on the way, `train[98%:]`; the data's test split where None. The last
-            evaluation is on the test split.
+        split: examples of the evaluations on the way, and of one at the end, `train[98%:]`; the data's test split
+            where None. The last evaluation is on the test split.
         metrics: of `accuracy` (the best class is right), `top5` (one of the best five is) and `calibration` (expected
             error over 15 bins of confidence, arXiv 1706.04599).
         few_shot: source, as in `Data`, whose classes a linear head is fitted to, by least squares on a few examples
             each, at every evaluation (section 4.1, "few-shot"); None for none.
         few_shot_splits: of that source: to fit to, and to test on.
+        few_shot_directory: where that source lies; where the run's data does if None.
         shots: examples a class of the few-shot evaluation.
         pictures: steps between two pictures, among TensorBoard's events, of how a held-out image travels through the
             model; 0 for none.
@@ -109,6 +114,7 @@ class Evaluate:
     metrics: tuple[str, ...] = ("accuracy",)
     few_shot: str | None = None
     few_shot_splits: tuple[str, str] = ("train", "test")
+    few_shot_directory: str | None = None
     shots: tuple[int, ...] = (5,)
     pictures: int = 0
 
@@ -118,6 +124,8 @@ class Evaluate:
         known = isinstance(self.metrics, tuple) and "accuracy" in self.metrics and set(self.metrics) <= set(METRICS)
         require(known, "metrics", f"'accuracy' and any of {METRICS[1:]}", self.metrics)
         require(is_text(self.split), "split", "a split's name or null", self.split)
+        require(is_text(self.few_shot_directory), "few_shot_directory", "a folder's name or null",
+                self.few_shot_directory)  # fmt: skip
         if self.few_shot is not None:
             Data(self.few_shot)
         pair = isinstance(self.few_shot_splits, tuple) and len(self.few_shot_splits) == 2

@@ -76,6 +76,8 @@ def from_json(text: str) -> Recipe:
         fields = json.loads(text)
     except ValueError as error:
         raise ValueError(f"recipe expected JSON, received text that breaks off or goes wrong: {error}.") from None
+    if not isinstance(fields, dict):
+        raise ValueError(f"recipe expected a JSON object, received a {type(fields).__name__}.")
     return _typed(Recipe, fields, "recipe")
 
 
@@ -146,6 +148,10 @@ def _typed(hint, value, name):
         unknown = sorted(value.keys() - hints.keys())
         if unknown:
             raise ValueError(f"{name} expected the fields {', '.join(hints)}, received {', '.join(unknown)} as well.")
+        needed = [field.name for field in dataclasses.fields(chosen)
+                  if field.default is field.default_factory is dataclasses.MISSING]  # fmt: skip
+        if not value.keys() >= set(needed):
+            raise ValueError(f"{name} expected {', '.join(needed)}, received {', '.join(value) or 'no field'} alone.")
         return chosen(**{key: _typed(hints[key], inner, key) for key, inner in value.items()})
     items = [typing.get_args(kind)[0] for kind in kinds if typing.get_origin(kind) is tuple]
     if items and isinstance(value, list):

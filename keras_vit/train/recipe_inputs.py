@@ -89,8 +89,6 @@ class Augment:
         kinds = ("none", "inception", "resize", "pad")
         require(self.crop in kinds, "crop", "one of 'none', 'inception', 'resize', 'pad'", self.crop)
         require(is_size(self.crop_resize), "crop_resize", "a positive int or (height, width)", self.crop_resize)
-        require((self.crop == "resize") == (self.crop_resize is not None), "crop_resize",
-                "a size with crop 'resize', and null without", self.crop_resize)  # fmt: skip
         require(is_count(self.crop_pad), "crop_pad", "a positive int", self.crop_pad)
         require(self.crop_area == 1 or is_number(self.crop_area, 1e-9, 1), "crop_area", "a share in (0, 1]",
                  self.crop_area)  # fmt: skip
@@ -146,12 +144,14 @@ class Curriculum:
 
 
 def check_sizes(recipe) -> None:
-    """Raise a ValueError unless the sizes of a recipe's model, images and stages go together.
+    """Raise a ValueError unless the sizes of a recipe's model, images, crops and stages go together.
 
     It is asked when a run begins, not for every recipe: `--set` changes one size after the other.
     """
     model, stages = recipe.model, recipe.curriculum.stages
     own, crop, whole = model.input_shape[:2], recipe.augment.crop_resize, recipe.data.resize
+    require((recipe.augment.crop == "resize") == (crop is not None), "crop_resize",
+            "a size with crop 'resize', and null without", crop)  # fmt: skip
     require(whole is None or whole >= max(own), "resize", f"at least the model's {max(own)} pixels", whole)
     sizes = [own, *(sides(stage.image_size) for stage in stages if stage.image_size is not None)]
     for size in sizes:

@@ -16,6 +16,7 @@ from keras_vit.models.pretrained import row_of
 from keras_vit.models.variants import BiTVariant, find_variant
 from keras_vit.train.engine import train
 from keras_vit.train.evaluate import evaluate, evaluator
+from keras_vit.train.few_shot import squeezed
 from keras_vit.train.probing import Extractor, probe
 from keras_vit.train.recipe import Model
 from keras_vit.train.recipe_file import override
@@ -74,9 +75,8 @@ class Runner:
 
     @functools.cached_property
     def extract(self) -> Extractor:
-        down, across = describe(self.model).image_size or (0, 0)
-        few = self.settings.suite == "fewshot"
-        resize = (round(down * 256 / 224), round(across * 256 / 224)) if few else self.settings.resize
+        few, size = self.settings.suite == "fewshot", describe(self.model).image_size or (0, 0)
+        resize = squeezed(size) if few else self.settings.resize
         folder = self.settings.output / "features"
         return Extractor(self.model, folder, self.settings.data_dir, resize, self.settings.batch_size)
 

@@ -6,12 +6,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 from support import needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit.data.examples import Examples, in_memory
 from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_split
+from keras_vit.train.datasets import Datasets
 from keras_vit.train.engine import train
 from keras_vit.train.few_shot import SEEDS, features_of, few_shot
 from keras_vit.train.recipe import Data, Evaluate, Model, Optimizer, Recipe, Variant
@@ -82,6 +84,32 @@ def test_a_run_reports_it_with_every_evaluation(tmp_path):
         values = [(row["step"], row["value"]) for row in rows if (row["split"], row["name"]) == ("test", name)]
         assert [step for step, _ in values] == [9, 18] and values[-1][1] == summary[name]
     assert 0.2 < summary["few_shot_2"] < summary["few_shot_10"] <= 1
+
+
+def test_its_images_are_squeezed_and_lie_where_their_own_folder_is(tmp_path):
+    """Wide images from a folder of their own, while the run's data is read elsewhere and shortens its images."""
+    rng = np.random.default_rng(0)
+    for label in "ab":
+        (tmp_path / "few/train" / label).mkdir(parents=True)
+        pixels = rng.integers(0, 256, (10, 30, 3), "uint8")
+        Image.fromarray(pixels).save(tmp_path / "few/train" / label / "1.png")
+    few = Evaluate(few_shot="folder", few_shot_splits=("train", "train"), few_shot_directory=str(tmp_path / "few"))
+    recipe = Recipe("few", Model(ROW), Data("digits", batch_size=2, resize=8), evaluate=few)
+    data = Datasets.open(recipe, data_dir="elsewhere")
+    images, *_ = next(iter(data.few_shot_evaluation(data.few_shot[0])))
+    own = np.stack([np.array(Image.open(tmp_path / f"few/train/{label}/1.png")) for label in "ab"]).astype("float32")
+    middle = tf.image.resize(own, (9, 9), antialias=True)[:, :8, :8]
+    np.testing.assert_allclose(images, middle / 127.5 - 1.0, atol=1e-5)
+
+
+def test_what_is_held_out_is_measured_at_the_end_of_a_run_without_a_curve(tmp_path):
+    data = Data("digits", train_split="train[:5%]", test_split="test[:5%]", batch_size=16)
+    train(Recipe("held", Model(ROW, channels=1), data, evaluate=Evaluate(split="train[90%:]"), epochs=1), tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["split"] for row in rows if row["name"] == "accuracy" and row["split"] != "train"] == [
+        "validation",
+        "test",
+    ]
 
 
 def test_several_classes_an_image_are_refused():

@@ -134,6 +134,12 @@ def test_layer_decay_counts_from_the_head():
     assert {name: shares[name] for name in expected} == {name: 0.5**power for name, power in expected.items()}
 
 
+def test_layer_decay_counts_a_hybrids_units_too():
+    shares = layer_shares(keras_vit.build(HYBRID, classes=3), 0.5)
+    names = ("stem_root", "stem_stage1_unit1", "stem_stage2_unit1", "embedding", "encoder_block_00")
+    assert [shares[name] for name in names] == [0.5**power for power in (6, 5, 4, 4, 3)]
+
+
 HYBRID = replace(ROW, stem=ResNetStem((1, 1), 0.5), patch_size=1)
 BIT = BiTVariant("small", (1, 1), 0.5, image_size=16)
 

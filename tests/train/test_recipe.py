@@ -110,6 +110,10 @@ def test_differences_are_paths():
         ("loss.label_smoothing=1", "label_smoothing expected a share .*1"),
         ("average.decay=1", "decay expected a number in .*1"),
         ("precision=float16", "precision expected one of .*'float16'"),
+        ("model.include_preprocessing=no", "include_preprocessing expected true or false, received 'no'"),
+        ("model.representation_size=0", "representation_size expected a positive int or null, received 0"),
+        ("evaluate.few_shot_directory=", "few_shot_directory expected a folder's name or null, received ''"),
+        ('curriculum.stages=[{"image_size": 16}]', "stages expected until, received image_size alone"),
     ],
 )
 def test_bad_values_get_one_sentence(setting, message):
@@ -119,6 +123,7 @@ def test_bad_values_get_one_sentence(setting, message):
 
 
 CROP = 'augment={"crop": "resize", "crop_resize": %s}'
+CROPPED = "crop_resize expected a size with crop 'resize', and null without, received "
 FIXED = "stages expected the model's own sizes with own, whose relative positions are stored for them, received Stage"
 
 
@@ -126,6 +131,8 @@ FIXED = "stages expected the model's own sizes with own, whose relative position
     ("row", "settings", "message"),
     [
         (OWN, ["data.resize=15"], "resize expected at least the model's 16 pixels, received 15"),
+        (OWN, ["augment.crop=resize"], CROPPED + "None"),
+        (OWN, ["augment.crop_resize=32"], CROPPED + "32"),
         (OWN, [CROP % 9], r"crop_resize expected at least the images' \(8, 16\), received 9"),
         (OWN, [CROP % "[8, 16]", "curriculum.stages=[{'until': 0.5, 'image_size': 12}]".replace("'", '"')],
          r"crop_resize expected at least the images' \(12, 12\), received \(8, 16\)"),
@@ -140,11 +147,16 @@ def test_sizes_that_do_not_go_together(row, settings, message):
     with pytest.raises(ValueError, match=message):
         check_sizes(recipe)
     check_sizes(override(RECIPE, [CROP % "[8, 16]", "data.resize=16"]))
+    check_sizes(override(RECIPE, ["augment.crop=resize", "augment.crop_resize=16"]))
 
 
 def test_unknown_field_in_json():
     with pytest.raises(ValueError, match="received nonsense as well"):
         from_json(to_json(RECIPE).replace('"epochs"', '"nonsense"'))
+    with pytest.raises(ValueError, match="recipe expected name, model, received epochs alone"):
+        from_json('{"epochs": 3}')
+    with pytest.raises(ValueError, match="recipe expected a JSON object, received a list"):
+        from_json("[]")
 
 
 def test_load_recipe_reads_files(tmp_path):
