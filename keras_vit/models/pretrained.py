@@ -28,8 +28,9 @@ def from_pretrained(
     """Build the model that a file holds, and fill it.
 
     Sizes, patch, heads, stem, representation layer, classes and image grid are read from the shapes and from a
-    `config.json` beside the file; activation and epsilons are those of the code that wrote such files. The model
-    ends in logits unless `classifier_activation` is given.
+    `config.json` beside the file; activation and epsilons are those of the code that wrote such files. A `.keras`
+    file's model is rebuilt with its own rates, preprocessing and dtype policy where there are options, and is returned
+    as it is where there are none; every other model ends in logits unless `classifier_activation` is given.
 
     Args:
         source: a file, a folder that holds one, or a tag of `list_weights()`.
@@ -53,6 +54,7 @@ def from_pretrained(
         said = read_config(file.config, contents.layout.name, contents.source)
         if isinstance(file, KerasFile):
             architecture = of_model(file.model)
+            options = _built_with(file.model) | options
         else:
             architecture = with_config(of_contents(contents), said, contents.source)
         options.setdefault("name", None)
@@ -71,6 +73,16 @@ def from_pretrained(
                 model = _build_vit(architecture, contents.source, num_heads, source_grid, options)
         apply(model, file, contents, strict, position_resize, source_grid, early)
     return model
+
+
+def _built_with(model) -> dict:
+    """The options of `build` behind a model that its arrays and its `Architecture` do not say."""
+    layers = {layer.name: layer for layer in model.layers}
+    policy = (layers.get("root") or layers["embedding"]).dtype_policy
+    options = {"include_preprocessing": "rescaling" in layers, "dtype": policy}
+    blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]
+    rates = ("dropout_rate", "attention_dropout_rate", "drop_path_rate") if blocks else ()
+    return options | {name: getattr(blocks[-1], name) for name in rates}
 
 
 def row_of(model: keras.Model) -> Variant | BiTVariant:

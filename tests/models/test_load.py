@@ -2,6 +2,7 @@
 
 import shutil
 import zipfile
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 from support import GOLDENS, golden, max_difference, randomise
 
 import keras_vit
+from keras_vit.models.interface import describe
 from keras_vit.models.load import load_model
 
 TINY = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
+BIT = keras_vit.BiTVariant("bit", (1,), 0.5)
 
 
 def test_a_workdir_and_a_file_give_the_saved_model(tmp_path):
@@ -42,6 +45,21 @@ def test_published_files_and_folders_give_their_model(ending, tmp_path):
     answer = load_model(path)(images)
     answer = answer if ending == ".keras" else keras.ops.softmax(answer)
     assert max_difference(answer, model(images)) < 1e-6
+
+
+def test_our_own_file_in_another_size_keeps_what_no_array_says(tmp_path):
+    rates = {"dropout_rate": 0.1, "attention_dropout_rate": 0.2, "drop_path_rate": 0.3}
+    kept = {"include_preprocessing": True, "dtype": "mixed_bfloat16"}
+    randomise(keras_vit.build(replace(TINY, depth=2), **kept, **rates)).save(tmp_path / "vit.keras")
+    randomise(keras_vit.build(BIT, **kept)).save(tmp_path / "bit.keras")
+    for name, layer in (("vit", "encoder_block_01"), ("bit", "stage1_unit01")):
+        larger = keras_vit.from_pretrained(tmp_path / f"{name}.keras", input_shape=(16, 16, 3))
+        assert describe(larger).takes_pixels and larger.get_layer(layer).dtype_policy.name == "mixed_bfloat16"
+        if name == "vit":
+            assert {rate: getattr(larger.get_layer(layer), rate) for rate in rates} == rates
+        said = {"include_preprocessing": False, "dtype": "float32"}
+        other = keras_vit.from_pretrained(tmp_path / f"{name}.keras", **said)
+        assert not describe(other).takes_pixels and other.get_layer(layer).dtype_policy.name == "float32"
 
 
 def test_a_resnets_file_gets_the_size_its_row_is_built_for():
