@@ -123,7 +123,7 @@ def build(
 def follow_conventions(weights, variant, activation=None, layer_norm_epsilon=None):
     """(variant, activation, layer_norm_epsilon) as the file's origin computes, where the caller says nothing else."""
     origin = conventions_of(weights)
-    if "activation" not in origin:  # our own file, which says all itself, or a BiT's, which load_weights refuses
+    if "activation" not in origin:  # a .weights.h5, which does not say, or a BiT's file, which load_weights refuses
         return variant, activation, layer_norm_epsilon
     if variant.stem is not None:
         names = ("group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")

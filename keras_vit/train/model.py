@@ -5,11 +5,9 @@ import keras
 from keras_vit.models import bit, vit
 from keras_vit.models.builders import build, released_tag
 from keras_vit.models.variants import BiTVariant, find_variant
-from keras_vit.models.weightless import open_weightless
 from keras_vit.train.masked import build_masked_model
 from keras_vit.train.recipe import Model, Recipe
 from keras_vit.weights import load_weights
-from keras_vit.weights.architecture import of_model
 
 _OF_TOKENS = ("patch_size", "representation_size", "dropout_rate", "attention_dropout_rate", "drop_path_rate")
 
@@ -51,9 +49,6 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
         options |= {field: getattr(settings, field) for field in _OF_TOKENS}
         if source is not None:
             row, options["activation"], options["layer_norm_epsilon"] = vit.follow_conventions(source, row)
-            if str(source).endswith(".keras"):  # our own file, which says how it computes
-                own = of_model(open_weightless(source))
-                options |= {"activation": own.activation, "layer_norm_epsilon": own.layer_norm_epsilon}
     model = build(row, **options)
     if source is not None:
         last = "pre_logits" if settings.representation_size else "pooling"

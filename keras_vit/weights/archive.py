@@ -28,7 +28,6 @@ def plain_name(name: str) -> str:
 class WeightsFile:
     """What the kinds of files share."""
 
-    keeps_architecture = False
     grid: tuple[int, int] | None = None  # of the position embedding, where the file says it
 
     def __init__(self, path: Path, config: dict):

@@ -11,7 +11,7 @@ import numpy as np
 from keras_vit.weights.architecture import of_model, origin
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents, Entry, look
-from keras_vit.weights.files import open_weights
+from keras_vit.weights.files import KerasFile, open_weights
 from keras_vit.weights.fit import Target, fit, other_grid
 
 _TOP = ("pre_logits/", "head/")
@@ -89,16 +89,18 @@ def load_weights(
 def conventions_of(source: str | os.PathLike) -> dict:
     """What the code behind a file computes with: `activation`, `layer_norm_epsilon` and a stem's epsilons.
 
-    Empty for our own files, which hold their architecture.
+    Of a `.keras` file it is what its model computes with; empty for `.weights.h5`, which does not say.
     """
-    if os.fspath(source).endswith((".keras", ".weights.h5")):
+    if os.fspath(source).endswith(".weights.h5"):
         return {}
     with open_weights(source) as file:
-        if file.keeps_architecture:
-            return {}
         contents = look(file)
-        said = read_config(file.config, contents.layout.name, contents.source)
-    return {name: said.get(name, value) for name, value in origin(contents.layout, contents.family).items()}
+        usual = origin(contents.layout, contents.family)
+        if isinstance(file, KerasFile):
+            said = vars(of_model(file.model))
+        else:
+            said = read_config(file.config, contents.layout.name, contents.source)
+    return {name: said.get(name, value) for name, value in usual.items()}
 
 
 def require_classes(source: str | os.PathLike, classes: int) -> None:
@@ -138,6 +140,8 @@ def apply(
     """Fill a model, or what `early` has left of it, from an open file; see `load_weights`."""
     variables = {variable.path: variable for variable in model.variables if "seed" not in variable.path}
     report = Report(contents.source, contents.layout.name)
+    if isinstance(file, KerasFile):
+        _require_heads(model, file)
     source_grid = source_grid or getattr(file, "grid", None)
     steps, wrong, changed = _plan(model, variables, contents, report, position_resize, source_grid)
     has_head = any(step.variable.path.startswith("head/") for step in steps)
@@ -202,6 +206,15 @@ def _plan(model, variables, contents, report, position_resize, source_grid):
             report.resized.extend(entry.names)
             steps.append(_Step(variable, layer, entry, entry.shapes, change))
     return steps, wrong, changed
+
+
+def _require_heads(model, file: KerasFile) -> None:
+    """Raise a ValueError unless attention has the heads it has in the file, whose arrays fit any number of them."""
+    heads = {layer.name: getattr(layer, "num_heads", None) for layer in file.model.layers}
+    for layer in model.layers:
+        mine, theirs = getattr(layer, "num_heads", None), heads.get(layer.name)
+        if mine != theirs and None not in (mine, theirs):
+            raise ValueError(f"num_heads expected {theirs}, as in {file.source!r}, received {mine} in {layer.name!r}.")
 
 
 def _same(received, expected) -> bool:

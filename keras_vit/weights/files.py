@@ -190,8 +190,6 @@ class TorchFile(WeightsFile):
 class KerasFile(WeightsFile):
     """Our own `.keras` or `.weights.h5`, read by Keras into a second model whose variables are handed over."""
 
-    keeps_architecture = True
-
     def __init__(self, path, config, model=None):
         super().__init__(path, {})
         import keras

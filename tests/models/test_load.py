@@ -62,6 +62,36 @@ def test_our_own_file_in_another_size_keeps_what_no_array_says(tmp_path):
         assert not describe(other).takes_pixels and other.get_layer(layer).dtype_policy.name == "float32"
 
 
+HYBRID = replace(TINY, patch_size=1, stem=keras_vit.ResNetStem((1, 1), 0.5), image_size=32)
+TORCHS = keras_vit.ResNetStem((1, 1), 0.5, group_norm_epsilon=1e-5, weight_epsilon=1e-8, weight_epsilon_on="variance")
+
+
+@pytest.mark.parametrize(
+    ("row", "origin", "options"),
+    [
+        (TINY, TINY, {"activation": "gelu", "layer_norm_epsilon": 1e-12}),
+        (HYBRID, replace(HYBRID, stem=TORCHS), {"activation": "gelu"}),
+        (replace(BIT, image_size=32), replace(BIT, weight_epsilon=1e-8), {"input_shape": (32, 32, 3)}),
+    ],
+    ids=["vit", "hybrid", "bit"],
+)
+def test_a_builder_given_our_own_file_computes_as_it_does(row, origin, options, tmp_path):
+    model = randomise(keras_vit.build(origin, classes=3, **options))
+    model.save(tmp_path / "model.keras")
+    images = np.random.default_rng(0).uniform(-1, 1, (2, *model.input_shape[1:])).astype("float32")
+    for source in (tmp_path, tmp_path / "model.keras"):
+        assert max_difference(keras_vit.build(row, classes=3, weights=source)(images), model(images)) == 0
+
+
+def test_another_number_of_heads_than_our_own_files_is_refused(tmp_path):
+    randomise(keras_vit.build(TINY, classes=3)).save(tmp_path / "model.keras")
+    model = keras_vit.build(replace(TINY, num_heads=4), classes=3)
+    before = model.get_weights()
+    with pytest.raises(ValueError, match=r"num_heads expected 2, as in '.*keras', received 4 in 'encoder_block_00'\."):
+        keras_vit.load_weights(model, tmp_path / "model.keras")
+    assert all((old == new).all() for old, new in zip(before, model.get_weights(), strict=True))
+
+
 def test_a_resnets_file_gets_the_size_its_row_is_built_for():
     assert load_model(GOLDENS / "g6.weights.npz").input_shape == (None, 224, 224, 3)
 

@@ -60,13 +60,13 @@ def test_another_resolution_resizes_the_positions(official):
 
 
 @pytest.mark.parametrize(("layout", "activation", "epsilon"), [("npz", "gelu_tanh", 1e-6), ("timm", "gelu", 1e-6),
-                                                               ("hf", "gelu", 1e-12)])  # fmt: skip
+                                                               ("hf", "gelu", 1e-12),
+                                                               (None, "gelu", 1e-12)])  # fmt: skip
 def test_a_files_conventions_are_trained_with(tmp_path, layout, activation, epsilon):
-    suffix = "npz" if layout == "npz" else "safetensors"
-    path = tmp_path / f"model.{suffix}"
+    path = tmp_path / ("model" + {"npz": ".npz", None: ".keras"}.get(layout, ".safetensors"))
     origin = keras_vit.build(ROW, classes=7, activation=activation, layer_norm_epsilon=epsilon)
     save_weights(randomise(origin), path, layout=layout)
-    started = build_model(recipe(weights=str(path)), LABELS)
+    started = build_model(recipe(weights=str(path if layout else tmp_path)), LABELS)  # a run's folder holds a .keras
     block = started.get_layer("encoder_block_00")
     assert (block.activation, block.layer_norm_epsilon) == (activation, epsilon)
     images = np.random.default_rng(0).normal(size=(2, 16, 16, 3)).astype("float32")
