@@ -57,7 +57,7 @@ def download(released: Released | str, to: str | os.PathLike | None = None) -> P
 
     Args:
         released: a row, a tag of `list_weights()` or an official name.
-        to: folder to put the file in; the cache where None.
+        to: folder to put the file in, at its path on the server, for several files share a name; the cache where None.
 
     Raises:
         FileNotFoundError: no server gave the file; the message says where to put it by hand.
@@ -65,7 +65,7 @@ def download(released: Released | str, to: str | os.PathLike | None = None) -> P
     """
     if isinstance(released, str):
         released = find_released(released)
-    place = Path(to) / Path(released.path).name if to is not None else home() / released.path
+    place = (home() if to is None else Path(to)) / released.path
     if place.is_file():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)

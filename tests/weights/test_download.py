@@ -186,8 +186,10 @@ def test_plus_signs_are_quoted_and_folders_chosen(server, tmp_path, capsys):
     row = find_released("imagenet21k+imagenet2012/ViT-B_16")
     assert row.url.endswith("/vit_models/imagenet21k%2Bimagenet2012/ViT-B_16.npz")
     assert main(["weights", "download", TAG, "--to", str(tmp_path / "here")]) == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "here" / "ViT-B_16.npz")
-    assert (tmp_path / "here" / "ViT-B_16.npz").read_bytes() == CONTENT
+    assert capsys.readouterr().out.strip() == str(tmp_path / "here" / PATH[1:])
+    assert (tmp_path / "here" / PATH[1:]).read_bytes() == CONTENT
+    with pytest.raises(FileNotFoundError, match="HTTP Error 404"):  # another file of the same name
+        download("imagenet21k/ViT-B_16", tmp_path / "here")
 
 
 def test_the_cache_is_kerass_own_by_default(monkeypatch):
