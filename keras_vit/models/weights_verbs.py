@@ -40,7 +40,7 @@ def add_weights(verbs) -> None:
 
     sub = verb("download", _download, "Fetch a published checkpoint.", "download vit_base_patch16_224.augreg_in21k")
     sub.add_argument("tag", metavar="TAG", help="a tag, an official name, or augreg/index for the index")
-    sub.add_argument("--to", metavar="DIR", help="folder for it, at the path it has on the server; the cache by default")
+    sub.add_argument("--to", metavar="DIR", help="folder to put it in, at its path on the server; the cache by default")
 
     sub = verb("convert", _convert, "Write weights in another layout.", "convert ViT-B_16.npz vit-b-16 --layout hf")
     sub.add_argument("source", metavar="IN", help="a file or folder of weights, or a tag")

@@ -6,6 +6,7 @@ import http.client
 import os
 import urllib.error
 import urllib.request
+import zipfile
 from pathlib import Path
 from urllib.parse import quote
 
@@ -53,7 +54,7 @@ def download(released: Released | str, to: str | os.PathLike | None = None) -> P
     It is written beside its place and renamed when it is whole; a broken transfer goes on where it stopped, and two
     processes that ask for one file wait for one transfer. Size and SHA-256 are checked where they are known; where
     not, the hash is recorded beside the file and holds from then on. `KERAS_VIT_WEIGHTS_URL` names mirrors to ask
-    in place of the publisher, separated by spaces.
+    in place of the publisher, separated by spaces; one whose file is not right is passed over.
 
     Args:
         released: a row, a tag of `list_weights()` or an official name.
@@ -61,7 +62,7 @@ def download(released: Released | str, to: str | os.PathLike | None = None) -> P
 
     Raises:
         FileNotFoundError: no server gave the file; the message says where to put it by hand.
-        ValueError: what came has another size or hash than published; it is not kept.
+        ValueError: what came is no archive, or has another size or hash than published or recorded; it is not kept.
     """
     if isinstance(released, str):
         released = find_released(released)
@@ -76,7 +77,7 @@ def download(released: Released | str, to: str | os.PathLike | None = None) -> P
 
 
 def _servers() -> list[str]:
-    return [url.rstrip("/") for url in os.environ.get("KERAS_VIT_WEIGHTS_URL", SERVER).split()]
+    return [url.rstrip("/") for url in os.environ.get("KERAS_VIT_WEIGHTS_URL", "").split() or [SERVER]]
 
 
 @contextlib.contextmanager
@@ -94,7 +95,7 @@ def _only_one(lock: Path):
 
 def _fetch(released: Released, place: Path) -> None:
     partial = place.with_name(place.name + ".partial")
-    reasons = []
+    reasons, fault = [], None
     for server in _servers():
         url = f"{server}/{quote(released.path)}"
         for _ in range(_ATTEMPTS):
@@ -106,9 +107,14 @@ def _fetch(released: Released, place: Path) -> None:
             except (OSError, http.client.HTTPException) as error:
                 reasons.append(f"{url}: {getattr(error, 'reason', None) or error}")
             else:
-                _check(released, partial, place, url)
-                partial.replace(place)
-                return
+                fault = _fault(released, partial, place, url)
+                if fault is None:
+                    partial.replace(place)
+                    return
+                partial.unlink()
+                break
+    if fault is not None:
+        raise ValueError(fault)
     raise FileNotFoundError(
         f"weights {released.tag!r} could not be fetched ({reasons[-1]}); put {released.url} at {str(place)!r}."
     )
@@ -158,18 +164,19 @@ def _bar(partial, total, done):
     return tqdm(total=total, initial=done, unit="B", unit_scale=True, desc=name, disable=None)
 
 
-def _check(released: Released, partial: Path, place: Path, url: str) -> None:
-    """Compare with what is known of the file, else record its hash for the next time."""
+def _fault(released: Released, partial: Path, place: Path, url: str) -> str | None:
+    """What is wrong with what came, in a sentence; where nothing is, its hash is recorded for the next time."""
     record = place.with_name(place.name + ".sha256")
     recorded = record.read_text().split()[0] if record.is_file() and record.read_text().strip() else None
-    expected = released.sha256 or recorded
     size = partial.stat().st_size
     if released.size not in (None, size):
-        partial.unlink()
-        raise ValueError(f"weights {released.tag!r} expected {released.size:,} bytes, received {size:,} from {url}.")
+        return f"weights {released.tag!r} expected {released.size:,} bytes, received {size:,} from {url}."
+    if place.suffix == ".npz" and not zipfile.is_zipfile(partial):  # a page that says to log in, for instance
+        return f"weights {released.tag!r} expected an .npz archive, received something else from {url}."
     with partial.open("rb") as file:
         received = hashlib.file_digest(file, "sha256").hexdigest()
-    if expected not in (None, received):
-        partial.unlink()
-        raise ValueError(f"weights {released.tag!r} expected SHA-256 {expected}, received {received} from {url}.")
+    if received != (released.sha256 or recorded or received):
+        said = released.sha256 or f"{recorded}, as recorded in {str(record)!r}"
+        return f"weights {released.tag!r} expected SHA-256 {said}, received {received} from {url}."
     record.write_text(f"{received}  {place.name}\n")
+    return None

@@ -16,6 +16,7 @@ from keras_vit.cli import main
 from keras_vit.weights import download as module
 from keras_vit.weights.catalogue import find_released
 from keras_vit.weights.download import download, home
+from keras_vit.weights.released import SERVER
 
 TAG = "vit_base_patch16_224.sam_in1k"
 PATH = "/vit_models/sam/ViT-B_16.npz"
@@ -121,8 +122,8 @@ def test_a_file_that_changed_meanwhile_is_fetched_anew(server, monkeypatch, chan
         download(TAG)
     for name, value in change.items():
         setattr(server, name, value)
-    server.content = CONTENT[::-1]
-    assert download(TAG).read_bytes() == CONTENT[::-1]
+    server.content = (GOLDENS / "g2.weights.npz").read_bytes()
+    assert download(TAG).read_bytes() == server.content
 
 
 def test_what_cannot_be_fetched_says_where_to_put_it(server, capsys):
@@ -150,6 +151,21 @@ def test_the_next_mirror_is_asked(server, monkeypatch):
     assert download(TAG).read_bytes() == CONTENT
 
 
+def test_a_mirror_of_other_files_is_passed_over(server, monkeypatch, tmp_path):
+    wrong = tmp_path / "mirror" / PATH[1:]
+    wrong.parent.mkdir(parents=True)
+    wrong.write_bytes(b"another file")
+    mirrors = f"{(tmp_path / 'mirror').as_uri()} http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("KERAS_VIT_WEIGHTS_URL", mirrors)
+    assert download(TAG).read_bytes() == CONTENT
+
+
+def test_empty_mirrors_are_none(monkeypatch):
+    for said in ("", " "):
+        monkeypatch.setenv("KERAS_VIT_WEIGHTS_URL", said)
+        assert module._servers() == [SERVER]
+
+
 def test_a_wrong_hash_or_size_is_not_kept(server):
     row = find_released(TAG)
     for published, sentence in (
@@ -167,9 +183,18 @@ def test_a_recorded_hash_holds_from_then_on(server):
     path = download(TAG)
     path.unlink()
     server.content = CONTENT + b"!"
-    with pytest.raises(ValueError, match="expected SHA-256"):
+    with pytest.raises(ValueError, match=r"expected SHA-256 [0-9a-f]{64}, as recorded in '.*ViT-B_16.npz.sha256', rec"):
         download(TAG)
     assert not path.exists()
+
+
+def test_a_page_in_place_of_the_file_is_not_kept(server):
+    server.content = b"<html>Please log in.</html>"
+    with pytest.raises(ValueError, match=r"expected an .npz archive, received something else from http://127.0.0.1"):
+        download(TAG)
+    assert left(home() / "vit_models/sam") == []  # no hash either
+    server.content = CONTENT
+    assert download(TAG).read_bytes() == CONTENT
 
 
 def test_two_processes_get_one_file(server):
