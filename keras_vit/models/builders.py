@@ -8,6 +8,7 @@ from keras_vit.models import variants
 from keras_vit.models.bit import build_bit
 from keras_vit.models.vit import build as build_vit
 from keras_vit.weights.catalogue import find_released
+from keras_vit.weights.released import Released
 
 
 def build(variant: variants.Variant | variants.BiTVariant, *args, **options) -> keras.Model:
@@ -99,6 +100,16 @@ def released_tag(variant: variants.Variant | variants.BiTVariant, tag: str) -> s
     return f"{variant.timm_name}{size}.{tag}"
 
 
+def find_named(name: str) -> tuple[variants.Variant | variants.BiTVariant, Released | None]:
+    """The row that a model's name means, and the published file that a weights tag behind its dot means.
+
+    Raises:
+        ValueError: no model, or no published file, has this name.
+    """
+    variant, tag = variants.find_variant(name)
+    return variant, None if tag is None else find_released(released_tag(variant, tag))
+
+
 def create_model(name: str, **options) -> keras.Model:
     """Build a model by any of its names.
 
@@ -109,11 +120,11 @@ def create_model(name: str, **options) -> keras.Model:
     Raises:
         ValueError: no model, or no published file, has this name.
     """
-    variant, tag = variants.find_variant(name)
-    if tag is not None:
-        full = released_tag(variant, tag)
-        options.setdefault("weights", full)
-        classes = find_released(full).classes
-        if classes is not None:
-            options.setdefault("classes", classes)
+    variant, released = find_named(name)
+    if released is not None:
+        options.setdefault("weights", released.tag)
+        if released.classes is not None:
+            options.setdefault("classes", released.classes)
+        if released.has_representation and options.get("include_top", True):
+            options.setdefault("representation_size", variant.width)
     return build(variant, **options)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import keras
 
-from keras_vit.models.builders import create_model
+from keras_vit.models.builders import create_model, find_named
 from keras_vit.models.pretrained import from_pretrained
 from keras_vit.models.variants import BiTVariant, find_variant
 from keras_vit.weights import holds_weights, is_weights
@@ -39,9 +39,10 @@ def load_model(source: str | os.PathLike) -> keras.Model:
     if path.suffix == ".keras" or is_weights(path):
         raise FileNotFoundError(f"model expected a {path.suffix} file, found nothing at {str(source)!r}.")
     try:
-        return create_model(str(source))
+        find_named(str(source))
     except ValueError as error:
         raise ValueError(f"nothing lies at {str(source)!r}, and as a name it is unknown: {error}") from None
+    return create_model(str(source))
 
 
 def holds_model(folder: str | os.PathLike) -> bool:

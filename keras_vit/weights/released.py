@@ -45,6 +45,11 @@ class Released:
         return f"{SERVER}/{quote(self.path)}"
 
     @property
+    def has_representation(self) -> bool:
+        """Whether a tanh layer as wide as the model lies before the classifier, as in all files of this one folder."""
+        return self.path.startswith(f"vit_models/{_21K}/")
+
+    @property
     def aliases(self) -> tuple[str, ...]:
         """The official names: `sam/ViT-B_16`, and for augreg and BiT the file's name alone."""
         short = self.path.removesuffix(".npz").partition("/")[2]

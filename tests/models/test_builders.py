@@ -10,6 +10,8 @@ from support import max_difference, randomise
 import keras_vit
 from keras_vit.layers import Head
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, find_variant
+from keras_vit.models.weightless import build_weightless
+from keras_vit.weights.released import RELEASED
 
 LARGE = {"ViT_H14", "ViT_H16", "ViT_g14", "ViT_G14", "AxialViT_B32"}
 ROWS = [pytest.param(row, marks=[pytest.mark.large] * (row.name in LARGE), id=row.name) for row in VARIANTS]
@@ -97,6 +99,21 @@ def test_every_spelling_finds_its_row(name, row, size, tag):
 def test_create_model_builds_what_the_name_says():
     model = keras_vit.create_model("vit_tiny_patch16_384", include_top=False)
     assert model.name == "ViT_Ti16" and model.input_shape == (None, 384, 384, 3)
+
+
+def test_names_of_the_papers_21k_files_have_their_representation_layer(monkeypatch):
+    def built(row, weights, **options):
+        return build_weightless(row, **options)
+
+    monkeypatch.setattr("keras_vit.models.builders.build", built)
+    released = [row for row in RELEASED if row.tag.endswith(".orig_in21k")]
+    for row in released:
+        expected = find_variant(row.tag)[0].parameters
+        assert keras_vit.create_model(row.tag).count_params() == expected.classes_21843_representation, row.tag
+    assert len(released) == 9
+    assert keras_vit.create_model(row.tag, include_top=False).count_params() == expected.headless
+    other = keras_vit.create_model("vit_base_patch16_224.augreg_in21k")
+    assert other.count_params() == find_variant("ViT_B16")[0].parameters.classes_21843
 
 
 def test_list_models_takes_a_pattern():

@@ -114,6 +114,15 @@ def test_a_name_builds_its_model():
     assert load_model("ViT-Ti/16").count_params() == 5_717_416
 
 
+def test_a_damaged_download_is_no_unknown_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_HOME", str(tmp_path))
+    place = tmp_path / "vit_models/sam/ViT-B_16.npz"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"no archive")
+    with pytest.raises(ValueError, match="^source expected a whole .npz archive, received something else in"):
+        load_model("vit_base_patch16_224.sam_in1k")
+
+
 def test_what_is_no_model_gets_a_sentence(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(
