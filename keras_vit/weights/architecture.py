@@ -34,7 +34,7 @@ class Architecture:
         representation_size: width of the tanh layer before the classifier.
         classes: of the classifier.
         class_token: whether there is one.
-        pooling: `token`, `gap` or `map`.
+        pooling: `token`, `gap` or `map`; None for the token sequence.
         norm_after_pooling: whether the pooled vector is normalised in place of the tokens.
         activation: of the MLPs.
         layer_norm_epsilon: of all layer norms.
@@ -258,6 +258,10 @@ def with_config(architecture: Architecture, said: dict, source: str) -> Architec
     labels = changes.get("labels")
     if labels is not None and len(labels) != architecture.classes:
         del changes["labels"]
-    if said.get("pooling") in ("token", "gap") and architecture.pooling != "map" and architecture.class_token:
-        changes["pooling"] = said["pooling"]
+    pooling = said.get("pooling", architecture.pooling)
+    if pooling in ("token", "gap") and architecture.pooling != "map" and architecture.class_token:
+        changes["pooling"] = pooling
+    on_top = (architecture.classes, architecture.representation_size, architecture.norm_after_pooling)
+    if pooling is None and not any(on_top):
+        changes["pooling"] = None
     return replace(architecture, **changes)

@@ -45,7 +45,7 @@ _BIT_FIXED = {
     "num_groups": 32,
     "output_stride": 32,
 }
-_POOLINGS = {"token": "token", "avg": "gap", "map": "map"}
+_POOLINGS = {"token": "token", "avg": "gap", "map": "map", "": None}
 
 
 def read_config(config: dict, layout: str, source: str) -> dict:
@@ -218,7 +218,6 @@ def _timm(model):
     arguments = {key.removeprefix("model_args."): value for key, value in values.items() if "model_args." in key}
     ours = {key.removeprefix("keras_vit."): value for key, value in values.items() if "keras_vit." in key}
     arguments |= {"mlp_ratio": model.mlp_dim / model.width, "class_token": model.class_token}
-    arguments["global_pool"] = arguments["global_pool"] or ""
     arguments["fc_norm"] = model.norm_after_pooling
     architecture = "vit_base_patch16_224" if model.units is None else _timm_hybrid(model)
     config = {

@@ -13,6 +13,7 @@ from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents, Entry, look
 from keras_vit.weights.files import KerasFile, open_weights
 from keras_vit.weights.fit import Target, fit, other_grid
+from keras_vit.weights.resize import require_method
 
 _TOP = ("pre_logits/", "head/")
 
@@ -138,6 +139,8 @@ def apply(
     model, file, contents: Contents, strict=True, position_resize="official", source_grid=None, early=None
 ) -> Report:
     """Fill a model, or what `early` has left of it, from an open file; see `load_weights`."""
+    require_method(position_resize)
+    said = read_config(file.config, contents.layout.name, contents.source)
     variables = {variable.path: variable for variable in model.variables if "seed" not in variable.path}
     report = Report(contents.source, contents.layout.name)
     if isinstance(file, KerasFile):
@@ -152,6 +155,7 @@ def apply(
         (report.unused_top if top else report.left_over).extend(names)
     report.left_over.extend(contents.left_over)
     _raise_unless_it_fits(report, wrong, strict)
+    _note_origin(model, contents, said, report)
     left = [step for step in steps if early is None or step.change or step.variable.path not in early.done]
     file.verify([name for step in left for name in step.entry.names])
     for step in steps:
@@ -167,7 +171,6 @@ def apply(
     for sentence in suspicions:
         warnings.warn(f"{report.source}: {sentence}", stacklevel=3)
     report.used.extend(name for step in steps for name in step.entry.names)
-    _note_origin(model, contents, read_config(file.config, contents.layout.name, contents.source), report)
     for sentence in (*report.conversions, *report.notes):
         print(f"{report.source}: {sentence}", file=sys.stderr)
     return report

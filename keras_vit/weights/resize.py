@@ -8,6 +8,12 @@ import numpy as np
 POSITION_METHODS = ("official", "timm", "timm_npz", "hf")
 
 
+def require_method(method: str) -> None:
+    """Raise a ValueError unless `resize_grid` knows the method."""
+    if method not in POSITION_METHODS:
+        raise ValueError(f"position_resize expected one of {POSITION_METHODS}, received {method!r}.")
+
+
 def resize_grid(grid: np.ndarray, size: tuple[int, int], method: str = "official") -> np.ndarray:
     """Resize (h, w, D) to (*size, D).
 
@@ -21,8 +27,7 @@ def resize_grid(grid: np.ndarray, size: tuple[int, int], method: str = "official
     Raises:
         ValueError: the method is unknown.
     """
-    if method not in POSITION_METHODS:
-        raise ValueError(f"position_resize expected one of {POSITION_METHODS}, received {method!r}.")
+    require_method(method)
     down, across = (_MATRICES[method](new, old) for new, old in zip(size, grid.shape[:2], strict=True))
     return np.einsum("ih,jw,hwd->ijd", down, across, grid, optimize=True).astype("float32")
 

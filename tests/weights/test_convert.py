@@ -1,5 +1,7 @@
 """Files into models of another size: what is converted, what is said, what is refused."""
 
+import json
+import shutil
 import warnings
 
 import keras
@@ -160,6 +162,24 @@ def test_everything_wrong_is_listed_at_once_and_nothing_changes(tmp_path):
     report = keras_vit.load_weights(model, tmp_path / "wrong.npz", strict=False)
     assert (report.missing, report.left_over) == (["class_token/token"], ["surprise"])
     assert "missing: class_token/token; left_over: surprise" in str(report)
+
+
+def test_mistakes_are_found_before_anything_changes(tmp_path):
+    with pytest.raises(ValueError, match="position_resize expected one of .* received 'offical'"):
+        keras_vit.load_weights(build(), G1, position_resize="offical")  # though no grid is resized
+    shutil.copy(GOLDENS / "h1.weights.safetensors", tmp_path / "model.safetensors")
+    config = json.loads((GOLDENS / "h1.config.json").read_text()) | {"hidden_act": "tanhshrink"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = build(classes=7)
+    before = model.get_weights()
+    with pytest.raises(ValueError, match="expected a known 'hidden_act', received 'tanhshrink'"):
+        keras_vit.load_weights(model, tmp_path)
+    larger = build(input_shape=(48, 48, 3), classes=7)
+    embedding = np.asarray(larger.get_layer("embedding").kernel)
+    with pytest.raises(ValueError, match="position_resize expected one of .* received 'offical'"):
+        keras_vit.load_weights(larger, G1, position_resize="offical")
+    assert max_difference(larger.get_layer("embedding").kernel, embedding) == 0
+    assert all((old == new).all() for old, new in zip(before, model.get_weights(), strict=True))
 
 
 def test_a_model_that_computes_otherwise_than_the_files_origin_is_noted():

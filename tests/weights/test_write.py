@@ -20,6 +20,7 @@ KINDS = {
     "map_with_a_class_token": (TINY, {"pooling": "map", "class_token": True}),
     "representation": (TINY, {"representation_size": 12}),
     "headless": (TINY, {"include_top": False}),
+    "sequence": (TINY, {"include_top": False, "pooling": None}),
     "fc_norm": (TINY, {"pooling": "gap", "norm_after_pooling": True}),
     "fc_norm_beside_a_class_token": (TINY, {"pooling": "gap", "norm_after_pooling": True, "class_token": True}),
     "rectangular": (TINY, {"patch_size": (4, 2), "input_shape": (8, 4, 1)}),
@@ -80,6 +81,8 @@ def test_reading_back_is_bit_exact(kind, layout, tmp_path):
     for weights in (other.get_weights(), restored.get_weights()):
         for old, new in zip(before, weights, strict=True):
             np.testing.assert_array_equal(old, new)
+    if layout in ("timm", None):  # whose files say how tokens are pooled
+        assert restored.output_shape == model.output_shape
     if layout is None:
         images = np.random.default_rng(0).uniform(-1, 1, (2, *model.input_shape[1:])).astype("float32")
         assert max_difference(restored(images), model(images)) == 0
