@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-_FLOATS = "f"
+from keras_vit.weights.layouts import IGNORED
+
 _MAPPED = 32 * 2**20
 _STACKED = re.compile(r"^(.*)\[(\d+)\]$")
 
@@ -40,6 +41,12 @@ class WeightsFile:
 
     def _refuse(self, expected: str, received: str):
         return ValueError(f"source expected {expected}, received {received} in {self.source!r}.")
+
+    def _takes(self, name: str, is_float: bool, dtype) -> bool:
+        """Whether an array is of floats; others are left out where they lie beside the weights, and else refused."""
+        if not is_float and not IGNORED.match(name):
+            raise Refused(f"source expected arrays of floats, received dtype {dtype} for {name!r} in {self.source!r}.")
+        return is_float
 
     def verify(self, names) -> None:
         """Raise a ValueError where the arrays of these names cannot be read as they were written."""
@@ -110,8 +117,8 @@ class NpzFile(WeightsFile):
                 raise Refused(f"source expected .npy headers, received none for {name!r}.") from None
             start = member.tell()
         bfloat16 = dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None
-        if dtype.hasobject or not (dtype.kind in _FLOATS or bfloat16):
-            raise Refused(f"source expected arrays of floats, received dtype {dtype} for {name!r} in {self.source!r}.")
+        if not self._takes(name, dtype.kind == "f" or bfloat16, dtype):
+            return
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         room = os.fstat(self._file.fileno()).st_size
         if start + size != info.file_size or info.compress_size > room or info.file_size > 1100 * room:

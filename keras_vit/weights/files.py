@@ -120,8 +120,8 @@ class SafetensorsFile(WeightsFile):
         for name, tensor in json.loads(whole[8:start]).items():
             if name == "__metadata__":
                 continue
-            if tensor["dtype"] not in _SAFETENSORS_FLOATS:
-                raise self._refuse("arrays of floats", f"dtype {tensor['dtype']} for {name!r}")
+            if not self._takes(name, tensor["dtype"] in _SAFETENSORS_FLOATS, tensor["dtype"]):
+                continue
             self.shapes[name] = tuple(tensor["shape"])
             self._of[name] = (whole, start + tensor["data_offsets"][0], _SAFETENSORS_FLOATS[tensor["dtype"]])
 
@@ -176,10 +176,10 @@ class TorchFile(WeightsFile):
             state = inner
         if not isinstance(state, dict):
             raise self._refuse("a torch state dict of plain tensors", "something else")
-        self._tensors = {name: value for name, value in state.items() if torch.is_tensor(value)}
-        for name, tensor in self._tensors.items():
-            if not tensor.is_floating_point():
-                raise self._refuse("arrays of floats", f"dtype {tensor.dtype} for {name!r}")
+        tensors = {name: value for name, value in state.items() if torch.is_tensor(value)}
+        self._tensors = {
+            name: value for name, value in tensors.items() if self._takes(name, value.is_floating_point(), value.dtype)
+        }
         self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
 
     def _read(self, name):

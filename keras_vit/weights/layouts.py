@@ -88,7 +88,7 @@ PREFIXES = (
     ("model.", ""),
 )
 # Arrays beside the weights: the optimiser's, counters, the text tower of an image-text model.
-IGNORED = re.compile(r"^(opt|extra|states?|chrono|step|epoch|params/txt|params/t|params/b|txt|t|b)(/|$)")
+IGNORED = re.compile(r"^(opt(?!/target/)|extra|states?|chrono|step|epoch|params/txt|params/t|params/b|txt|t|b)(/|$)")
 
 
 @dataclass(frozen=True)

@@ -208,6 +208,31 @@ def test_broken_safetensors(name, tmp_path, capsys):
     assert [file.name for file in tmp_path.iterdir()] == ["weights.safetensors"]
 
 
+@pytest.mark.parametrize("ending", [".npz", ".safetensors", ".pth"])
+def test_integers_of_an_optimiser_are_left_out(ending, tmp_path):
+    with np.load(G1) as file:
+        values = {f"opt/target/{name}": value for name, value in file.items()}
+    values |= {"opt/state/step": np.full((), 90_000, "int32"), "opt/state/mu": np.ones(3, "float32")}
+    path = tmp_path / f"weights{ending}"
+    if ending == ".npz":
+        np.savez(path, **values)
+    elif ending == ".safetensors":
+        pytest.importorskip("safetensors.numpy").save_file(values, path)
+    else:
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        torch.save({name: torch.from_numpy(value) for name, value in values.items()}, path)
+    found, expected = (keras_vit.from_pretrained(source).get_weights() for source in (path, G1))
+    assert all((a == b).all() for a, b in zip(found, expected, strict=True))
+
+
+def test_unknown_arrays_among_the_optimisers_targets_are_left_over(tmp_path):
+    with np.load(G1) as file:
+        values = {f"opt/target/{name}": value for name, value in file.items()}
+    np.savez(tmp_path / "weights.npz", **values, **{"opt/target/surprise": np.ones(3, "float32")})
+    with pytest.raises(ValueError, match="left over in the file: opt/target/surprise"):
+        keras_vit.from_pretrained(tmp_path / "weights.npz")
+
+
 @pytest.mark.parametrize("ending", [".keras", ".pth", ".bin"])
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 nothing", pickle.dumps({"a": 1}), b"\x80\x02."])
 def test_other_broken_files(ending, content, tmp_path, capsys):
