@@ -139,16 +139,13 @@ def _row(found: Architecture, source, num_heads) -> Variant:
 
 
 def _input_shape(found: Architecture, source, source_grid):
-    if found.image_size:
-        return (*found.image_size, found.channels)
-    grid = source_grid or found.grid
-    if grid is None and found.positions == "sincos2d":
+    size = replace(found, grid=source_grid or found.grid).full_size
+    if size is None and found.positions == "sincos2d":
         return (None, None, found.channels)  # the file fits every size
-    if grid is None:
+    if size is None:
         tokens = found.tokens - found.class_token
         raise ValueError(
             f"input_shape expected (height, width, channels) or source_grid (down, across): {source!r} holds "
             f"{tokens} positions, which are no square grid."
         )
-    sides = (cells * patch * found.stride for cells, patch in zip(grid, found.patch_size, strict=True))
-    return (*sides, found.channels)
+    return (*size, found.channels)

@@ -77,6 +77,13 @@ class Architecture:
         """Pixels of the image under one cell that the patches are cut from."""
         return 1 if self.units is None else 4 * 2 ** max(len(self.units) - 1, 0)
 
+    @property
+    def full_size(self) -> tuple[int, int] | None:
+        """(height, width) that the config says, else that the grid covers; None where neither is known."""
+        if self.image_size or self.grid is None:
+            return self.image_size
+        return tuple(cells * patch * self.stride for cells, patch in zip(self.grid, self.patch_size, strict=True))
+
 
 CONVENTIONS = ("activation", "layer_norm_epsilon", "group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
 
@@ -119,7 +126,7 @@ def of_contents(contents: Contents) -> Architecture:
             f"source expected a position embedding, as files of layout {contents.layout.name!r} have one, "
             f"received {contents.source!r} without."
         )
-    pooling = _pooling(shapes, class_token)
+    pooling = pooling_of("pooling/probe" in shapes, class_token, "pooled_norm/gamma" in shapes)
     if pooling == "map" and class_token and contents.layout.name == "timm":
         raise ValueError(
             "source expected attention pooling without a class token, which timm leaves out of it and this package "
@@ -155,10 +162,11 @@ def _heads(contents):
     return counts.pop() if counts else None
 
 
-def _pooling(shapes, class_token):
-    if "pooling/probe" in shapes:
+def pooling_of(probe: bool, class_token: bool, norm_after_pooling: bool) -> str:
+    """How a model is taken to pool by the arrays it has, which is all that most files say."""
+    if probe:
         return "map"
-    return "token" if class_token and "pooled_norm/gamma" not in shapes else "gap"
+    return "token" if class_token and not norm_after_pooling else "gap"
 
 
 def _units(contents) -> tuple[int, ...]:

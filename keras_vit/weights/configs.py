@@ -127,13 +127,10 @@ def _values(model: Architecture, layout: str) -> dict:
             f"layout {layout!r} expected an activation among {sorted(names)}, received {model.activation!r}."
         )
     side = lambda pair: pair[0] if pair and pair[0] == pair[1] else pair and list(pair)  # noqa: E731
-    image_size = model.image_size or tuple(
-        g * p * model.stride for g, p in zip(model.grid, model.patch_size, strict=True)
-    )
     written = {
         "activation": names[model.activation],
         "patch_size": side(model.patch_size),
-        "image_size": side(image_size),
+        "image_size": side(model.full_size),
         "pooling": {ours: theirs for theirs, ours in _POOLINGS.items()}.get(model.pooling),
         "labels": None,
     }
@@ -195,7 +192,7 @@ def _hf_bit(model):
 
 def processor_config(model: Architecture) -> dict:
     """transformers' `preprocessor_config.json` for images in [-1, 1]."""
-    height, width = model.image_size or (224, 224)
+    height, width = model.full_size or (224, 224)
     return {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
@@ -227,7 +224,7 @@ def _timm(model):
         "global_pool": arguments["global_pool"],
         "model_args": arguments,
         "pretrained_cfg": {
-            "input_size": [model.channels, *(model.image_size or (224, 224))],
+            "input_size": [model.channels, *model.full_size],
             "num_classes": model.classes or 0,
             "mean": [0.5] * 3,
             "std": [0.5] * 3,

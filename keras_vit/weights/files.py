@@ -79,9 +79,14 @@ def _loose(folder: Path) -> list[Path]:
     return [path for ending in ("*.npz", "*.safetensors", "*.keras") for path in sorted(folder.glob(ending))]
 
 
+def config_path(path: Path) -> Path:
+    """Where the config of a file goes: `config.json` where libraries look for it, else one of the file's own."""
+    return path.with_name("config.json" if path.name in _FOLDER_NAMES else f"{path.stem}.config.json")
+
+
 def _config_beside(path: Path) -> dict:
-    stem = path.name.split(".")[0]
-    for beside in (path.with_name(f"{stem}.config.json"), path.with_name("config.json")):
+    own = dict.fromkeys((path.stem, path.name.split(".")[0]))
+    for beside in (*(path.with_name(f"{stem}.config.json") for stem in own), path.with_name("config.json")):
         if beside.is_file():
             try:
                 config = json.loads(beside.read_text(encoding="utf-8"))

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.weights.architecture import of_model, origin
+from keras_vit.weights.architecture import of_model, origin, pooling_of
 from keras_vit.weights.configs import processor_config, write_config
+from keras_vit.weights.files import config_path
 from keras_vit.weights.layouts import LAYOUTS, WRITABLE, fill, find_place, spell
 
 _ENDINGS = {"npz": ".npz", "linen": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
@@ -22,8 +23,9 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
 
     Args:
         model: a model of this package.
-        path: of the file to write: `.npz` for npz and linen; `.safetensors`, or a folder for `model.safetensors`, for
-            timm and hf, with the library's `config.json` beside it; `.keras` or `.weights.h5` for our own.
+        path: of the file to write: `.npz` for npz and linen; for timm and hf `NAME.safetensors` with `NAME.config.json`
+            beside it, or a folder for the `model.safetensors` and `config.json` that these libraries load; `.keras` or
+            `.weights.h5` for our own.
         layout: `npz` (the released files'), `linen` (the current official code's), `timm` or `hf` (transformers'
             hub files); where None, `npz` for an `.npz` and our own for `.keras` and `.weights.h5`.
 
@@ -56,7 +58,7 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     _beside(file, lambda partial: _write_safetensors(partial, arrays))
-    _beside(file.with_name("config.json"), lambda partial: _write_json(partial, config))
+    _beside(config_path(file), lambda partial: _write_json(partial, config))
     if layout == "hf" and as_folder:
         processor = processor_config(architecture)
         _beside(file.with_name("preprocessor_config.json"), lambda partial: _write_json(partial, processor))
@@ -116,12 +118,15 @@ def _beside(path: Path, write) -> None:
             partial.unlink()
 
 
-_IN_CONFIG = {"timm": ("activation",), "hf": ("activation", "layer_norm_epsilon")}
+_IN_CONFIG = {"timm": ("activation", "pooling"), "hf": ("activation", "layer_norm_epsilon")}
 
 
 def _note_origin(model, layout):
     """Say where those who read the file will compute otherwise than the model, because the file cannot tell them."""
-    for name, theirs in origin(LAYOUTS[layout], model.family, model.units is not None).items():
+    usual = origin(LAYOUTS[layout], model.family, model.units is not None)
+    if model.family == "vit":
+        usual["pooling"] = pooling_of(model.pooling == "map", model.class_token, model.norm_after_pooling)
+    for name, theirs in usual.items():
         mine = getattr(model, name)
         if mine != theirs and name not in _IN_CONFIG.get(layout, ()):
             print(f"layout {layout!r}: its readers take {name}={theirs!r}, the model has {mine!r}.", file=sys.stderr)

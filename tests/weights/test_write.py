@@ -87,7 +87,7 @@ def test_reading_back_is_bit_exact(kind, layout, tmp_path):
         images = np.random.default_rng(0).uniform(-1, 1, (2, *model.input_shape[1:])).astype("float32")
         assert max_difference(restored(images), model(images)) == 0
     written = {file.name for file in tmp_path.iterdir()}
-    assert written == {path.name} | ({"config.json"} if path.suffix == ".safetensors" else set())
+    assert written == {path.name} | ({"weights.config.json"} if path.suffix == ".safetensors" else set())
 
 
 @pytest.mark.parametrize("name", ["g2", "g3", "g4", "g5b", "h1", "t1", "t1b", "t2", "g6"])
@@ -192,6 +192,28 @@ def test_labels_and_activation_survive_in_the_config(tmp_path):
         assert max_difference(restored(images), model(images)) == 0
 
 
+def test_two_files_in_one_folder_keep_their_own_configs(tmp_path):
+    for name, activation in (("a.v1", "gelu"), ("a.v2", "gelu_tanh"), ("model", "relu")):
+        path = tmp_path / f"{name}.safetensors"
+        keras_vit.save_weights(randomise(keras_vit.build(TINY, activation=activation)), path, layout="hf")
+    for name, activation in (("a.v1", "gelu"), ("a.v2", "gelu_tanh"), ("model", "relu")):
+        model = keras_vit.from_pretrained(tmp_path / f"{name}.safetensors")
+        assert model.get_layer("encoder_block_00").activation == activation
+    assert json.loads((tmp_path / "config.json").read_text())["hidden_act"] == "relu"  # what transformers loads
+
+
+def test_a_free_size_is_written_as_that_of_its_positions(tmp_path):
+    model = keras_vit.build(replace(TINY, image_size=12), input_shape=(None, None, 3))
+    said = {}
+    for layout in ("hf", "timm"):
+        keras_vit.save_weights(model, tmp_path / layout, layout=layout)
+        said[layout] = json.loads((tmp_path / layout / "config.json").read_text())
+    processor = json.loads((tmp_path / "hf" / "preprocessor_config.json").read_text())
+    assert said["hf"]["image_size"] == said["timm"]["model_args"]["img_size"] == 12
+    assert processor["size"] == {"height": 12, "width": 12}
+    assert said["timm"]["pretrained_cfg"]["input_size"] == [3, 12, 12]
+
+
 def test_what_readers_will_compute_otherwise_is_said(tmp_path, capsys):
     model = keras_vit.build(TINY, activation="gelu", layer_norm_epsilon=1e-12)
     keras_vit.save_weights(model, tmp_path / "weights.npz")
@@ -200,6 +222,11 @@ def test_what_readers_will_compute_otherwise_is_said(tmp_path, capsys):
     assert "layout 'npz': its readers take layer_norm_epsilon=1e-06, the model has 1e-12." in said
     keras_vit.save_weights(model, tmp_path / "hf", layout="hf")
     assert capsys.readouterr().err == ""
+    pooled = keras_vit.build(TINY, include_top=False, pooling="gap", class_token=True)
+    for layout, path in {"npz": "gap.npz", "linen": "gap.npz", "hf": "hf", "timm": "timm"}.items():
+        keras_vit.save_weights(pooled, tmp_path / path, layout=layout)
+        note = f"layout {layout!r}: its readers take pooling='token', the model has 'gap'."
+        assert (note in capsys.readouterr().err) == (layout != "timm")  # whose config has a key for it
 
 
 @pytest.mark.parametrize(
