@@ -141,6 +141,8 @@ def _fit_kernel(target, entry) -> Found:
     if folds:
         how = "summed" if channels == 1 else "repeated and rescaled"
         sentences.append(f"input channels {how} from {entry.shape[2]} to {channels}")
+        if target.path != "embedding/kernel":
+            sentences.append("weight standardisation undoes the scale, so that the root's responses change")
 
     def change(array):
         array = resize_kernel(array, size) if resizes else array

@@ -46,7 +46,8 @@ def resize_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
     """Fit a first kernel (h, w, C, D) to another number of channels.
 
     One channel gets the sum over the old ones, so that a grey image gives what its RGB copy gave. More get the old
-    ones in turn, times old / new, so that the response keeps its size.
+    ones in turn, times old / new, so that the response keeps its size. Neither holds for a ResNet's root, where weight
+    standardisation undoes every filter's scale: a grey image gives what its RGB copy gave times a factor a filter.
     """
     old = kernel.shape[2]
     if channels == 1:

@@ -82,9 +82,15 @@ def test_patch_size_and_channels_of_a_file():
     np.testing.assert_allclose(six[:, :, 3:], kernel / 2, rtol=1e-6)
     assert resize_channels(kernel, 4).shape == (1, 1, 4, 4)
     hybrid = keras_vit.from_pretrained(GOLDENS / "g5.weights.npz", input_shape=(64, 64, 4))
-    assert hybrid.get_layer("stem_root").conversion == "input channels repeated and rescaled from 3 to 4"
+    truth = "; weight standardisation undoes the scale, so that the root's responses change"
+    assert hybrid.get_layer("stem_root").conversion == "input channels repeated and rescaled from 3 to 4" + truth
     bit = keras_vit.from_pretrained(GOLDENS / "g6.weights.npz", input_shape=(64, 64, 1))
-    assert bit.get_layer("root").conversion == "input channels summed from 3 to 1"
+    assert bit.get_layer("root").conversion == "input channels summed from 3 to 1" + truth
+    rgb = keras_vit.from_pretrained(GOLDENS / "g6.weights.npz")
+    grey = np.random.default_rng(0).uniform(-1, 1, (2, 64, 64, 1)).astype("float32")
+    ratios = np.asarray(bit.get_layer("root")(grey)) / np.asarray(rgb.get_layer("root")(np.repeat(grey, 3, axis=-1)))
+    factors = np.median(ratios, axis=(0, 1, 2))
+    assert (factors < 0.9).all() and np.ptp(factors) > 0.1 and np.median(np.abs(ratios / factors - 1)) < 1e-4
 
 
 def test_a_head_of_another_size_starts_anew_with_a_note(capsys):
