@@ -215,7 +215,9 @@ def of_model(model) -> Architecture:
     positions = layers["position_embedding"]
     relative = any(getattr(layer, "relative_positions", False) for layer in blocks)
     again = "layers" if "position_embedding_01" in layers else "shared"
-    everywhere = "position_embedding_01" in layers or len(positions._inbound_nodes) > 1
+    # The model's own calls: a model cut out of it adds others to the layer.
+    calls = [call for calls_at in model._nodes_by_depth.values() for call in calls_at if call.operation is positions]
+    everywhere = "position_embedding_01" in layers or len(calls) > 1
     return Architecture(
         "vit",
         width=layers["embedding"].width,

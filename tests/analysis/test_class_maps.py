@@ -7,6 +7,7 @@ from support import randomise
 
 import keras_vit
 from keras_vit import analysis
+from keras_vit.models.pretrained import row_of
 
 TINY = keras_vit.Variant("Tiny", width=8, depth=2, mlp_dim=12, num_heads=2, patch_size=4)
 HYBRID = replace(TINY, width=16, patch_size=1, stem=keras_vit.ResNetStem((1,), 0.5))
@@ -51,6 +52,15 @@ def test_grad_cam_equals_finite_differences(pooling):
     expected = np.maximum(features[0, prefix:] @ slope.mean(axis=0), 0).reshape(2, 3)
     np.testing.assert_allclose(analysis.grad_cam(model, images, 2)[0], expected, atol=2e-3 * max(expected.max(), 1e-2))
     assert expected.max() > 0 or pooling == "map"
+
+
+def test_a_hybrid_is_the_same_model_afterwards(tmp_path):
+    model = made(HYBRID, (16, 24, 3))
+    row = row_of(model)
+    analysis.grad_cam(model, pictures((16, 24, 3)))
+    assert row_of(model) == row and row.positions_at == "stem"
+    keras_vit.save_weights(model, tmp_path / "hybrid.npz")
+    assert row_of(made(replace(TINY, positions_at="shared"))).positions_at == "shared"
 
 
 def in_numpy(model, images, moved=None):
