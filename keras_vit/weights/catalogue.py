@@ -5,7 +5,7 @@ import difflib
 import fnmatch
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from keras_vit.weights.released import AUGREG_MODELS, OFFICIAL_MODELS, RELEASED, Released
@@ -140,7 +140,7 @@ def find(
         under: most parameters.
         dataset: that the classifier is for; None for all.
         sort: `accuracy`, `parameters`, `resolution` or `tag`.
-        index: augreg's index.csv; the published rows alone where None.
+        index: augreg's index.csv, which adds files and accuracies; the published rows alone where None.
         parameters_of: a builder's name -> its number of parameters.
 
     Raises:
@@ -149,7 +149,13 @@ def find(
     """
     if sort not in _SORTS:
         raise ValueError(f"sort expected one of {_SORTS}, received {sort!r}.")
-    rows = [_of_released(row, parameters_of) for row in RELEASED] if index is None else list(_of_index(Path(index)))
+    lines = {} if index is None else {row.tag: row for row in _of_index(Path(index))}
+    rows = []
+    for released in RELEASED:
+        row = _of_released(released, parameters_of)
+        same = next((lines.pop(name) for name in released.aliases if name in lines), row)
+        rows.append(row if row.accuracy is not None else replace(row, accuracy=same.accuracy, source=same.source))
+    rows += lines.values()
     wanted = [
         row
         for row in rows

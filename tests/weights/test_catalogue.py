@@ -81,10 +81,13 @@ def test_any_name_of_the_grammar_is_a_file():
         find_released("vit_base_patch16_224.augreg_in22k")
 
 
+KNOWN = NAME[:-3] + "0.0"  # which timm has a tag for
+SOURCE = "index of augreg"
 INDEX = f"""name,ds,params,filename,final_test,adapt_ds,adapt_resolution,adapt_final_test,adapt_filename
 B_16,i21k,86859496,{NAME},,imagenet2012,384,0.85,{NAME}--imagenet2012-steps_20k-lr_0.01-res_384
 B_16,i21k,86567656,{NAME},,imagenet2012,224,0.84,{NAME}--imagenet2012-steps_20k-lr_0.01-res_224
 S_16,i21k,22196584,S_16-x,,imagenet2012,384,0.83,S_16-x--imagenet2012-steps_20k-lr_0.01-res_384
+B_16,i21k,86859496,{KNOWN},,imagenet2012,384,0.8599,{KNOWN}--imagenet2012-steps_20k-lr_0.01-res_384
 L_16,i21k,304715752,L_16-x,,imagenet2012,384,0.86,L_16-x--imagenet2012-steps_20k-lr_0.01-res_384
 B_16,i21k,86567656,{NAME},,cifar100,224,0.93,{NAME}--cifar100-steps_10k-lr_0.01-res_224
 """
@@ -92,17 +95,23 @@ B_16,i21k,86567656,{NAME},,cifar100,224,0.93,{NAME}--cifar100-steps_10k-lr_0.01-
 
 def test_finding_in_augregs_index(tmp_path, capsys, monkeypatch):
     (tmp_path / "index.csv").write_text(INDEX)
-    rows = find(resolution=384, under=100_000_000, index=tmp_path / "index.csv")
-    assert [(row.model, row.accuracy) for row in rows] == [("ViT_B16", 0.85), ("ViT_S16", 0.83)]
-    rows = find("B_16", dataset=None, sort="resolution", index=tmp_path / "index.csv")
+    index = tmp_path / "index.csv"
+    published = {row.tag for row in find(resolution=384)}
+    rows = find(resolution=384, under=100_000_000, index=index)
+    added = [row for row in rows if row.tag not in published]
+    assert [(row.model, row.accuracy) for row in added] == [("ViT_B16", 0.85), ("ViT_S16", 0.83)]
+    assert len(rows) == len(published) + 2 and len({row.tag for row in rows}) == len(rows)
+    rows = [row for row in find("B_16", dataset=None, sort="resolution", index=index) if row.tag.startswith(NAME)]
     assert [row.resolution for row in rows] == [384, 224, 224]
     assert {row.dataset for row in rows} == {"imagenet2012", "cifar100"}
     line = ["weights", "find", "--model", "B_16", "--res", "384", "--under", "100M", "--sort", "accuracy"]
-    assert main([*line, "--index", str(tmp_path / "index.csv")]) == 0
+    assert main([*line, "--index", str(index)]) == 0
     printed = capsys.readouterr().out
-    assert printed.splitlines() == [
-        f"{NAME}--imagenet2012-steps_20k-lr_0.01-res_384    86.9M  384 px  imagenet2012  85.00% (index of augreg)"
+    assert [text for text in printed.splitlines() if SOURCE in text] == [
+        f"vit_base_patch16_384.augreg_in21k_ft_in1k    86.6M  384 px  imagenet2012  85.99% ({SOURCE})",
+        f"{NAME}--imagenet2012-steps_20k-lr_0.01-res_384    86.9M  384 px  imagenet2012  85.00% ({SOURCE})",
     ]
+    assert "vit_base_patch16_384.orig_in21k_ft_in1k" in printed
     monkeypatch.setenv("KERAS_VIT_HOME", str(tmp_path))  # the cached index is found by itself
     (tmp_path / "vit_models/augreg").mkdir(parents=True)
     (tmp_path / "index.csv").rename(tmp_path / "vit_models/augreg/index.csv")
