@@ -71,18 +71,20 @@ def build_weightless(row, image_size: tuple[int, int] | None = None, channels: i
 
 def _from_file(path: Path, image_size) -> keras.Model:
     """The model of a `.keras` file, from its configuration alone."""
-    with zipfile.ZipFile(path) as file:
-        config = json.loads(file.read("config.json"))
-    config.pop("compile_config", None)
-    for layer in config["config"].get("layers", ()) if image_size else ():
-        if layer["class_name"] == "InputLayer":
-            batch, *sides, channels = layer["config"]["batch_shape"]
-            sides = [side or wanted for side, wanted in zip(sides, image_size, strict=True)]
-            layer["config"]["batch_shape"] = [batch, *sides, channels]
     try:
+        with zipfile.ZipFile(path) as file:
+            config = json.loads(file.read("config.json"))
+        config.pop("compile_config", None)
+        for layer in config["config"].get("layers", ()) if image_size else ():
+            if layer["class_name"] == "InputLayer":
+                batch, *sides, channels = layer["config"]["batch_shape"]
+                sides = [side or wanted for side, wanted in zip(sides, image_size, strict=True)]
+                layer["config"]["batch_shape"] = [batch, *sides, channels]
         with without_weights() as models:
             models.append(keras.saving.deserialize_keras_object(config))
-    except (ValueError, KeyError, TypeError) as error:
+        if not isinstance(models[0], keras.Model):
+            raise ValueError(f"it holds a {type(models[0]).__name__}")
+    except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"model expected a .keras file of this package, received {str(path)!r}: {reason}") from error
     own = describe(models[0])

@@ -3,6 +3,7 @@
 import gc
 import json
 import re
+import zipfile
 from dataclasses import replace
 
 import keras
@@ -201,6 +202,9 @@ def test_a_file_is_counted_from_its_configuration(tmp_path):
             r"image_size expected the model's own \(16, 16\), which its file",
         ),
         (["{tmp}/broken.keras"], "model expected a .keras file"),
+        (["{tmp}/other.keras"], "expected a .keras file of this package, received .* no item named 'config.json'"),
+        (["{tmp}/empty.keras"], "model expected a .keras file of this package, received .*empty.keras'"),
+        (["{tmp}/layer.keras"], "model expected a .keras file of this package, received .*: it holds a Dense"),
         (
             ["ViT_Ti16", "--optimizer", "adam"],
             "optimizer expected one of adamw, .*, muon, received 'adam'",
@@ -212,6 +216,11 @@ def test_a_file_is_counted_from_its_configuration(tmp_path):
 def test_a_mistake_gets_one_sentence(arguments, sentence, tmp_path, capsys):
     keras_vit.build(TINY).save(tmp_path / "model.keras")
     (tmp_path / "broken.keras").write_text("no archive")
+    layer = '{"module": "keras.layers", "class_name": "Dense", "config": {"units": 3}}'
+    members = {"other": ("notes.txt", ""), "empty": ("config.json", "{}"), "layer": ("config.json", layer)}
+    for name, member in members.items():
+        with zipfile.ZipFile(tmp_path / f"{name}.keras", "w") as archive:
+            archive.writestr(*member)
     assert cli.main(["summary", *(argument.format(tmp=tmp_path) for argument in arguments)]) == 2
     error = capsys.readouterr().err
     assert re.search(sentence, error) and error.strip().count("\n") == 0
