@@ -3,6 +3,7 @@
 D width, h heads, P patch, N tokens.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from keras_vit.weights.contents import Contents
@@ -111,7 +112,9 @@ def of_contents(contents: Contents) -> Architecture:
     first = "root/kernel" if contents.family == "bit" else "embedding/kernel"
     if first not in shapes or len(shapes[first]) != 4:
         raise ValueError(f"source expected a whole model, received {contents.source!r} without {first!r}.")
-    root = shapes.get("stem_root/kernel") or shapes[first]
+    root = shapes.get("stem_root/kernel", shapes[first])
+    if len(root) != 4:
+        raise ValueError(f"source expected a kernel of a convolution, received shape {root} in {contents.source!r}.")
     units = _units(contents)
     classes = shapes["head/kernel"][-1] if "head/kernel" in shapes else None
     conventions = origin(contents.layout, contents.family)
@@ -171,12 +174,13 @@ def pooling_of(probe: bool, class_token: bool, norm_after_pooling: bool) -> str:
 
 def _units(contents) -> tuple[int, ...]:
     """Units of each stage, from the paths of their first convolutions."""
-    counts = {}
-    for path in contents.entries:
-        if path.endswith("conv1/kernel"):
-            indices = dict(find_place(contents.family, "keras", path).indices)
-            counts[indices["s"]] = max(counts.get(indices["s"], 0), indices["u"])
-    return tuple(counts.get(stage, 0) for stage in range(1, max(counts, default=0) + 1))
+    paths = [path for path in contents.entries if path.endswith("conv1/kernel")]
+    found = [dict(find_place(contents.family, "keras", path).indices) for path in paths]
+    counts = Counter(indices["s"] for indices in found)
+    if any(indices["u"] > counts[indices["s"]] or indices["s"] > len(counts) for indices in found):
+        raise ValueError(f"source expected stages and units counted without a gap, received {paths} "
+                         f"in {contents.source!r}.")  # fmt: skip
+    return tuple(counts[stage] for stage in sorted(counts))
 
 
 def of_model(model) -> Architecture:

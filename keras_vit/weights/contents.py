@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from keras_vit.weights.layouts import IGNORED, LAYOUTS, PREFIXES, Layout, fill, find_place
+from keras_vit.weights.layouts import IGNORED, LAYOUTS, MOST, PREFIXES, Layout, fill, find_place
 from keras_vit.weights.names import TABLES
 from keras_vit.weights.transforms import Transform
 
@@ -58,7 +58,7 @@ def look(file) -> Contents:
         file: one of `keras_vit.weights.files`.
 
     Raises:
-        ValueError: no layout knows the names.
+        ValueError: no layout knows the names, or an array of a known one has too few axes.
     """
     best = max(_candidates(file.shapes), key=lambda found: len(found[2]), default=None)
     if not best or not best[2]:
@@ -68,6 +68,12 @@ def look(file) -> Contents:
         )
     family, layout, places = best
     entries, used = _entries(file.shapes, places)
+    for path, entry in entries.items():
+        if path.endswith(("/kernel", "/embedding")) and len(entry.shape) < 2:
+            raise ValueError(
+                f"source expected {entry.names[0]!r} to have at least two axes, received shape {entry.shapes[0]} "
+                f"in {file.source!r}."
+            )
     spare = sorted(file.shapes.keys() - used)
     ignored = [name for name in spare if IGNORED.match(name)]
     left_over = [name for name in spare if not IGNORED.match(name)]
@@ -91,6 +97,8 @@ def _entries(shapes, places):
     parts = {}
     for name, place in places.items():
         stacked = place.cell.names[place.part].endswith("[{i}]")
+        if stacked and shapes[name] and shapes[name][0] > MOST:
+            continue
         for i in range(shapes[name][0] if stacked and shapes[name] else 1):
             indices = dict(place.indices, **({"i": i} if stacked else {}))
             found = parts.setdefault(fill(place.row.ours, indices), (place.cell, {}))

@@ -87,6 +87,7 @@ PREFIXES = (
     ("module.", ""),
     ("model.", ""),
 )
+MOST = 999  # blocks, stages or units: names that count further have no place
 # Arrays beside the weights: the optimiser's, counters, the text tower of an image-text model.
 IGNORED = re.compile(r"^(opt(?!/target/)|extra|states?|chrono|step|epoch|params/txt|params/t|params/b|txt|t|b)(/|$)")
 
@@ -157,7 +158,7 @@ def _patterns(family: str, layout: str) -> dict[str, list[tuple]]:
             name = name.removesuffix("[{i}]")
             pattern, shape = "", ""
             for text, key, _, _ in string.Formatter().parse(name):
-                pattern += re.escape(text) + (f"(?P<{key}>[0-9]+)" if key else "")
+                pattern += re.escape(text) + (f"(?P<{key}>[0-9]{{1,3}})" if key else "")
                 shape += re.sub(r"\d+", "#", text) + ("#" if key else "")
             known[shape].append((re.compile(pattern), row, cell, part))
     return dict(known)

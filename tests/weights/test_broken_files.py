@@ -126,6 +126,26 @@ def twice(path):
     archive(path, {**members(), "cls": npy(np.ones((1, 1, 48), "float32"))})
 
 
+def flat_positions(path):
+    archive(path, members() | {"Transformer/posembed_input/pos_embedding.npy": npy(np.ones(48, "float32"))})
+
+
+def scalar_head(path):
+    archive(path, members() | {"head/kernel.npy": npy(np.ones((), "float32"))})
+
+
+def endless_stack(path):
+    archive(path, {"Transformer/encoderblock/LayerNorm_0/scale.npy": header((10**9, 0))})
+
+
+def far_stage(path):
+    archive(path, members() | {"block1000000000/unit01/conv1/kernel.npy": npy(np.ones((1, 1, 4, 4), "float32"))})
+
+
+def gap_in_the_stages(path):
+    archive(path, members() | {"block9/unit01/conv1/kernel.npy": npy(np.ones((1, 1, 4, 4), "float32"))})
+
+
 def other_names(path):
     archive(path, {"weights/0.npy": npy(np.ones(3, "float32"))})
 
@@ -151,6 +171,11 @@ NPZ = {
     no_header: "expected",
     evil_header: "expected .npy headers, received none for 'cls'",
     twice: "expected each array once, received 'cls' twice",
+    flat_positions: r"expected 'Transformer/.*/pos_embedding' to have at least two axes, received shape \(48,\)",
+    scalar_head: r"expected 'head/kernel' to have at least two axes, received shape \(\)",
+    endless_stack: "left over in the file: Transformer/encoderblock/LayerNorm_0/scale",
+    far_stage: "left over in the file: block1000000000/unit01/conv1/kernel",
+    gap_in_the_stages: "left over in the file: block9/unit01/conv1/kernel",
     other_names: "expected weights of a layout among .* with weights/0",
     half_a_model: "missing from the file: embedding/kernel",
 }
