@@ -158,6 +158,17 @@ def of_contents(contents: Contents) -> Architecture:
     )
 
 
+def grid_said(contents: Contents, said: dict) -> tuple[int, int] | None:
+    """(down, across) of a file's positions by its config's image size; None where there is none that fits them."""
+    positions, kernel = (contents.entries.get(path) for path in ("position_embedding/embedding", "embedding/kernel"))
+    if "image_size" not in said or None in (positions, kernel) or 0 in kernel.shape:
+        return None
+    units = _units(contents) if "stem_root/kernel" in contents.entries else None
+    cell = Architecture("vit", 0, units=units).stride  # pixels
+    grid = tuple(side // (patch * cell) for side, patch in zip(said["image_size"], kernel.shape, strict=False))
+    return grid if positions_of(positions.shape, "class_token/token" in contents.entries, grid) else None
+
+
 def _heads(contents):
     counts = {entry.heads for path, entry in contents.entries.items() if path.endswith("qkv/kernel") and entry.heads}
     if len(counts) > 1:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_vit.weights.architecture import of_model, origin
+from keras_vit.weights.architecture import grid_said, of_model, origin
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents, Entry, look
 from keras_vit.weights.files import KerasFile, open_weights
@@ -74,7 +74,7 @@ def load_weights(
         strict: whether variables missing from the file, or arrays left over, are an error.
         position_resize: `official` (corner-aligned bilinear, section 3.2), `timm` (antialiased bicubic), `timm_npz`
             (bilinear) or `hf` (bicubic).
-        source_grid: (down, across) of the file's position embedding, where it is not square.
+        source_grid: (down, across) of the file's position embedding, where it is not square and no config says so.
 
     Returns:
         A report of what was used, converted, missing and left over.
@@ -145,7 +145,7 @@ def apply(
     report = Report(contents.source, contents.layout.name)
     if isinstance(file, KerasFile):
         _require_heads(model, file)
-    source_grid = source_grid or getattr(file, "grid", None)
+    source_grid = source_grid or file.grid or grid_said(contents, said)
     steps, wrong, changed = _plan(model, variables, contents, report, position_resize, source_grid)
     has_head = any(step.variable.path.startswith("head/") for step in steps)
     spare = [entry.names for path, entry in contents.entries.items() if path not in variables]

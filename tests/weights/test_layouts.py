@@ -268,6 +268,10 @@ def test_the_grid_of_a_file_that_could_be_square_or_not_is_asked_for(tmp_path):
         keras_vit.load_weights(wide, tmp_path / "wide.npz")
     report = keras_vit.load_weights(wide, tmp_path / "wide.npz", source_grid=(2, 8))
     assert not report.conversions
+    for layout in ("hf", "timm"):  # whose config has the size
+        keras_vit.save_weights(wide, tmp_path / layout, layout=layout)
+        assert keras_vit.from_pretrained(tmp_path / layout).get_layer("position_embedding").grid == (2, 8)
+        assert not keras_vit.load_weights(wide, tmp_path / layout).conversions
     report = keras_vit.load_weights(wide, tmp_path / "wide.npz", source_grid=(4, 4))
     assert report.conversions == ["positions resized from (4, 4) to (2, 8) by 'official'"]
 
