@@ -4,7 +4,7 @@ import os as _os
 import platform as _platform
 
 if _platform.machine() in ("x86_64", "AMD64"):
-    # TensorFlow has oneDNN's products behind this switch where the processor ends with AVX2: 1.1 to 1.5 times as fast
+    # TensorFlow has oneDNN's products behind this switch where the processor ends with AVX2: 1.1 to 1.5 times the speed
     # there (benchmarks/NOTES.md). It is read once, when TensorFlow is imported.
     _os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
