@@ -84,3 +84,9 @@ def in_memory(images, targets, labels, files=None) -> Examples:
         read=None if files is None else tf.io.read_file,
         targets=targets,
     )
+
+
+def require_some(count: int, split: str, source: str) -> None:
+    """Raise a ValueError for a split of no examples, which else is noticed at the first evaluation, far into a run."""
+    if not count:
+        raise ValueError(f"split expected one with examples, received {split!r} of {source}, which has none.")

@@ -14,6 +14,7 @@ from keras_vit.data.arrays import open_arrays
 from keras_vit.data.broken import without_broken
 from keras_vit.data.examples import Examples as Examples
 from keras_vit.data.examples import in_memory as in_memory
+from keras_vit.data.examples import require_some
 from keras_vit.data.folder import HELD_OUT, open_folder
 
 SHUFFLE = 250_000
@@ -45,7 +46,8 @@ def open_split(
 
     Raises:
         FileNotFoundError: the data is absent; the sentence says what to do.
-        ValueError: the source or the split is unknown, or more than one file in a hundred is no image.
+        ValueError: the source or the split is unknown, the split has no examples, or more than one file in a hundred
+            is no image.
     """
     if source == "digits":
         examples = _digits(split)
@@ -92,4 +94,5 @@ def _part(split, parts, source):
                          f"received {split!r}.")  # fmt: skip
     count = len(parts[found[1]])
     start, stop = (round(count * int(percent) / 100) if percent else None for percent in found.groups()[1:])
+    require_some(len(range(count)[start:stop]), split, source)
     return found[1], slice(start, stop)

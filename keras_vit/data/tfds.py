@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_vit.data.examples import Examples
+from keras_vit.data.examples import Examples, require_some
 
 LABELS = ("label", "labels", "real_label")  # features that hold the class, or a list of classes
 
@@ -20,7 +20,7 @@ def open_tfds(name: str, split: str, directory: str | None, shuffle: int) -> Exa
 
     Raises:
         FileNotFoundError: the data set has not been prepared there.
-        ValueError: it has no such split, or no image and label.
+        ValueError: it has no such split, no example in it, or no image and label.
     """
     import_tfds()
     from tensorflow_datasets.core import features as kinds
@@ -78,13 +78,14 @@ def streamed(builder, split: str, shuffle: int, labels, features, label_of, mult
         shape: of the pixels that `read` gives.
 
     Raises:
-        ValueError: there is no such split.
+        ValueError: there is no such split, or no example in it.
     """
     tfds = import_tfds()
     try:
         count = builder.info.splits[split].num_examples
     except (KeyError, ValueError):
         raise ValueError(f"split expected one of {', '.join(builder.info.splits)}, received {split!r}.") from None
+    require_some(count, split, builder.info.full_name)
     decoders = tfds.decode.PartialDecoding(
         dict.fromkeys(features, True), decoders={"image": tfds.decode.SkipDecoding()}
     )

@@ -1,6 +1,7 @@
 """Where examples come from: fixed splits, honest errors."""
 
 import hashlib
+import re
 
 import numpy as np
 import pytest
@@ -147,6 +148,22 @@ def test_a_place_is_read_as_tensorflow_reads_it(folder):
     assert [path.removeprefix("file://") for path in there.files] == list(here.files)
     images = [row[1] for row in there.images().as_numpy_iterator()]
     assert all(len(image) > 50 for image in images) and len(images) == 12
+
+
+def test_a_split_without_examples_is_refused_when_it_is_opened(folder, tmp_path_factory):
+    root = tmp_path_factory.mktemp("split")
+    (root / "test" / "cat").mkdir(parents=True)
+    folder.rename(root / "train")
+    none = "split expected one with examples, received '{}' of {}.*, which has none"
+    for source, split, place in (
+        ("folder", "test", str(root)),
+        ("digits", "test[:0%]", None),
+        ("arrays", "test[:1%]", arrays(root / "a.npz")),
+    ):
+        with pytest.raises(ValueError, match=none.format(re.escape(split), source)):
+            open_split(source, split, place)
+    with pytest.raises(ValueError, match="received 'test' of folder .*, which has none"):
+        held_out(Data("folder", directory=str(root)), (8, 8, 3))
 
 
 def test_classes_and_counts_in_a_line(folder):

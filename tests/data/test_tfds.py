@@ -67,6 +67,8 @@ def test_order_hangs_on_seed_and_epoch(directory):
 def test_unknown_split_and_absent_set(directory):
     with pytest.raises(ValueError, match="split expected one of train, test, received 'validation'|received 'valid"):
         open_split("tfds:tiny_shapes", "validation", directory)
+    with pytest.raises(ValueError, match=r"received 'test\[:1%\]' of tiny_shapes/1.0.0, which has none"):
+        open_split("tfds:tiny_shapes", "test[:1%]", directory)
     with pytest.raises(FileNotFoundError, match="'cifar10' prepared in .*run `tfds build cifar10`.*--data-dir"):
         open_split("tfds:cifar10", "train", directory)
 
