@@ -53,10 +53,14 @@ def open_arrays(split: str, directory: str | None, part) -> Examples:
         if missing:
             raise ValueError(f"{directory!r} expected the arrays x_train, y_train, x_test and y_test, found no "
                              f"{', '.join(missing)}.")  # fmt: skip
-        parts = {name: np.asarray(file[f"y_{name}"]).reshape(-1) for name in ("train", "test")}
+        given = {name: file[f"y_{name}"] for name in ("train", "test")}
+        parts = {name: y.reshape(-1) for name, y in given.items()}  # Keras's CIFAR has columns
         name, chosen = part(split, parts, f"arrays {str(directory)!r}")
         images = file[f"x_{name}"]
         labels = file["labels"].tolist() if "labels" in file else range(1 + max(int(y.max()) for y in parts.values()))
+    if given[name].shape not in (images.shape[:1], (*images.shape[:1], 1)):
+        raise ValueError(f"y_{name} expected the class index of each image of x_{name} {images.shape}, received "
+                         f"{given[name].shape}.")  # fmt: skip
     images = images[..., None] if images.ndim == 3 else images
     order = np.random.default_rng(0).permutation(len(images))[chosen]  # a part is of all classes
     return from_arrays(images[order], parts[name][order], [str(label) for label in labels])

@@ -209,6 +209,14 @@ def test_arrays_in_a_file(tmp_path):
     assert open_split("arrays", "test", named).labels == ("a", "b", "c", "d")
 
 
+@pytest.mark.parametrize("shape", [(20, 4), (2, 10), (21,), (19, 1), ()])
+def test_labels_that_are_not_one_an_image_are_refused(tmp_path, shape):
+    path = arrays(tmp_path / "other.npz", y_train=np.zeros(shape, "uint8"))
+    sentence = f"y_train expected the class index of each image of x_train (20, 6, 5), received {shape}."
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        open_split("arrays", "train", path)
+
+
 def test_arrays_that_are_none(tmp_path):
     with pytest.raises(FileNotFoundError, match="directory expected an .npz file .* found none at None; pass"):
         open_split("arrays", "train")
