@@ -126,6 +126,9 @@ def test_bytes_are_read_exactly_as_preprocess_reads_them(channels, photo, tmp_pa
         "palette": encoded(photo.convert("P"), "PNG"),
         "gif": encoded(photo.convert("P"), "GIF"),
         "webp": encoded(photo, "WEBP"),
+        "lossless webp": encoded(photo, "WEBP", lossless=True),
+        "alpha webp": encoded(alpha, "WEBP"),
+        "lossless alpha webp": encoded(alpha, "WEBP", lossless=True),
     }
     for size, tolerance in ((photo.size[::-1], 0.0), ((16, 12), 1e-3)):
         images = keras.Input((*size, channels))

@@ -40,12 +40,28 @@ def files():
     return kinds
 
 
+def animated(mode) -> bytes:
+    """A WebP file of two frames; with 3 channels TensorFlow may write past its memory."""
+    frames = [Image.fromarray(np.full((9, 7, 4), 60 * i, "uint8")).convert(mode) for i in (1, 2)]
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "WEBP", save_all=True, append_images=frames[1:])
+    return buffer.getvalue()
+
+
 def test_a_broken_file_fails_for_itself_alone(files, tmp_path):
     model, _ = made("labelled")
     write_saved_model(model, tmp_path)
     classify = signatures_of(tmp_path)["classify_bytes"]
     whole = list(files.values())
-    broken = [files["JPEG"][:60], files["PNG"][:40], b"", b"no image", b"\xff\xd8\xff"]
+    broken = [
+        files["JPEG"][:60],
+        files["PNG"][:40],
+        b"",
+        b"no image",
+        b"\xff\xd8\xff",
+        animated("RGB"),
+        animated("RGBA"),
+    ]
     mixed = [whole[0], *broken, *whole[1:]]
     answer = {name: value.numpy() for name, value in classify(image_bytes=tf.constant(mixed)).items()}
     good = [0, *range(len(broken) + 1, len(mixed))]
@@ -57,6 +73,7 @@ def test_a_broken_file_fails_for_itself_alone(files, tmp_path):
     assert answer["error"][4].decode() == (
         "image_bytes expected a JPEG, PNG, GIF or WebP file, received 8 other bytes."
     )
+    assert all(b"received a damaged WebP file" in answer["error"][i] for i in (6, 7))
     assert not answer["probabilities"][bad].any() and not any(answer["labels"][bad].ravel())
     for place, data in zip(good, whole, strict=True):
         alone = classify(image_bytes=tf.constant([data]))
