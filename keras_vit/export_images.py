@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.models.interface import describe
-from keras_vit.preprocess import IMAGE_SUFFIXES, load_image
+from keras_vit.preprocess import image_files_below, load_image
 
 
 def images_to_compare(model, folder: str | None, data, data_dir: str | None, limit: int):
@@ -30,7 +30,7 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
     """
     interface = describe(model)
     if folder:
-        return _of_folder(Path(folder), interface, limit)
+        return _of_folder(folder, interface, limit)
     if interface.image_size is None:
         return None, None
     if data is not None:
@@ -59,7 +59,7 @@ def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: i
     from keras_vit.train.recipe import Data
 
     if Path(source).is_dir():
-        return _of_folder(Path(source), describe(model), limit, "--calibration")[0]
+        return _of_folder(source, describe(model), limit, "--calibration")[0]
     if source == "dataset" and data is None:
         raise ValueError("--calibration dataset expected a recipe with data, a workdir's own or --recipe, found none.")
     if describe(model).image_size is None:
@@ -69,9 +69,9 @@ def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: i
 
 
 def _of_folder(folder, interface, limit, option="--images"):
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+    files = sorted(map(Path, image_files_below(folder)))
     if not files or interface.image_size is None:
-        found = f"{str(folder)!r} with {len(files)} and input shape {interface.input_shape}"
+        found = f"{folder!r} with {len(files)} and input shape {interface.input_shape}"
         raise ValueError(f"{option} expected a folder of images and a model of a known image size, received {found}.")
     files = files[:: -(-len(files) // limit)]  # spread over the classes
     shape = (*interface.image_size, interface.input_shape[2])

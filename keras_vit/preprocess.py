@@ -8,6 +8,7 @@ import csv
 import functools
 import io
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,35 @@ def load_image(source: str | os.PathLike | bytes, input_shape: tuple[int | None,
         image = decode_image(Path(source).read_bytes(), input_shape[2], source=str(source))
     size = tuple(wanted or side for wanted, side in zip(input_shape[:2], image.shape[:2], strict=True))
     return image.astype("float32") if size == image.shape[:2] else np.asarray(resize(image, size))
+
+
+def image_files_below(folder: str, walk: Callable | None = None) -> Iterator[str]:
+    """Paths of the image files in a folder and below, in each folder its own files first, sorted.
+
+    Whatever has a name with a dot in front is left out. Links to folders are followed, but for those that lead back to
+    a folder that they lie in.
+
+    Args:
+        folder: to look in; its own name may be any.
+        walk: in place of `os.walk`, for places that are not local.
+    """
+    for here, folders, files in walk(folder) if walk else os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if name[0] != "." and not _leads_back(here, name, folder))
+        for name in sorted(files):
+            if name[0] != "." and name.lower().endswith(IMAGE_SUFFIXES):
+                yield os.path.join(here, name)
+
+
+def _leads_back(here: str, name: str, folder: str) -> bool:
+    path = os.path.join(here, name)
+    if not os.path.islink(path):
+        return False
+    target = os.path.join(os.path.realpath(path), "")
+    while len(path) > len(folder):
+        path = os.path.dirname(path)
+        if os.path.join(os.path.realpath(path), "").startswith(target):
+            return True
+    return False
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.examples import Examples, in_memory
+from keras_vit.preprocess import image_files_below
 
 HELD_OUT = 0.2  # share of every class in a fixed split
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
@@ -76,12 +77,7 @@ def _by_class(root, labels, some: bool = False) -> Iterator[list[str]]:
                          f"{', '.join(strangers)}.")  # fmt: skip
     for label in labels:
         place = f"{root}/{label}"
-        files = sorted(
-            f"{folder.rstrip('/')}/{name}"
-            for folder, _, names in (tf.io.gfile.walk(place) if tf.io.gfile.isdir(place) else ())
-            for name in names
-            if name.lower().endswith(SUFFIXES)
-        )
+        files = sorted(path for path in image_files_below(place, tf.io.gfile.walk) if path.lower().endswith(SUFFIXES))
         if not files and not some:
             raise ValueError(f"directory expected images ({', '.join(SUFFIXES)}) in {place!r}, found none.")
         yield files

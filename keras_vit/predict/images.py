@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
-from keras_vit.preprocess import IMAGE_SUFFIXES
+from keras_vit.preprocess import IMAGE_SUFFIXES, image_files_below
 
 
 def image_files(names: Sequence[str], lines: Iterable[bytes] = ()) -> list[str] | Iterator[str]:
@@ -41,12 +40,4 @@ def _each(names, lines) -> Iterator[str]:
 
 
 def _one(name: str) -> Iterator[str]:
-    return _below(name) if os.path.isdir(name) else iter((name,))
-
-
-def _below(folder: str) -> Iterator[str]:
-    for here, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))  # where `walk` goes on
-        for name in sorted(files):
-            if not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES:
-                yield os.path.join(here, name)
+    return image_files_below(name) if os.path.isdir(name) else iter((name,))

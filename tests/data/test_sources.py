@@ -2,14 +2,18 @@
 
 import hashlib
 import re
+import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
+from serving import tiny
 from support import needs_tensorflow
 
 from keras_vit.data.pipeline import held_out
 from keras_vit.data.sources import from_arrays, open_split
+from keras_vit.export_images import images_to_compare
+from keras_vit.predict.images import image_files
 from keras_vit.preprocess import load_image
 from keras_vit.train.recipe import Data
 
@@ -77,6 +81,30 @@ def test_one_folder_gets_a_fixed_split(folder):
     assert not set(train.files) & set(test.files)
     Image.fromarray(np.zeros((8, 8, 3), "uint8")).save(folder / "cat" / "new.png")
     assert sum(path in test.files for path in open_split("folder", "test", str(folder)).files) >= 2
+
+
+def test_training_prediction_and_export_take_the_same_files_of_a_folder(folder, tmp_path_factory):
+    """Not what a Mac or a file manager leaves there; and links to folders, but none in a circle."""
+    place = tmp_path_factory.mktemp("linked") / ".pictures"
+    (place / "cat" / "more").mkdir(parents=True)
+    for name in (".thumbnails", "more/.hidden"):
+        (place / "cat" / name).mkdir()
+        shutil.copy(folder / "cat" / "cat0.png", place / "cat" / name)
+    shutil.copy(folder / "cat" / "cat0.png", place / "cat" / "more")
+    (place / "cat" / "more" / "._cat0.png").write_bytes(b"of a Mac")
+    (place / "dog").symlink_to(folder / "dog")
+    (place / "cat" / "linked").symlink_to(folder / "cat")
+    (place / "cat" / "back").symlink_to(place)
+    (place / "cat" / "more" / "round").symlink_to("../more")
+    (folder / "cat" / "there").symlink_to(place / "cat")  # and back again
+    expected = {str(place / "cat" / "more" / "cat0.png")}
+    expected |= {str(place / "cat" / "linked" / path.name) for path in (folder / "cat").glob("cat*")}
+    expected |= {str(place / "dog" / path.name) for path in (folder / "dog").iterdir()}
+    assert len(expected) == 16
+    trained = [path for split in ("train", "test") for path in open_split("folder", split, str(place)).files]
+    assert sorted(trained) == sorted(image_files([str(place)])) == sorted(expected)
+    images, _ = images_to_compare(tiny(), str(place), None, None, 99)
+    assert len(images) == 16
 
 
 @pytest.mark.parametrize("name", ["test", "validation"])
