@@ -1,6 +1,7 @@
 """Quantising a TFLite file with scales that were measured on real images."""
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +11,14 @@ from keras_vit.export.flatbuffer import operators
 PRODUCTS = ("FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D")
 
 
-def quantised(converter, inputs: np.ndarray, activations: str) -> bytes:
+def pieces(images: np.ndarray, batch: int) -> Iterator[np.ndarray]:
+    """Images (N, H, W, C) as float32 in pieces (batch, H, W, C), the last one filled up with its last image."""
+    for start in range(0, len(images), batch):
+        piece = images[start : start + batch].astype("float32")
+        yield np.concatenate([piece, np.repeat(piece[-1:], batch - len(piece), axis=0)])
+
+
+def quantised(converter, inputs: np.ndarray, activations: str, batch: int | None = 1) -> bytes:
     """Run a converter with weights in int8 and activations in integers.
 
     int8 is for the products with weights alone, which are nearly all of the time and of the bytes: their kernels for
@@ -18,12 +26,13 @@ def quantised(converter, inputs: np.ndarray, activations: str) -> bytes:
     eight bits would round what all blocks add up. int16x8 is integers throughout, for hardware that has nothing else.
 
     Args:
-        converter: a `tf.lite.TFLiteConverter` of one image or any number a call.
+        converter: a `tf.lite.TFLiteConverter`.
         inputs: (N, H, W, C) to measure on, in the model's range.
         activations: `int8` or `int16`.
+        batch: images a call of the converter's function; None for any number.
     """
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    converter.representative_dataset = lambda: ({"images": image[None]} for image in inputs)
+    converter.representative_dataset = lambda: ({"images": images} for images in pieces(inputs, batch or 1))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated", UserWarning)
         if activations == "int16":

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.export.calibrated import quantised
+from keras_vit.export.calibrated import pieces, quantised
 from keras_vit.export.flatbuffer import operators as operators
 from keras_vit.export.flatbuffer import read_metadata as read_metadata
 from keras_vit.export.flatbuffer import require_builtin, with_metadata
@@ -56,7 +56,7 @@ def convert(
         converter.target_spec.supported_types = [tf.float16]
     try:
         if precision in CALIBRATED:
-            flatbuffer = quantised(converter, calibration, CALIBRATED[precision])
+            flatbuffer = quantised(converter, calibration, CALIBRATED[precision], batch)
         else:
             flatbuffer = converter.convert()
     except Exception as error:  # the converter's errors share no base class
@@ -68,21 +68,18 @@ def convert(
 
 
 def runner(flatbuffer: bytes):
-    """A function (images=(B, H, W, C)) -> outputs by name that runs a TFLite file, image by image or as one batch.
+    """A function (images=(B, H, W, C)) -> outputs by name that runs a TFLite file, in batches of the file's size.
 
     Raises:
         ValueError: the interpreter is not installed.
     """
     interpreter = _import("interpreter").Interpreter(model_content=flatbuffer, num_threads=os.cpu_count())
     run = interpreter.get_signature_runner("serving_default")
-
-    free = run.get_input_details()["images"]["shape_signature"][0] == -1
+    size = run.get_input_details()["images"]["shape_signature"][0]  # -1 where it is free
 
     def infer(*, images: np.ndarray) -> dict[str, np.ndarray]:
-        if free:
-            return run(images=images.astype("float32"))
-        answers = [run(images=image[None].astype("float32")) for image in images]
-        return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
+        answers = [run(images=piece) for piece in pieces(images, len(images) if size == -1 else size)]
+        return {name: np.concatenate([answer[name] for answer in answers])[: len(images)] for name in answers[0]}
 
     return infer
 

@@ -155,12 +155,13 @@ def _operations(folder):
     return {(node.op, tf.as_dtype(node.attr["T"].type).name) for node in nodes if node.attr["T"].type}
 
 
+@pytest.mark.parametrize("batch", [None, 2])
 @pytest.mark.parametrize("precision", tflite.PRECISIONS)
-def test_a_tflite_file_says_what_it_is_and_takes_any_batch_on_request(precision, tmp_path):
+def test_a_tflite_file_says_what_it_is_and_takes_any_batch_on_request(precision, batch, tmp_path):
     import zipfile
 
     model, images = made("labelled")
-    flatbuffer = tflite.convert(model, precision, batch=None, calibration=images.numpy())
+    flatbuffer = tflite.convert(model, precision, batch=batch, calibration=images.numpy())
     said = tflite.read_metadata(flatbuffer)
     assert said["labels"] == ["a", "b", "c", "d", "e"] and said["precision"] == precision
     assert said["normalisation"] == {"of_pixels": [0, 255], "mean": 127.5, "std": 127.5}
@@ -169,10 +170,10 @@ def test_a_tflite_file_says_what_it_is_and_takes_any_batch_on_request(precision,
         assert archive.read("labels.txt").decode().split() == ["a", "b", "c", "d", "e"]
     assert not any(name.startswith("CUSTOM") for name in tflite.operators(flatbuffer))
     run = tflite.runner(flatbuffer)
-    for batch in (1, 3):
-        answer = run(images=images.numpy()[:batch])
+    for count in (1, 3):
+        answer = run(images=images.numpy()[:count])
         assert answer.keys() == {"logits", "probabilities"}
-        assert max_difference(answer["probabilities"], model(images[:batch])) < (
+        assert max_difference(answer["probabilities"], model(images[:count])) < (
             1e-5 if precision == "float32" else 0.02
         )
 
