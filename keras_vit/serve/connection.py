@@ -45,6 +45,17 @@ class Connection(HttpToolsProtocol):
             self._head_bytes += 0 if self._begins else len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(431, f"the headers expected at most {MAX_HEAD_BYTES:,} bytes, received more.")
+        self._await_request()
+
+    def _await_request(self) -> None:
+        """Set uvicorn's deadline for the silence between requests again, which any byte ends, although what came may
+        begin no request: an empty line, or a body whose request was answered without it."""
+        answered = self.cycle is not None and self.cycle.response_complete
+        waiting = self._deadline is not None or self.timeout_keep_alive_task is not None
+        if answered and not waiting and not self.transport.is_closing():
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def _await_head(self) -> None:
         self._deadline = self.loop.call_later(self.header_seconds, self._too_late)

@@ -1,5 +1,6 @@
 """What a client may cost the server: time, bytes and a place in the queue."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -7,10 +8,11 @@ import socket
 
 import pytest
 import tensorflow as tf
+import uvicorn
 from serving import MAX_BYTES, agrees, in_flight, started, until
 from support import needs_tensorflow
 
-from keras_vit.serve.connection import MAX_HEAD_BYTES
+from keras_vit.serve.connection import MAX_HEAD_BYTES, bounded
 
 pytestmark = needs_tensorflow
 PREDICT = b"POST /v1/models/photos:predict HTTP/1.1\r\nHost: x\r\n"
@@ -86,6 +88,37 @@ def test_a_kept_connection_has_the_same_bound(server):
             assert json.loads(connection.getresponse().read()) == {"live": True}
         connection.sock.sendall(PREDICT)
         assert received(connection.sock)[0] == 408
+
+
+LATE = {
+    "a body that nobody awaits": (PREDICT + b"Content-Length: 9\r\n\r\n", b"{"),
+    "a body of a GET": (b"GET / HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"{"),
+    "an empty line": (b"GET / HTTP/1.1\r\n\r\n", b"\r\n"),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_what_comes_behind_an_answer_and_begins_no_request_does_not_keep_the_connection(case):
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    async def exchange():
+        config = uvicorn.Config(app, http=bounded(60.0), timeout_keep_alive=1, lifespan="off")
+        config.load()
+        state = uvicorn.server.ServerState()
+        make = lambda: config.http_protocol_class(config=config, server_state=state, app_state={})  # noqa: E731
+        server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        request, late = LATE[case]
+        with contextlib.closing(server), contextlib.closing(writer):
+            writer.write(request)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            writer.write(late)
+            return answer, await asyncio.wait_for(reader.read(), 60)  # bounds a failure
+
+    answer, rest = asyncio.run(exchange())
+    assert b" 404 " in answer and not rest
 
 
 def test_a_slow_head_behind_a_request_does_not_cost_that_one_its_answer(server, own, images):
