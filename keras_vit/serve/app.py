@@ -9,6 +9,7 @@ from pathlib import Path
 from anyio import CapacityLimiter, to_thread
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -41,6 +42,15 @@ class Limits:
     header_seconds: float = 10.0
     body_seconds: float = 30.0
     max_waiting: int = 256
+
+
+class VersionNumber(IntegerConvertor):
+    """Of a path: an int64 as TensorFlow Serving's; with more digits it is no version, with thousands `int` fails."""
+
+    regex = "[0-9]{1,19}"
+
+
+register_url_convertor("version", VersionNumber())
 
 
 class Service:
@@ -195,7 +205,7 @@ def make_app(repository: Repository, limits: Limits | None = None) -> Starlette:
         return handle
 
     def at(path, handler, method="GET", versions=False):
-        ways = [path, path.replace("{model}", "{model}/versions/{number:int}")] if versions else [path]
+        ways = [path, path.replace("{model}", "{model}/versions/{number:version}")] if versions else [path]
         return [Route(way, counted(handler), methods=[method]) for way in ways]
 
     routes = [

@@ -150,6 +150,13 @@ def test_what_breaks_the_open_inference_protocol_is_refused_with_a_sentence(serv
     assert answer["error"].startswith(sentence)
 
 
+@pytest.mark.parametrize("length", ["x", "-1", "3", "9" * 5000])
+def test_a_length_of_the_json_that_is_none_is_refused(server, length):
+    headers = {"Inference-Header-Content-Length": length}
+    sentence = f"Inference-Header-Content-Length expected 0..2, received {length!r}"
+    assert server.ask("POST", "/v2/models/photos/infer", b"{}", headers) == (400, {"error": sentence})
+
+
 def test_shapes_too_large_to_count_are_refused(server):
     """2**32 x 2**32 values are 0 in the arithmetic of 64 bits."""
     for shape in ([2**32, 2**32], [2**31 - 1] * 3 + [0]):

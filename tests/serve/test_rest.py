@@ -195,6 +195,9 @@ def test_unknown_paths_models_and_versions(server):
         assert server.ask("GET", path) == (404, not_found)
     not_found = {"error": "Servable not found for request: Specific(photos, 9)"}
     assert server.ask("GET", "/v1/models/photos/versions/9/metadata") == (404, not_found)
+    many = "9" * 5000
+    for path, status in ((f"/v1/models/photos/versions/{many}", 400), (f"/v2/models/photos/versions/{many}", 404)):
+        assert server.ask("GET", path) == (status, {"error": f"Malformed request: GET {path}"})
 
 
 def test_the_status_of_what_is_unknown_is_told_in_words_of_its_own(server):
