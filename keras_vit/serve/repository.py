@@ -1,5 +1,6 @@
 """The models that are served: folders of numbered versions, watched as TensorFlow Serving watches them."""
 
+import contextlib
 import gc
 import json
 import os
@@ -59,14 +60,14 @@ class Model:
         self.versions: dict[int, Version] = {}
         self.failures: dict[int, str] = {}
         self._seen_broken: dict[int, tuple] = {}
-        if not version_numbers(self.folder):
+        self.poll()
+        newest = max({*self.versions, *self.failures}, default=None)  # of those seen: the folder may have changed since
+        if newest is None:
             raise ValueError(
                 f"model expected a folder of exported versions (saved_models/NAME with 1/, 2/, ...), "
                 f"received {str(folder)!r}."
             )
-        self.poll()
-        newest = version_numbers(self.folder)[-1]
-        if newest not in self.versions:
+        if newest in self.failures:
             raise ValueError(self.failures[newest])
 
     def poll(self) -> list[str]:
@@ -84,8 +85,8 @@ class Model:
                 done.append(f"{self.name}: {error}")
             else:
                 self._seen_broken.pop(number, None)
-                self.failures.pop(number, None)
                 self.versions = {**self.versions, number: version}
+                self.failures.pop(number, None)  # last, so that `rest.status` finds the version in one of the two
                 done.append(f"{self.name}: version {number} is loaded")
         # A version goes only when `keep` better ones have come, so that there is always one to ask.
         kept = [number for number in wanted if number in self.versions]
@@ -147,9 +148,13 @@ class Repository:
             for model in self.models.values():
                 try:
                     for sentence in model.poll():
-                        self._report(sentence)
+                        self._say(sentence)
                 except Exception as error:  # such as a folder that cannot be read just now; what is loaded goes on
-                    self._report(f"{model.name}: {type(error).__name__}: {error}")
+                    self._say(f"{model.name}: {type(error).__name__}: {error}")
+
+    def _say(self, sentence: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a closed pipe or file, a full disk
+            self._report(sentence)
 
     def model(self, name: str) -> Model:
         """One model; TensorFlow Serving's sentence where it is not served."""

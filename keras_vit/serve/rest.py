@@ -118,14 +118,16 @@ def write_classify(outputs: dict[str, np.ndarray]) -> dict:
 def status(repository: Repository, name: str, number: int | None) -> dict:
     """What `GET /v1/models/NAME` says: each version and whether it is served."""
     model = repository.models.get(name)
-    known = sorted({*model.versions, *model.failures}, reverse=True) if model else []
+    # Failures first: `Model.poll` lets one go when it has put the version in place.
+    failures, versions = (dict(model.failures), model.versions) if model else ({}, {})
+    known = sorted({*versions, *failures}, reverse=True)
     numbers = known if number is None else [found for found in known if found == number]
     if not numbers:
         what = "any versions" if number is None else f"version {number}"
         raise Refusal(404, f"Could not find {what} of model {name}")
     rows = []
     for found in numbers:
-        reason = "" if found in model.versions else model.failures[found]
+        reason = "" if found in versions else failures[found]
         code = {"error_code": "UNKNOWN" if reason else "OK", "error_message": reason}
         rows.append({"version": str(found), "state": "END" if reason else "AVAILABLE", "status": code})
     return {"model_version_status": rows}

@@ -18,8 +18,10 @@ import tensorflow as tf
 from serving import START_SECONDS, STOP_SECONDS, in_flight, started, until
 from support import ROOT, needs_tensorflow
 
+from keras_vit.serve import repository as serve_repository
 from keras_vit.serve import serve
-from keras_vit.serve.repository import Repository, load_version
+from keras_vit.serve.repository import Model, Repository, load_version
+from keras_vit.serve.rest import status as status_of
 from keras_vit.serve.signature import Batching
 
 pytestmark = needs_tensorflow
@@ -120,6 +122,54 @@ def test_the_watcher_outlives_any_error(photos, monkeypatch):
     with repository:
         assert enough.wait(60)
     assert said[0] == "photos: KeyError: 'size'"
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ValueError])  # of a closed pipe, of a closed file
+def test_the_watcher_outlives_whoever_read_its_sentences(photos, monkeypatch, error):
+    told, enough = [], Event()
+
+    def report(sentence):
+        told.append(sentence)
+        if len(told) == 3:
+            enough.set()
+        raise error("nobody reads it")
+
+    repository = Repository([photos], poll_seconds=0.01, report=report)
+    monkeypatch.setattr(repository.models["photos"], "poll", lambda: ["said", "said"])
+    with repository:
+        assert enough.wait(60)
+    assert set(told) == {"said"}
+
+
+def test_versions_that_come_and_go_while_the_first_one_loads(photos, monkeypatch):
+    def loading(then):
+        def load(*arguments):
+            version = load_version(*arguments)
+            then()
+            return version
+
+        return load
+
+    monkeypatch.setattr(serve_repository, "load_version", loading(lambda: (photos / "2").mkdir()))
+    model = Model(photos)
+    assert list(model.versions) == [1]
+    monkeypatch.setattr(serve_repository, "load_version", loading(lambda: shutil.rmtree(photos / "1")))
+    (photos / "2").rmdir()
+    assert list(Model(photos).versions) == [1]
+
+
+def test_a_version_that_is_put_right_is_never_unknown(photos):
+    repository, seen = Repository([photos]), []
+
+    class Failures(dict):
+        def pop(self, *arguments):
+            super().pop(*arguments)
+            seen.append(status_of(repository, "photos", None)["model_version_status"])
+
+    model = repository.models["photos"]
+    model.versions, model.failures = {}, Failures({1: "broken"})
+    model.poll()
+    assert [row["state"] for row in seen[0]] == ["AVAILABLE"]
 
 
 def listens(server) -> bool:
