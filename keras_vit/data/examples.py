@@ -1,5 +1,6 @@
 """A split of a dataset: what every source hands out."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -66,12 +67,18 @@ def in_memory(images, targets, labels, files=None) -> Examples:
     targets = np.asarray(targets, "int64")
     count = len(targets)
 
+    @functools.cache
+    def tensors():
+        # A stream made in another dataset's function takes them from outside: a graph holds no more than 2 GiB. Not
+        # made before the first stream, for strategies of several processes come before any tensor.
+        with tf.init_scope(), tf.device("CPU"):
+            return tf.constant(images), tf.constant(targets)
+
     def stream(seed=None):
         order = tf.range(count, dtype=tf.int64)
         if seed is not None:
             order = tf.random.experimental.stateless_shuffle(order, seed=tf.stack([seed, 0]))
-        # Constants inside, so that a stream made in another dataset's function holds them once.
-        return tf.data.Dataset.from_tensor_slices((order, tf.gather(images, order), tf.gather(targets, order)))
+        return tf.data.Dataset.from_tensor_slices((order, *(tf.gather(tensor, order) for tensor in tensors())))
 
     return Examples(
         count,

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 from serving import tiny
 from support import needs_tensorflow
@@ -213,6 +214,14 @@ def test_arrays():
     ):
         with pytest.raises(ValueError, match=message):
             from_arrays(*wrong)
+
+
+def test_a_graph_does_not_hold_the_pixels():
+    """Past 2 GiB it could not."""
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 32, 32, 3), "uint8")
+    stream = tf.function(from_arrays(pixels, np.arange(64) % 2).stream)
+    graph = stream.get_concrete_function(tf.constant(0, tf.int64)).graph
+    assert graph.as_graph_def().ByteSize() < pixels.nbytes / 10
 
 
 def arrays(path, **changes):
