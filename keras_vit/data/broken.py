@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.data.decode import decode
+from keras_vit.data.decode import decode, decode_other
 from keras_vit.data.examples import Examples
 
 MOST = 0.01  # share of the files that may be left out
@@ -39,7 +39,7 @@ def without_broken(examples: Examples, source: str) -> Examples:
         sizes = tf.cond(
             tf.io.is_jpeg(data),
             lambda: tf.shape(tf.io.decode_jpeg(data, channels=3, ratio=8)),
-            lambda: tf.shape(tf.io.decode_image(data, channels=3, expand_animations=False)),
+            lambda: tf.shape(decode_other(data)),
         )
         return tf.where(sizes[0] > 0, index, index)  # hangs on the decoding, which must not be optimised away
 
@@ -92,7 +92,8 @@ def naming_broken_files(*splits: Examples):
             raise ValueError(f"data expected the image file {path!r}, which was there when the run began, found none; "
                              "put it back.") from error  # fmt: skip
         raise ValueError(
-            f"data expected an image file (JPEG, PNG, ...), received {path!r}; on_error='skip' leaves such files out."
+            "data expected an image file (JPEG, PNG, BMP of 24 or 32 bits a pixel, ...), received "
+            f"{path!r}; on_error='skip' leaves such files out."
         ) from error
 
 

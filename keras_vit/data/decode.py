@@ -14,9 +14,17 @@ def decode(data):
     image = tf.cond(
         tf.io.is_jpeg(data),
         lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
-        lambda: tf.io.decode_image(data, channels=3, expand_animations=False),
+        lambda: decode_other(data),
     )
     return tf.ensure_shape(image, (None, None, 3))
+
+
+def decode_other(data):
+    """Decode an image file that is no JPEG to uint8 (H, W, 3); a BMP fails that has not 24 or 32 bits a pixel, for
+    TensorFlow takes numbers of colours for shades of grey."""
+    start = tf.io.decode_raw(data, tf.uint8, fixed_length=30)
+    refused = tf.reduce_all(start[:2] == list(b"BM")) & (start[28] != 24) & (start[28] != 32)
+    return tf.io.decode_image(tf.where(refused, b"", data), channels=3, expand_animations=False)
 
 
 def decode_crop(data, seed, smallest_area: float):
@@ -28,7 +36,7 @@ def decode_crop(data, seed, smallest_area: float):
         return tf.io.decode_and_crop_jpeg(data, box, channels=3)
 
     def other():
-        return random_crop(tf.io.decode_image(data, channels=3, expand_animations=False), seed, smallest_area)
+        return random_crop(decode_other(data), seed, smallest_area)
 
     return tf.ensure_shape(tf.cond(tf.io.is_jpeg(data), jpeg, other), (None, None, 3))
 
