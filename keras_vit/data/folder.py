@@ -17,8 +17,9 @@ TEST_FOLDERS = ("test", "validation", "val", "valid")
 def open_folder(split: str, directory: str | None, part) -> Examples:
     """Open one split of a folder of images.
 
-    Where there is no `train` folder, a fifth of every class is its test split: the files whose names have the
-    smallest SHA-256, so that a picture stays on its side when others are added or the folder is moved.
+    Where there is no `train` folder, a fifth of every class (of a single picture, none) is its test split: the files
+    whose names have the smallest SHA-256, so that a picture stays on its side when others are added or the folder is
+    moved.
 
     Args:
         split: `train`, `test`, or a part of one.
@@ -45,7 +46,7 @@ def open_folder(split: str, directory: str | None, part) -> Examples:
         parts = {"train": [], "test": []}
         for target, files in enumerate(_by_class(root, labels)):
             files = sorted(files, key=lambda path: hashlib.sha256(path.rpartition("/")[2].encode()).digest())
-            cut = max(1, round(HELD_OUT * len(files)))
+            cut = min(max(1, round(HELD_OUT * len(files))), len(files) - 1)
             parts["test"] += [(path, target) for path in files[:cut]]
             parts["train"] += [(path, target) for path in files[cut:]]
     name, chosen = part(split, parts, f"folder {root!r}")

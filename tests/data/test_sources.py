@@ -108,6 +108,13 @@ def test_training_prediction_and_export_take_the_same_files_of_a_folder(folder, 
     assert len(images) == 16
 
 
+def test_the_only_picture_of_a_class_is_trained_on(folder):
+    (folder / "bird").mkdir()
+    shutil.copy(folder / "cat" / "cat0.png", folder / "bird")
+    train, test = (open_split("folder", split, str(folder)) for split in ("train", "test"))
+    assert (train.counts, test.counts) == ((1, 8, 4), (0, 2, 1))
+
+
 @pytest.mark.parametrize("name", ["test", "validation"])
 def test_train_and_test_folders(folder, tmp_path_factory, name):
     root = tmp_path_factory.mktemp("split")
