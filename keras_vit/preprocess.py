@@ -40,7 +40,7 @@ def decode_image(data: bytes, channels: int = 3, source: str = "data") -> np.nda
         source: what to call the image in an error.
 
     Raises:
-        ValueError: `data` is not an image.
+        ValueError: `data` is not an image, or one of more pixels than Pillow takes for an attack.
     """
     from PIL import Image
 
@@ -53,7 +53,10 @@ def decode_image(data: bytes, channels: int = 3, source: str = "data") -> np.nda
             if image.mode.startswith("I;16") or (image.format, image.mode) == ("PNG", "I"):
                 image = Image.fromarray((np.asarray(image) >> 8).astype("uint8"))
             pixels = np.asarray(image.convert(modes[channels]))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+    except Image.DecompressionBombError:
+        most = 2 * Image.MAX_IMAGE_PIXELS
+        raise ValueError(f"{source} expected an image of at most {most:,} pixels, received one of more.") from None
+    except (OSError, SyntaxError, ValueError):
         raise ValueError(
             f"{source} expected an image file (JPEG, PNG, ...), received {len(data)} other bytes."
         ) from None

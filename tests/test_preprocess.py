@@ -101,6 +101,12 @@ def test_what_is_no_image_gets_one_sentence(tmp_path):
         decode_image(b"", 2)
 
 
+def test_an_image_of_too_many_pixels_is_not_called_other_bytes(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 900)
+    with pytest.raises(ValueError, match=r"^data expected an image of at most 1,800 pixels, received one of more\.$"):
+        decode_image(encoded(picture(), "PNG"))
+
+
 def test_predictions_are_named_best_first():
     scores = np.zeros((2, 1000))
     scores[0, [0, 999]] = 0.3, 0.7
