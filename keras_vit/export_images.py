@@ -26,7 +26,7 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
         images where scikit-learn is not installed either.
 
     Raises:
-        ValueError: the folder has no images, or the model no image size.
+        ValueError: the folder has no images, the model no image size, or the limit is not positive.
     """
     interface = describe(model)
     if folder:
@@ -69,6 +69,7 @@ def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: i
 
 
 def _of_folder(folder, interface, limit, option="--images"):
+    _require_positive(limit)
     files = sorted(map(Path, image_files_below(folder)))
     if not files or interface.image_size is None:
         found = f"{folder!r} with {len(files)} and input shape {interface.input_shape}"
@@ -85,5 +86,11 @@ def of_split(model, data, data_dir: str | None, limit: int | None):
     """Images, labels and names of the classes of a recipe's test split, as `held_out` gives them, in a model's size."""
     from keras_vit.data.pipeline import held_out
 
+    _require_positive(limit)
     interface = describe(model)
     return held_out(data, (*interface.image_size, interface.input_shape[2]), data_dir, limit)
+
+
+def _require_positive(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit expected a positive int, received {limit}.")
