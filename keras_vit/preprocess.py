@@ -1,5 +1,5 @@
-"""Image -> model input, and the model's output -> names. Training's evaluation, prediction, the exported graph and
-the analysis tools all go through here.
+"""Image -> model input, and the model's output -> names. Training's evaluation (but for a recipe's `data.resize`),
+prediction, the exported graph and the analysis tools all go through here.
 
 B batch, H W C image.
 """
@@ -65,7 +65,8 @@ def decode_image(data: bytes, channels: int = 3, source: str = "data") -> np.nda
 
 def resize(images, size: tuple[int, int]):
     """Resize (H, W, C) or (B, H, W, C) to `size`, bilinear with antialiasing: within 1/255 of Pillow. float32."""
-    return ops.image.resize(ops.cast(images, "float32"), size, interpolation="bilinear", antialias=True)
+    how = {"interpolation": "bilinear", "antialias": True, "data_format": "channels_last"}
+    return ops.image.resize(ops.cast(images, "float32"), size, **how)
 
 
 def load_image(source: str | os.PathLike | bytes, input_shape: tuple[int | None, int | None, int]) -> np.ndarray:
@@ -89,10 +90,12 @@ def load_image(source: str | os.PathLike | bytes, input_shape: tuple[int | None,
             raise FileNotFoundError(f"image expected a file, found none at {str(source)!r}.")
         image = decode_image(Path(source).read_bytes(), input_shape[2], source=str(source))
     size = tuple(wanted or side for wanted, side in zip(input_shape[:2], image.shape[:2], strict=True))
-    return image.astype("float32") if size == image.shape[:2] else np.asarray(resize(image, size))
+    return image.astype("float32") if size == image.shape[:2] else ops.convert_to_numpy(resize(image, size))
 
 
-def image_files_below(folder: str, walk: Callable | None = None) -> Iterator[str]:
+def image_files_below(
+    folder: str, walk: Callable | None = None, suffixes: tuple[str, ...] = IMAGE_SUFFIXES
+) -> Iterator[str]:
     """Paths of the image files in a folder and below, in each folder its own files first, sorted.
 
     Whatever has a name with a dot in front is left out. Links to folders are followed, but for those that lead back to
@@ -101,12 +104,13 @@ def image_files_below(folder: str, walk: Callable | None = None) -> Iterator[str
     Args:
         folder: to look in; its own name may be any.
         walk: in place of `os.walk`, for places that are not local.
+        suffixes: of the files, in small letters.
     """
     for here, folders, files in walk(folder) if walk else os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if name[0] != "." and not _leads_back(here, name, folder))
         for name in sorted(files):
-            if name[0] != "." and name.lower().endswith(IMAGE_SUFFIXES):
-                yield os.path.join(here, name)
+            if name[0] != "." and name.lower().endswith(suffixes):
+                yield f"{here.rstrip('/')}/{name}" if walk else os.path.join(here, name)
 
 
 def _leads_back(here: str, name: str, folder: str) -> bool:
@@ -142,7 +146,7 @@ def decode_predictions(preds, top: int = 5, labels=None) -> list[list[tuple[str,
     Raises:
         ValueError: `preds` is not (B, classes).
     """
-    preds = np.asarray(preds)
+    preds = np.asarray(preds if isinstance(preds, list | tuple) else ops.convert_to_numpy(preds))
     names = imagenet_classes() if labels is None else [(str(i), str(name)) for i, name in enumerate(labels)]
     if preds.ndim != 2 or preds.shape[1] != len(names):
         raise ValueError(f"preds expected shape (batch, {len(names)}), received {preds.shape}.")

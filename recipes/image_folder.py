@@ -2,7 +2,8 @@
 
 Command:  keras-vit train recipes/image_folder.py --data-dir PICTURES --workdir runs/mine
           PICTURES/train/CLASS/*.jpg and PICTURES/test/CLASS/*.jpg, or just PICTURES/CLASS/*.jpg, from which a fixed
-          fifth is held out. Weights already on disk: --set model.weights=FILE.
+          fifth is held out, and seen as `keras-vit predict` and exports see pictures: whole, squeezed.
+          Weights already on disk: --set model.weights=FILE.
 Hardware: a GPU for comfort; 2 CPU cores train about 3 images a second of this model.
 Time:     not run here with these weights, which need a download; tests run it with small ones.
 Figure:   not run here; it depends on the pictures.
@@ -15,7 +16,7 @@ from keras_vit.train.recipe import Augment, Data, Evaluate, Loss, Model, Optimiz
 recipe = Recipe(
     "image_folder",
     Model("vit_small_patch16_224.augreg_in21k", image_size=224, drop_path_rate=0.1),
-    Data("folder", batch_size=32, resize=256),
+    Data("folder", batch_size=32),
     Augment(crop="inception", crop_area=0.3, flip=True),
     Optimizer("adamw", learning_rate=1e-3, weight_decay=0.05, clip_norm=1.0, layer_decay=0.75),
     Schedule("cosine", warmup_steps=50),

@@ -2,7 +2,7 @@
 
 Command:  keras-vit train recipes/official_finetune.py:b16-cifar10 --data-dir TFDS_FOLDER --workdir runs/b16_cifar10
           keras-vit train recipes/official_finetune.py:augreg_B_16 --set data.source=tfds:oxford_iiit_pet \
-              data.train_split=train[:90%] evaluate.split=train[90%:] --workdir runs/pets
+              'data.train_split=train[:90%]' 'evaluate.split=train[90%:]' --workdir runs/pets
 Hardware: not run here: the weights need a download.
 Time:     not run here.
 Figure:   not run here; the runs of these settings stand in the official repository's README.

@@ -3,7 +3,7 @@
 Command:  keras-vit train recipes/paper_finetune.py:cifar10_lr0.01 --data-dir TFDS_FOLDER --workdir runs/cifar10_b16
           The paper chose the learning rate on the held-out end of the training set (`validation` in metrics.jsonl),
           then trained on all of it: --set data.train_split=train evaluate.split=null. Another model: --set
-          model.variant=TAG.
+          model.variant=TAG. On one device 512 images in parts, 8 at once: --set optimizer.accumulate=64.
 Hardware: not run here: the weights need a download.
 Time:     not run here.
 Figure:   not run here; with these weights, ViT-B/16 of ImageNet-21k, Table 5 has ImageNet 83.97, CIFAR-10 98.95,

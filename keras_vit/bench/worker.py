@@ -49,7 +49,9 @@ def process_peak() -> int:
     """Bytes of memory that this process held at most."""
     status = Path("/proc/self/status")  # getrusage's figure begins with the parent's
     found = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")] if status.is_file() else []
-    return 1024 * (int(found[0].split()[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    if found:
+        return 1024 * int(found[0].split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def sentence(error: BaseException) -> str:

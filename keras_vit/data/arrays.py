@@ -57,7 +57,11 @@ def open_arrays(split: str, directory: str | None, part) -> Examples:
         parts = {name: y.reshape(-1) for name, y in given.items()}  # Keras's CIFAR has columns
         name, chosen = part(split, parts, f"arrays {str(directory)!r}")
         images = file[f"x_{name}"]
-        labels = file["labels"].tolist() if "labels" in file else range(1 + max(int(y.max()) for y in parts.values()))
+        labels = (
+            file["labels"].tolist()
+            if "labels" in file
+            else range(1 + max((int(y.max()) for y in parts.values() if y.size), default=0))
+        )
     if given[name].shape not in (images.shape[:1], (*images.shape[:1], 1)):
         raise ValueError(f"y_{name} expected the class index of each image of x_{name} {images.shape}, received "
                          f"{given[name].shape}.")  # fmt: skip

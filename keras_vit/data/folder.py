@@ -1,6 +1,9 @@
 """One's own images: CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg, wherever TensorFlow can read files."""
 
 import hashlib
+import os
+import warnings
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,6 +14,7 @@ from keras_vit.preprocess import image_files_below
 
 HELD_OUT = 0.2  # share of every class in a fixed split
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+OTHERS = (".webp", ".tif", ".tiff", ".heic", ".heif", ".avif")  # pictures, too, which are left out with a warning
 TEST_FOLDERS = ("test", "validation", "val", "valid")
 
 
@@ -45,7 +49,7 @@ def open_folder(split: str, directory: str | None, part) -> Examples:
         labels = _classes(root)
         parts = {"train": [], "test": []}
         for target, files in enumerate(_by_class(root, labels)):
-            files = sorted(files, key=lambda path: hashlib.sha256(path.rpartition("/")[2].encode()).digest())
+            files = sorted(files, key=lambda path: hashlib.sha256(os.path.basename(path).encode()).digest())
             cut = min(max(1, round(HELD_OUT * len(files))), len(files) - 1)
             parts["test"] += [(path, target) for path in files[:cut]]
             parts["train"] += [(path, target) for path in files[cut:]]
@@ -76,12 +80,18 @@ def _by_class(root, labels, some: bool = False) -> Iterator[list[str]]:
     if strangers:
         raise ValueError(f"directory expected only the classes {', '.join(labels)} in {root!r}, found "
                          f"{', '.join(strangers)}.")  # fmt: skip
+    left_out = Counter()
     for label in labels:
         place = f"{root}/{label}"
-        files = sorted(path for path in image_files_below(place, tf.io.gfile.walk) if path.lower().endswith(SUFFIXES))
+        every = sorted(image_files_below(place, tf.io.gfile.walk, SUFFIXES + OTHERS))
+        files = [path for path in every if path.lower().endswith(SUFFIXES)]
+        left_out.update(os.path.splitext(path)[1].lower() for path in every if path.lower().endswith(OTHERS))
         if not files and not some:
             raise ValueError(f"directory expected images ({', '.join(SUFFIXES)}) in {place!r}, found none.")
         yield files
+    if left_out:
+        counts = ", ".join(f"{count:,} {suffix}" for suffix, count in left_out.most_common())
+        warnings.warn(f"left out of {root!r}, for training does not read them: {counts}.", stacklevel=2)
 
 
 def _rows(root, labels, some: bool = False) -> Iterator[tuple[str, int]]:

@@ -12,6 +12,10 @@ _CALIBRATED = (
     "on common processors: its time above is the price."
 )
 
+_RESIZED = (
+    "The first accuracy is of the middle of images whose shorter side was brought to {} pixels (`data.resize` of the "
+    "recipe); this export sees the whole image, squeezed."
+)
 _ERROR = (
     "`error`: the root mean square of the difference, relative to how far the Keras model's answers to these images "
     "lie from their mean (at least to a quarter of their own size, of rollouts 2 %)."
@@ -49,6 +53,7 @@ def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
             _figure("accuracy on the test split, after training", origin.accuracy, origin.images),
             _figure("accuracy of the Keras model, at export", report.accuracy, report.images),
             "",
+            *([_RESIZED.format(origin.resize), ""] if origin.resize else []),
             "## Parity",
             "",
             f"Every file against the Keras model on {report.images:,} "

@@ -17,6 +17,7 @@ class Origin:
         trained_on: the data, in words.
         accuracy: measured on the test split after training, in [0, 1].
         images: how many images `accuracy` was measured on.
+        resize: pixels that their shorter sides had before the middle was cut out; None where they were squeezed whole.
     """
 
     weights: str | None = None
@@ -24,6 +25,7 @@ class Origin:
     trained_on: str | None = None
     accuracy: float | None = None
     images: int | None = None
+    resize: int | None = None
 
 
 def origin_of(source: str | os.PathLike) -> Origin:
@@ -42,6 +44,7 @@ def origin_of(source: str | os.PathLike) -> Origin:
         trained_on=trained_on,
         accuracy=summary.get("accuracy"),
         images=summary.get("test_examples"),
+        resize=recipe.get("data", {}).get("resize"),
     )
 
 

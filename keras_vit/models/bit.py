@@ -83,7 +83,7 @@ def build_bit(
     x = layers.GroupNorm(_GROUP_NORM_EPSILON, name="norm", dtype=policy)(x)
     x = keras.layers.ReLU(name="relu", dtype=policy)(x)
     if pooling == "gap":
-        x = keras.layers.GlobalAveragePooling2D(name="pooling", dtype=policy)(x)  # (B, F)
+        x = keras.layers.GlobalAveragePooling2D("channels_last", name="pooling", dtype=policy)(x)  # (B, F)
     if include_top:
         x = classify(x, classes, classifier_activation, labels, policy)
     return finish(images, x, name or variant.name, weights)

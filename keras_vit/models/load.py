@@ -77,7 +77,10 @@ def _read(path: Path) -> keras.Model:
     if path.suffix != ".keras" or not zipfile.is_zipfile(path):
         raise ValueError(f"model expected a .keras file or a file of weights, received {str(path)!r}, which is none.")
     try:
-        return keras.saving.load_model(path, compile=False)
+        model = keras.saving.load_model(path, compile=False)
+        if not isinstance(model, keras.Model):
+            raise ValueError(f"it holds a {type(model).__name__}")
+        return model
     except (ValueError, OSError, KeyError, TypeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"model expected a .keras file of this package, received {str(path)!r}: {reason}") from error

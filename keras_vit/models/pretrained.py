@@ -28,9 +28,10 @@ def from_pretrained(
     """Build the model that a file holds, and fill it.
 
     Sizes, patch, heads, stem, representation layer, classes and image grid are read from the shapes and from a
-    `config.json` beside the file; activation and epsilons are those of the code that wrote such files. A `.keras`
-    file's model is rebuilt with its own rates, preprocessing and dtype policy where there are options, and is returned
-    as it is where there are none; every other model ends in logits unless `classifier_activation` is given.
+    config beside the file (`NAME.config.json`, else `config.json`); activation and epsilons are those of the code that
+    wrote such files. A `.keras` file's model is returned as it is where there are no options, and is rebuilt with its
+    own rates, preprocessing and dtype policy where there are. A model that is built ends in logits unless
+    `classifier_activation` is given.
 
     Args:
         source: a file, a folder that holds one, or a tag of `list_weights()`.
@@ -80,6 +81,8 @@ def _built_with(model) -> dict:
     layers = {layer.name: layer for layer in model.layers}
     policy = (layers.get("root") or layers["embedding"]).dtype_policy
     options = {"include_preprocessing": "rescaling" in layers, "dtype": policy}
+    if None in model.input_shape[1:]:
+        options["input_shape"] = model.input_shape[1:]
     blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]
     rates = ("dropout_rate", "attention_dropout_rate", "drop_path_rate") if blocks else ()
     return options | {name: getattr(blocks[-1], name) for name in rates}

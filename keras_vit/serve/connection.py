@@ -40,22 +40,23 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._begins = False
+        ends = self.timeout_keep_alive_task and self.timeout_keep_alive_task.when()
         super().data_received(data)
         if self._deadline is not None:
             self._head_bytes += 0 if self._begins else len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(431, f"the headers expected at most {MAX_HEAD_BYTES:,} bytes, received more.")
-        self._await_request()
+        self._await_request(ends)
 
-    def _await_request(self) -> None:
-        """Set uvicorn's deadline for the silence between requests again, which any byte ends, although what came may
-        begin no request: an empty line, or a body whose request was answered without it."""
+    def _await_request(self, ends: float | None) -> None:
+        """Set uvicorn's deadline for the next request again, which any byte takes away, although what came may begin
+        none: an empty line, or a body whose request was answered without it. One that was set ends when it would
+        have."""
         answered = self.cycle is not None and self.cycle.response_complete
         waiting = self._deadline is not None or self.timeout_keep_alive_task is not None
         if answered and not waiting and not self.transport.is_closing():
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+            ends = ends or self.loop.time() + self.timeout_keep_alive
+            self.timeout_keep_alive_task = self.loop.call_at(ends, self.timeout_keep_alive_handler)
 
     def _await_head(self) -> None:
         self._deadline = self.loop.call_later(self.header_seconds, self._too_late)

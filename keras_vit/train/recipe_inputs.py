@@ -22,7 +22,8 @@ class Data:
         test_split: examples to evaluate on.
         batch_size: examples of one update over all replicas; what is left of an epoch is dropped.
         shuffle: examples that the next one is drawn from where a dataset is too large to be shuffled whole.
-        resize: pixels that the shorter side of a test image is brought to before its middle is cut out; None
+        resize: pixels that the shorter side of a test image is brought to before its middle is cut out, where
+            prediction and exports squeeze the whole image; None
             squeezes the whole image into the model's size, as the official code does.
         on_error: `stop` at a file that is no image, or `skip` it with a warning, up to one in a hundred.
     """

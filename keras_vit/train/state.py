@@ -1,6 +1,6 @@
 """All that a training run changes: model, average, optimizer, and the run's own counters."""
 
-import resource
+import sys
 from dataclasses import dataclass
 
 import keras
@@ -12,6 +12,11 @@ from keras_vit.train.model import build_model
 from keras_vit.train.optimizer import Update, build_optimizer, layer_shares
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.schedule import LearningRate
+
+try:
+    import resource
+except ModuleNotFoundError:  # Windows
+    resource = None
 
 FIRST_SCALE = 2.0**15  # of the loss in half precision, as Keras's `LossScaleOptimizer` begins
 
@@ -79,8 +84,7 @@ class Counters:
 
     def store(self) -> None:
         """Put the numbers where a checkpoint takes them from."""
-        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
-        self.peak_memory = max(self.peak_memory, own)
+        self.peak_memory = max(self.peak_memory, peak_memory())
         speed = [self.images, self.images_seconds, self.peak_memory]
         self._kept.assign([self.seconds, self.skipped_before, self.best, *speed])
 
@@ -124,3 +128,10 @@ def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -
         half = recipe.precision == "mixed_float16"
         scale = tf.Variable([FIRST_SCALE, 0.0], trainable=False) if half else None
     return State(model, average, trained, averages, optimizer, rate, scale, Counters())
+
+
+def peak_memory() -> float:
+    """Bytes that this process held at most; 0 where the system does not say."""
+    if resource is None:
+        return 0.0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)

@@ -273,7 +273,7 @@ def with_config(architecture: Architecture, said: dict, source: str) -> Architec
     for name in ("width", "depth", "mlp_dim", "patch_size", "channels"):
         if name in said and said[name] != getattr(architecture, name):
             raise ValueError(
-                f"config.json expected {name}={getattr(architecture, name)!r}, as in {source!r}, "
+                f"the config beside {source!r} expected {name}={getattr(architecture, name)!r}, as there, "
                 f"received {said[name]!r}."
             )
     kept = ("num_heads", "image_size", "labels", *CONVENTIONS)

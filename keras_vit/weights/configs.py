@@ -57,7 +57,7 @@ def read_config(config: dict, layout: str, source: str) -> dict:
     for place, fixed in _BIT_FIXED.items() if layout == "hf" and config.get("model_type") == "bit" else ():
         if config.get(place, fixed) != fixed:
             raise ValueError(
-                f"config.json beside {source!r} expected {place!r} to be {fixed!r}, as BiT's is, "
+                f"the config beside {source!r} expected {place!r} to be {fixed!r}, as BiT's is, "
                 f"received {config[place]!r}."
             )
     said = {}
@@ -69,7 +69,7 @@ def read_config(config: dict, layout: str, source: str) -> dict:
         try:
             said[key.ours] = _READ.get(key.ours, _number)(value, layout)
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise ValueError(f"config.json beside {source!r} expected a known {place!r}, received {value!r}.") from None
+            raise ValueError(f"the config beside {source!r} expected a known {place!r}, received {value!r}.") from None
     return said
 
 

@@ -171,8 +171,10 @@ def _fault(released: Released, partial: Path, place: Path, url: str) -> str | No
     size = partial.stat().st_size
     if released.size not in (None, size):
         return f"weights {released.tag!r} expected {released.size:,} bytes, received {size:,} from {url}."
-    if place.suffix == ".npz" and not zipfile.is_zipfile(partial):  # a page that says to log in, for instance
-        return f"weights {released.tag!r} expected an .npz archive, received something else from {url}."
+    with partial.open("rb") as file:
+        is_page = file.read(64).lstrip().startswith(b"<")  # that says to log in, for instance
+    if is_page or (place.suffix == ".npz" and not zipfile.is_zipfile(partial)):
+        return f"weights {released.tag!r} expected a whole {place.suffix} file, received something else from {url}."
     with partial.open("rb") as file:
         received = hashlib.file_digest(file, "sha256").hexdigest()
     if received != (released.sha256 or recorded or received):

@@ -1,7 +1,8 @@
 """Files of weights: the shapes in them at once, the arrays one by one.
 
 Each class has `source` (what to call the file), `shapes` (name -> shape, from the headers), `config` (the
-`config.json` beside it), `verify(names)` and `file[name]`, a float array. Nothing is ever unpickled.
+one beside it: `NAME.config.json`, else `config.json`), `verify(names)` and `file[name]`, a float array. Nothing is ever
+unpickled.
 """
 
 import json
@@ -210,6 +211,8 @@ class KerasFile(WeightsFile):
             else:
                 self.model = model.__class__.from_config(model.get_config())
                 self.model.load_weights(path)
+            if not isinstance(self.model, keras.Model):
+                raise ValueError(f"it holds a {type(self.model).__name__}")
         except Refused:
             raise
         except Exception as error:  # Keras lets h5py's, zipfile's and its own errors through

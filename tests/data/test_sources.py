@@ -115,6 +115,13 @@ def test_the_only_picture_of_a_class_is_trained_on(folder):
     assert (train.counts, test.counts) == ((1, 8, 4), (0, 2, 1))
 
 
+def test_pictures_that_training_does_not_read_are_counted(folder):
+    for name in ("1.webp", "2.WEBP", "3.heic", ".4.heic", "notes.txt"):
+        (folder / "cat" / name).touch()
+    with pytest.warns(UserWarning, match="left out of .*, for training does not read them: 2 .webp, 1 .heic.$"):
+        assert open_split("folder", "train", str(folder)).counts == (8, 4)
+
+
 @pytest.mark.parametrize("name", ["test", "validation"])
 def test_train_and_test_folders(folder, tmp_path_factory, name):
     root = tmp_path_factory.mktemp("split")
@@ -259,6 +266,13 @@ def test_labels_that_are_not_one_an_image_are_refused(tmp_path, shape):
     sentence = f"y_train expected the class index of each image of x_train (20, 6, 5), received {shape}."
     with pytest.raises(ValueError, match=re.escape(sentence)):
         open_split("arrays", "train", path)
+
+
+def test_an_empty_part_is_refused_when_it_is_opened(tmp_path):
+    path = arrays(tmp_path / "half.npz", x_test=np.zeros((0, 6, 5), "uint8"), y_test=np.zeros(0, "uint8"))
+    assert open_split("arrays", "train", path).count == 20
+    with pytest.raises(ValueError, match="split expected one with examples, received 'test' of "):
+        open_split("arrays", "test", path)
 
 
 def test_arrays_that_are_none(tmp_path):

@@ -15,6 +15,7 @@ from support import ROOT, golden_model, need_rounded_bfloat16, needs_tensorflow,
 from keras_vit import cli
 from keras_vit.export import Origin, export, origin_of, tflite
 from keras_vit.export import flatbuffer as flatbuffer_module
+from keras_vit.export.card import model_card
 from keras_vit.export.formats import default_formats
 from keras_vit.export.versions import versions, write_version
 from keras_vit.models.interface import describe, named_outputs
@@ -141,7 +142,13 @@ def test_the_manifest_and_the_card_say_where_the_weights_came_from(tmp_path):
     card = (report.path / "model_card.md").read_text()
     assert "| accuracy on the test split, after training | 75.00% | 1,234 |" in card
     assert "| accuracy of the Keras model, at export | unmeasured | |" in card
-    assert "8 images of random pixels" in card and "| saved_model | attention | rollout |" in card
+    assert (
+        "shorter side" not in card
+        and "8 images of random pixels" in card
+        and "| saved_model | attention | rollout |" in card
+    )
+    (run / "recipe.json").write_text(json.dumps({"data": {"source": "digits", "resize": 36}}))
+    assert "whose shorter side was brought to 36 pixels" in model_card(model, report, origin_of(run))
     assert origin_of("ViT_B16") == Origin(weights="ViT_B16") and origin_of(run / "model.keras").accuracy is None
 
 

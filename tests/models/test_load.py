@@ -50,7 +50,8 @@ def test_published_files_and_folders_give_their_model(ending, tmp_path):
 def test_our_own_file_in_another_size_keeps_what_no_array_says(tmp_path):
     rates = {"dropout_rate": 0.1, "attention_dropout_rate": 0.2, "drop_path_rate": 0.3}
     kept = {"include_preprocessing": True, "dtype": "mixed_bfloat16"}
-    randomise(keras_vit.build(replace(TINY, depth=2), **kept, **rates)).save(tmp_path / "vit.keras")
+    free = replace(TINY, depth=2)
+    randomise(keras_vit.build(free, input_shape=(None, None, 3), **kept, **rates)).save(tmp_path / "vit.keras")
     randomise(keras_vit.build(BIT, **kept)).save(tmp_path / "bit.keras")
     for name, layer in (("vit", "encoder_block_01"), ("bit", "stage1_unit01")):
         larger = keras_vit.from_pretrained(tmp_path / f"{name}.keras", input_shape=(16, 16, 3))
@@ -59,6 +60,7 @@ def test_our_own_file_in_another_size_keeps_what_no_array_says(tmp_path):
             assert {rate: getattr(larger.get_layer(layer), rate) for rate in rates} == rates
         said = {"include_preprocessing": False, "dtype": "float32"}
         other = keras_vit.from_pretrained(tmp_path / f"{name}.keras", **said)
+        assert other.input_shape == (None, None, None, 3)  # as the file's own model, or as a BiT from any file
         assert not describe(other).takes_pixels and other.get_layer(layer).dtype_policy.name == "float32"
 
 
@@ -144,3 +146,9 @@ def test_what_is_no_model_gets_a_sentence(tmp_path):
             load_model(tmp_path / name)
     with pytest.raises(ValueError, match="model expected a .keras file of this package, received .*other.keras': "):
         load_model(tmp_path / "other.keras")
+    layer = keras.layers.Dense(2)
+    layer.build((None, 2))
+    keras.saving.save_model(layer, tmp_path / "layer.keras")
+    for open_it in (load_model, keras_vit.from_pretrained):
+        with pytest.raises(ValueError, match="received .*layer.keras': it holds a Dense"):
+            open_it(tmp_path / "layer.keras")

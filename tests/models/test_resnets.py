@@ -11,6 +11,7 @@ from support import max_difference, randomise
 import keras_vit
 from keras_vit.layers import Head
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, find_variant
+from keras_vit.preprocess import resize
 
 HYBRIDS = [row for row in VARIANTS if row.stem]
 LARGE = {"R50_ViT_L16", "R50_ViT_L32", "BiT_R50x3", "BiT_R101x3", "BiT_R152x2", "BiT_R152x4", "BiT_R200x3"}
@@ -112,6 +113,19 @@ def test_a_mean_beside_a_class_token_leaves_it_out():
 def test_mistakes_with_bit_get_a_sentence(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         keras_vit.build(TINY_BIT, **options)
+
+
+def test_images_are_channels_last_whatever_keras_is_told():
+    model = randomise(keras_vit.build(TINY_BIT))
+    before = keras.config.image_data_format()
+    keras.config.set_image_data_format("channels_first")
+    try:
+        other = keras_vit.build(TINY_BIT)
+        resized = resize(np.zeros((4, 6, 3)), (2, 3))
+    finally:
+        keras.config.set_image_data_format(before)
+    assert other.output_shape == model.output_shape and other.count_params() == model.count_params()
+    assert resized.shape == (2, 3, 3)
 
 
 def test_mistakes_with_tokens_get_a_sentence():

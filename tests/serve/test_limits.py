@@ -91,9 +91,9 @@ def test_a_kept_connection_has_the_same_bound(server):
 
 
 LATE = {
-    "a body that nobody awaits": (PREDICT + b"Content-Length: 9\r\n\r\n", b"{"),
-    "a body of a GET": (b"GET / HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"{"),
-    "an empty line": (b"GET / HTTP/1.1\r\n\r\n", b"\r\n"),
+    "a body that nobody awaits": (PREDICT + b"Content-Length: 900\r\n\r\n", b"{" * 200),
+    "a body of a GET": (b"GET / HTTP/1.1\r\nContent-Length: 900\r\n\r\n", b"{" * 200),
+    "empty lines": (b"GET / HTTP/1.1\r\n\r\n", b"\r\n" * 100),
 }
 
 
@@ -114,8 +114,17 @@ def test_what_comes_behind_an_answer_and_begins_no_request_does_not_keep_the_con
         with contextlib.closing(server), contextlib.closing(writer):
             writer.write(request)
             answer = await reader.readuntil(b"\r\n\r\n")
-            writer.write(late)
-            return answer, await asyncio.wait_for(reader.read(), 60)  # bounds a failure
+
+            async def drip():
+                for byte in late:  # each of them within the deadline of the silence, which is not set anew
+                    writer.write(bytes((byte,)))
+                    await asyncio.sleep(0.6)
+
+            dripping = asyncio.create_task(drip())
+            try:
+                return answer, await asyncio.wait_for(reader.read(), 60)  # bounds a failure
+            finally:
+                dripping.cancel()
 
     answer, rest = asyncio.run(exchange())
     assert b" 404 " in answer and not rest

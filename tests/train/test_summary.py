@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from support import needs_tensorflow
 
+from keras_vit.train import state as state_module
 from keras_vit.train.recipe import Curriculum, Data, Model, Optimizer, Recipe, Stage, Variant
 from keras_vit.train.summary import summarise
 
@@ -15,6 +16,15 @@ ROW = Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, i
 def forward(tokens):
     """Multiply-adds of an image: patches, then query, key, value, output and MLP of each token, then attention."""
     return tokens * 16 * 8 + (tokens + 1) * (4 * 8**2 + 2 * 8 * 16) + 2 * (tokens + 1) ** 2 * 8
+
+
+def test_memory_is_in_bytes_on_every_system(monkeypatch):
+    """Linux counts in kibibytes, macOS in bytes, Windows not at all."""
+    used = SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda _: SimpleNamespace(ru_maxrss=2**20))
+    for system, module, expected in (("linux", used, 2**30), ("darwin", used, 2**20), ("win32", None, 0)):
+        monkeypatch.setattr(state_module, "resource", module)
+        monkeypatch.setattr(state_module.sys, "platform", system)
+        assert state_module.peak_memory() == expected
 
 
 @pytest.mark.parametrize(("sam", "gradients"), [(0.0, 1), (0.05, 2)])

@@ -31,6 +31,7 @@ class Server(http.server.ThreadingHTTPServer):
     ranges = True
     etag = '"one"'
     content = CONTENT
+    path = PATH
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -43,7 +44,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server, wanted = self.server, self.headers.get("Range")
         server.requests.append(wanted)
         server.paths.append(self.path)
-        if self.path != PATH:
+        if self.path != server.path:
             self.send_error(404)
             return
         resumed = wanted and server.ranges and self.headers.get("If-Range") == server.etag
@@ -190,11 +191,17 @@ def test_a_recorded_hash_holds_from_then_on(server):
 
 def test_a_page_in_place_of_the_file_is_not_kept(server):
     server.content = b"<html>Please log in.</html>"
-    with pytest.raises(ValueError, match=r"expected an .npz archive, received something else from http://127.0.0.1"):
+    with pytest.raises(ValueError, match=r"expected a whole .npz file, received something else from http://127.0.0.1"):
         download(TAG)
     assert left(home() / "vit_models/sam") == []  # no hash either
     server.content = CONTENT
     assert download(TAG).read_bytes() == CONTENT
+
+
+def test_a_page_in_place_of_the_index_is_not_kept(server):
+    server.path, server.content = "/vit_models/augreg/index.csv", b"\n<!DOCTYPE html>"
+    with pytest.raises(ValueError, match=r"expected a whole .csv file, received something else from http://127.0.0.1"):
+        download("augreg/index")
 
 
 def test_two_processes_get_one_file(server):

@@ -280,7 +280,7 @@ def test_a_config_of_another_model_is_refused(tmp_path):
     shutil.copy(GOLDENS / "h1.weights.safetensors", tmp_path / "model.safetensors")
     config = json.loads((GOLDENS / "h1.config.json").read_text())
     for change, sentence in (
-        ({"hidden_size": 64}, "config.json expected width=48, as in .*, received 64"),
+        ({"hidden_size": 64}, "the config beside .* expected width=48, as there, received 64"),
         ({"hidden_act": "tanhshrink"}, "expected a known 'hidden_act', received 'tanhshrink'"),
         ({"patch_size": "eight"}, "expected a known 'patch_size', received 'eight'"),
     ):
