@@ -1,6 +1,9 @@
 """The same model computing in another type."""
 
+import contextlib
+
 import keras
+import tensorflow as tf
 
 KEPT = ("head", "predictions", "rescaling")  # half precision rounds logits visibly, and pixels before they are scaled
 
@@ -23,3 +26,15 @@ def in_dtype(model: keras.Model, dtype: str) -> keras.Model:
     copy = keras.models.clone_model(model, clone_function=copied)
     copy.set_weights(model.get_weights())
     return copy
+
+
+@contextlib.contextmanager
+def whole_float32():
+    """While entered, TensorFlow multiplies float32 in float32 on a GPU, too, where it else takes TensorFloat-32, whose
+    ten bits are less than exports are held to."""
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(before)

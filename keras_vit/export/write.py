@@ -14,6 +14,7 @@ from keras_vit.export import parity, saved_model
 from keras_vit.export.card import model_card
 from keras_vit.export.formats import FORMATS, Settings, default_formats
 from keras_vit.export.origin import Origin
+from keras_vit.export.precision import whole_float32
 from keras_vit.export.report import ExportReport, files_of, manifest
 from keras_vit.export.versions import write_version
 from keras_vit.models.interface import describe
@@ -22,6 +23,7 @@ from keras_vit.preprocess import preprocess_input, resize
 DTYPES = ("float32", "bfloat16")
 
 
+@whole_float32()
 def export(
     model: keras.Model,
     output: str | os.PathLike,

@@ -9,11 +9,12 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from contract.cases import MODELS, principal_first
 from support import ROOT, golden_model, need_rounded_bfloat16, needs_tensorflow, randomise
 
 from keras_vit import cli
-from keras_vit.export import Origin, export, origin_of, tflite
+from keras_vit.export import Origin, export, origin_of, parity, tflite
 from keras_vit.export import flatbuffer as flatbuffer_module
 from keras_vit.export.card import model_card
 from keras_vit.export.formats import default_formats
@@ -90,6 +91,14 @@ def test_calibrated_integers_of_every_kind_pass(case, tmp_path):
     }
     assert f"| {formats[-1]} |" in (card := (report.path / "model_card.md").read_text())
     assert "measured on 8 other images" in card
+
+
+def test_both_sides_are_compared_in_whole_float32(tmp_path, monkeypatch):
+    """Of a GPU's TensorFloat-32, switched off meanwhile, there is nothing else to be seen here."""
+    shortened, seen, answer = tf.config.experimental.tensor_float_32_execution_enabled, [], parity.keras_answer
+    monkeypatch.setattr(parity, "keras_answer", lambda *a: seen.append(shortened()) or answer(*a))
+    export(CASES["token"].make(), tmp_path / "tiny", formats=("tflite",))
+    assert seen == [False] and shortened()
 
 
 def test_integers_without_their_images_are_refused(tmp_path):
