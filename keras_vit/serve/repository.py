@@ -51,7 +51,7 @@ class Model:
         batching: how concurrent calls are gathered.
 
     Raises:
-        ValueError: no version lies there, or the newest cannot be loaded.
+        ValueError: no version with a SavedModel lies there, or the newest of them cannot be loaded.
     """
 
     def __init__(self, folder: str | os.PathLike, keep: int = 1, batching: Batching | None = None):
@@ -63,16 +63,18 @@ class Model:
         self.poll()
         newest = max({*self.versions, *self.failures}, default=None)  # of those seen: the folder may have changed since
         if newest is None:
+            none = ", where no version holds a SavedModel" if version_numbers(self.folder) else ""
             raise ValueError(
                 f"model expected a folder of exported versions (saved_models/NAME with 1/, 2/, ...), "
-                f"received {str(folder)!r}."
+                f"received {str(folder)!r}{none}."
             )
         if newest in self.failures:
             raise ValueError(self.failures[newest])
 
     def poll(self) -> list[str]:
         """Load what is new, let go of what is old or gone, and say what was done, one sentence each."""
-        wanted, done = version_numbers(self.folder)[-self.keep :], []
+        numbers, done = version_numbers(self.folder), []
+        wanted = [number for number in numbers if not _of_other_formats(self.folder / str(number))][-self.keep :]
         for number in wanted:
             state = _state(self.folder / str(number))
             if number in self.versions or self._seen_broken.get(number) == state:
@@ -206,6 +208,17 @@ def _manifest(folder: Path) -> dict:
     ):
         raise ValueError(f"model expected a whole export in {str(folder)!r}, found a damaged manifest.json.")
     return manifest
+
+
+def _of_other_formats(folder: Path) -> bool:
+    """Whether a version is a whole export without a SavedModel, as `keras-vit export --formats onnx` writes it."""
+    if (folder / "saved_model.pb").is_file():
+        return False
+    try:
+        files = _manifest(folder).get("files")
+    except (ValueError, OSError):  # said when the version is loaded
+        return False
+    return bool(files) and "saved_model.pb" not in files
 
 
 def _incomplete(folder: Path, manifest: dict) -> str | None:

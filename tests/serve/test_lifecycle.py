@@ -97,6 +97,26 @@ def test_a_version_that_cannot_be_loaded_is_reported_and_the_older_one_goes_on(e
         server.wait_for("version 2 is loaded")
 
 
+def test_a_version_without_a_saved_model_is_none_to_serve(photos):
+    def write(number, *files):
+        (photos / str(number)).mkdir()
+        manifest = {"files": {name: {"size": 1} for name in files}}
+        (photos / str(number) / "manifest.json").write_text(json.dumps(manifest))
+
+    write(2, "model.onnx", "model_card.md")
+    model = Model(photos)
+    assert list(model.versions) == [1] and not model.failures
+    write(3, "model.tflite")
+    assert model.poll() == [] and list(model.versions) == [1]
+    write(4, "model.onnx", "saved_model.pb")  # which is still on its way
+    with pytest.raises(ValueError, match=r"whole export in '.*4', found no saved_model\.pb\.$"):
+        Model(photos)
+    for number in "14":
+        shutil.rmtree(photos / number)
+    with pytest.raises(ValueError, match=r"received '.*photos', where no version holds a SavedModel\.$"):
+        Model(photos)
+
+
 @pytest.mark.parametrize("manifest", [[], {"files": [1]}, {"files": {"a": 1}}, {"files": {"a": {}}}, {"files": None}])
 def test_a_version_with_a_malformed_manifest_cannot_be_loaded(tmp_path, manifest):
     (tmp_path / "1").mkdir()
