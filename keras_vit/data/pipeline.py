@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_vit.data import augment as change
 from keras_vit.data.blend import blend
+from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.decode import decode, decode_crop, fitted, middle, shortened
 from keras_vit.data.examples import Examples
 from keras_vit.data.randaugment import rand_augment
@@ -256,7 +257,7 @@ def held_out(data, input_shape: tuple[int, int, int], data_dir: str | None = Non
         classes the label is the first; an example of no class is left out.
 
     Raises:
-        ValueError: the data's `resize` is smaller than the model's size.
+        ValueError: the data's `resize` is smaller than the model's size, or a data file is broken or gone.
     """
     _require_larger(data.resize, input_shape)
     examples = open_data(data, data.test_split, data_dir)
@@ -266,7 +267,8 @@ def held_out(data, input_shape: tuple[int, int, int], data_dir: str | None = Non
         rows = rows.map(lambda index, image, label: (index, image, label[0]))
     rows = rows.take(-1 if limit is None else limit)
     rows = rows.map(lambda index, image, label: (_whole(image, examples, input_shape, data.resize), label), 2)
-    images, labels = zip(*rows.as_numpy_iterator(), strict=True)
+    with naming_broken_files(examples):
+        images, labels = zip(*rows.as_numpy_iterator(), strict=True)
     return np.stack(images), np.array(labels, "int64"), list(examples.labels)
 
 

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_data
 from keras_vit.models.interface import describe
@@ -129,7 +130,7 @@ def evaluate_model(
 
     Raises:
         FileNotFoundError: the data is absent.
-        ValueError: the model has no classifier, or not for these classes.
+        ValueError: the model has no classifier, or not for these classes; or a data file is broken or gone.
     """
     examples = open_data(data, split or data.test_split, data_dir)
     interface = describe(model)
@@ -148,7 +149,8 @@ def evaluate_model(
         scale=not interface.takes_pixels,
         resize=data.resize,
     )
-    return evaluate(model, batches, loss)
+    with naming_broken_files(examples):
+        return evaluate(model, batches, loss)
 
 
 def _few(labels) -> str:

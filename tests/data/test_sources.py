@@ -3,6 +3,7 @@
 import hashlib
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,6 +148,13 @@ def test_held_out_equals_what_prediction_loads(folder, channels):
     for image, label, path in zip(images, labels, files, strict=True):
         assert names[label] in path
         assert np.max(np.abs(image - load_image(path, shape))) < 1e-3
+
+
+def test_held_out_names_a_file_that_is_no_image(folder):
+    broken = open_split("folder", "test", str(folder)).files[1]
+    Path(broken).write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=f"^data expected an image file .* received '{re.escape(broken)}'"):
+        held_out(Data("folder", directory=str(folder)), (8, 8, 3))
 
 
 def test_held_out_digits():

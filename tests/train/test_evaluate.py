@@ -6,10 +6,11 @@ import pytest
 import tensorflow as tf
 from support import needs_tensorflow
 
+import keras_vit
 from keras_vit.data.examples import Examples
 from keras_vit.data.pipeline import evaluation_batches
-from keras_vit.train.evaluate import evaluate, example_losses, logits_model
-from keras_vit.train.recipe import Loss
+from keras_vit.train.evaluate import evaluate, evaluate_model, example_losses, logits_model
+from keras_vit.train.recipe import Data, Loss
 
 pytestmark = needs_tensorflow
 CLASSES, COUNT = 8, 37
@@ -111,6 +112,16 @@ def test_a_stream_of_sets_is_measured_as_one():
         keras.Model(images, answers), evaluation_batches(examples, batch_size=3, input_shape=(1, 1, 1), scale=False)
     )
     assert found["examples"] == 3 and found["accuracy"] == pytest.approx(2 / 3)
+
+
+def test_a_file_that_is_no_image_is_named(tmp_path):
+    for path in (tmp_path / "cat" / "1.png", tmp_path / "dog" / "2.png"):
+        path.parent.mkdir()
+        path.write_bytes(b"no picture")
+    row = keras_vit.Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
+    data = Data("folder", directory=str(tmp_path), batch_size=2)
+    with pytest.raises(ValueError, match=r"^data expected an image file .* received '.*cat/1\.png'"):
+        evaluate_model(keras_vit.build(row, classes=2), data, split="train")
 
 
 @pytest.mark.parametrize("kind", ["softmax", "sigmoid"])
