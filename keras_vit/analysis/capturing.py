@@ -17,6 +17,7 @@ from keras_vit.layers import (
     TokenPooling,
     watching,
 )
+from keras_vit.models.interface import describe
 
 
 def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
@@ -28,7 +29,7 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
         batch_size: images that go through the model at once.
 
     Raises:
-        ValueError: `model` has no encoder blocks, or the images are not of its input shape.
+        ValueError: `model` has no encoder blocks, or the images are not of its input shape or range.
     """
     blocks, probes = attention_layers(model)
     embedding = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)][-1]
@@ -127,7 +128,7 @@ def as_input(model: keras.Model, images) -> np.ndarray:
     """`images` as an array.
 
     Raises:
-        ValueError: they are not of the model's input shape.
+        ValueError: they are not of the model's input shape, or pixels 0..255 where the model takes [-1, 1].
     """
     images = np.asarray(images)
     expected = tuple(model.inputs[0].shape)
@@ -135,4 +136,10 @@ def as_input(model: keras.Model, images) -> np.ndarray:
     if images.ndim != len(expected) or not len(images) or any(side not in (None, given) for side, given in sides):
         shape = ", ".join("any" if side is None else str(side) for side in expected[1:])
         raise ValueError(f"images expected shape (batch, {shape}), received {images.shape}.")
+    low, high = float(images.min()), float(images.max())
+    if not describe(model).takes_pixels and (images.dtype.kind in "ui" or (low >= 0 and high > 2)):
+        raise ValueError(
+            f"images expected values in [-1, 1], as `preprocess_input` scales them, received {images.dtype} in "
+            f"{low:g}..{high:g}."
+        )
     return images

@@ -285,6 +285,17 @@ def test_images_of_another_shape_are_refused():
             analysis.attention_maps(tiny(), images)
 
 
+def test_pixels_are_refused_by_a_model_that_takes_them_scaled():
+    pixels = RNG.integers(0, 256, (2, 4, 6, 1), dtype="uint8")
+    received = f"{pixels.min()}..{pixels.max()}"
+    for images in (pixels, pixels.astype("float32")):
+        sentence = rf"^images expected values in \[-1, 1\], .* received {images.dtype} in {received}\.$"
+        with pytest.raises(ValueError, match=sentence):
+            analysis.attention_maps(tiny(), images)
+        analysis.attention_maps(tiny(include_preprocessing=True), images)
+    analysis.attention_maps(tiny(), abs(pictures()))
+
+
 def test_attentions_that_are_not_square_are_refused():
     with pytest.raises(ValueError, match=r"attentions expected shape .* received \(2, 2\)"):
         analysis.rollout(np.ones((2, 2)))
