@@ -34,9 +34,10 @@ def add_analyze(verb, data_options, model_help: str) -> None:
 def _analyze(options):
     from keras_vit import analysis
     from keras_vit.analysis.report import require_parts
-    from keras_vit.models.load import load_model
+    from keras_vit.models.load import load_model, require_trained
     from keras_vit.train.recipe_file import load_recipe
 
+    require_trained(options.model)
     model = load_model(options.model)
     parts = options.parts and [part.strip() for part in options.parts.split(",")]
     if parts:

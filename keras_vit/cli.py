@@ -58,9 +58,10 @@ def _evaluate(options):
         return
     if options.output or options.probe or options.tasks:
         raise ValueError("--suite expected the name of the suite that --output, --probe and --tasks are of.")
-    from keras_vit.models.load import load_model
+    from keras_vit.models.load import load_model, require_trained
     from keras_vit.train.evaluate import evaluate_model
 
+    require_trained(options.model)
     recipe = _recipe_of(options)
     if recipe is None:
         raise ValueError(f"--recipe expected the recipe whose test data to use, for {options.model!r} is no workdir.")

@@ -8,7 +8,7 @@ import keras
 
 from keras_vit.models.builders import create_model, find_named
 from keras_vit.models.pretrained import from_pretrained
-from keras_vit.models.variants import BiTVariant, find_variant
+from keras_vit.models.variants import BiTVariant
 from keras_vit.weights import holds_weights, is_weights
 
 
@@ -38,10 +38,7 @@ def load_model(source: str | os.PathLike) -> keras.Model:
         return _of_weights(path) if is_weights(path) else _read(path)
     if path.suffix == ".keras" or is_weights(path):
         raise FileNotFoundError(f"model expected a {path.suffix} file, found nothing at {str(source)!r}.")
-    try:
-        find_named(str(source))
-    except ValueError as error:
-        raise ValueError(f"nothing lies at {str(source)!r}, and as a name it is unknown: {error}") from None
+    _find(source)
     return create_model(str(source))
 
 
@@ -55,8 +52,16 @@ def require_trained(source: str | os.PathLike) -> None:
     path = Path(source)
     if path.exists() or path.suffix == ".keras" or is_weights(path):
         return
-    if find_variant(str(source))[1] is None:
+    if _find(source)[1] is None:
         raise ValueError(f"model expected trained weights, received the name {str(source)!r}, which has fresh ones.")
+
+
+def _find(source: str | os.PathLike):
+    """What `find_named` gives for a source that is no path."""
+    try:
+        return find_named(str(source))
+    except ValueError as error:
+        raise ValueError(f"nothing lies at {str(source)!r}, and as a name it is unknown: {error}") from None
 
 
 def _of_weights(path: Path) -> keras.Model:
