@@ -27,7 +27,7 @@ def add_analyze(verb, data_options, model_help: str) -> None:
     sub.add_argument(
         "--parts", help="some of attention,class,figure7,journey,layers,neighbours (default all that the model has)"
     )
-    sub.add_argument("--limit", type=int, default=None, help="how many test images to answer (default all)")
+    sub.add_argument("--limit", type=int, default=1000, help="answer the first so many test images (default 1,000)")
     data_options(sub)
 
 

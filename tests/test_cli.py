@@ -102,6 +102,15 @@ def test_predict_takes_the_run_and_its_export(run, exported, pictures, capsys):
     assert re.match(r".*: \d \d+\.\d%, \d ", capsys.readouterr().out)
 
 
+def test_analyze_answers_at_most_a_thousand_test_images_by_default(run, tmp_path, monkeypatch, capsys):
+    def opened(model, data, data_dir, limit):
+        raise ValueError(f"limit {limit}")
+
+    monkeypatch.setattr("keras_vit.export_images.of_split", opened)
+    assert cli.main(["analyze", str(run), "--output", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.endswith("keras-vit analyze: limit 1000\n")
+
+
 def test_analyze_takes_files(run, pictures, tmp_path):
     example = next(iter((pictures / "examples").iterdir()))
     assert cli.main(["analyze", str(run), str(example), "--output", str(tmp_path)]) == 0
