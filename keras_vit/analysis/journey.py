@@ -62,7 +62,7 @@ def journey(model: keras.Model, images, batch_size: int = 32) -> Journey:
         batch_size: images that go through the model at once.
 
     Raises:
-        ValueError: the model has none of these layers, or the images are not of its input shape.
+        ValueError: the model has none of these layers, or the images are not of its input shape or range.
     """
     images = as_input(model, images)
     layers = [layer for layer in model.layers if _is_stage(layer)]

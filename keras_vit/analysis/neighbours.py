@@ -24,7 +24,7 @@ def features_of(model: keras.Model, images, batch_size: int = 32) -> np.ndarray:
         batch_size: images that go through the model at once.
 
     Raises:
-        ValueError: the images are not of the model's input shape.
+        ValueError: the images are not of the model's input shape or range.
     """
     images = as_input(model, images)
     headed = "head" in {layer.name for layer in model.layers}

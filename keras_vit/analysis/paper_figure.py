@@ -37,7 +37,7 @@ def plot_figure7(
         what there is not.
 
     Raises:
-        ValueError: the images are not of the model's input shape.
+        ValueError: the images are not of the model's input shape or range.
     """
     filters, shares = embedding_filters(model, components)
     positions = position_similarity(model) if has_positions(model) else None

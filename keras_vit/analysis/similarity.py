@@ -50,7 +50,7 @@ def layer_similarity(
         (L, M) similarities in [0, 1], the L names of the rows' layers and the M of the columns'.
 
     Raises:
-        ValueError: there are fewer than two images, or they are not of a model's input shape.
+        ValueError: there are fewer than two images, or they are not of a model's input shape or range.
     """
     if len(images) < 2:
         raise ValueError(f"images expected two or more to compare layers over, received {len(images)}.")
