@@ -89,11 +89,11 @@ def training_batches(
     def one_batch(position, example):
         index, images, label = example
         images = tf.ensure_shape(fitted(images, input_shape), (own + partner, *input_shape))
-        draws = [change.uniform(slot, seed, position // used, index) for slot in range(5)]
+        draws = change.uniform(tf.range(5)[:, None], seed, position // used, index)  # (5, B)
         if augment.flip and not alone:
             images = change.flip(images, draws[0])
         if augment.shift or augment.rotate or augment.zoom:
-            images = change.shift_rotate_zoom(images, tf.stack(draws[1:]), augment.shift, augment.rotate, augment.zoom)
+            images = change.shift_rotate_zoom(images, draws[1:], augment.shift, augment.rotate, augment.zoom)
         targets = label if examples.multi else tf.one_hot(label, len(examples.labels))
         if examples.multi and not multi_hot:
             targets = targets / tf.maximum(tf.reduce_sum(targets, axis=-1, keepdims=True), 1.0)

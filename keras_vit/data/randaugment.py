@@ -9,6 +9,7 @@ grey as Pillow does, where big_vision's blends with the number of pixels / 256; 
 H W C image, uint8; rows (H, W * C), which one table for all pixels of a row fits without broadcasting.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -19,6 +20,7 @@ LUMA = (19595 / 65536, 38470 / 65536, 7471 / 65536)  # ITU-R 601-2 as Pillow has
 GEOMETRIC = ("Rotate", "ShearX", "ShearY", "TranslateX", "TranslateY")
 NAMES = ("AutoContrast", "Equalize", "Invert", "Posterize", "Solarize", "SolarizeAdd", "Color", "Contrast",
          "Brightness", "Sharpness", "Cutout", *GEOMETRIC)  # fmt: skip
+PLAIN = NAMES[: -len(GEOMETRIC)]
 
 
 def rand_augment(image, count: int, magnitude: float, seed):
@@ -39,25 +41,30 @@ def rand_augment(image, count: int, magnitude: float, seed):
 def one_of(image, magnitude: float, draws):
     """One operation of `NAMES`: draws (4,) in [0, 1) are which, its sign, and the place of a cut-out."""
     which = tf.cast(draws[0] * len(NAMES), tf.int32)
-    plain = [name for name in NAMES if name not in GEOMETRIC]
-    spec = (tf.TensorSpec(image.shape, tf.uint8), tf.TensorSpec((4,)), tf.TensorSpec((6,)))
-
-    def branch(change):
-        return tf.function(change, autograph=False).get_concrete_function(*spec)
-
-    branches = [branch(lambda x, d, a, name=name: tf.identity(apply(name, x, magnitude, d))) for name in plain]
-    branches.append(branch(lambda x, d, a: moved(x, a)))
     table = tf.stack([affine(name, magnitude, draws[1] < 0.5, image.shape) for name in GEOMETRIC])
     # The raw operation calls one branch; `tf.switch_case` would put all of them into the graph, each operation to be
     # passed over: 0.3 ms an image.
     (changed,) = tf.raw_ops.StatelessCase(
-        branch_index=tf.minimum(which, len(plain)),
-        input=[image, draws, table[tf.maximum(which - len(plain), 0)]],
+        branch_index=tf.minimum(which, len(PLAIN)),
+        input=[image, draws, table[tf.maximum(which - len(PLAIN), 0)]],
         Tout=[tf.uint8],
-        branches=branches,
+        branches=_branches(tuple(image.shape), magnitude),
         output_shapes=[image.shape],
     )
     return tf.ensure_shape(changed, image.shape)
+
+
+@functools.lru_cache(maxsize=8)
+def _branches(shape, magnitude: float) -> tuple:
+    """The functions of `PLAIN` and of moving, traced once for all layers and data of that shape."""
+    spec = (tf.TensorSpec(shape, tf.uint8), tf.TensorSpec((4,)), tf.TensorSpec((6,)))
+
+    def branch(change):
+        return tf.function(change, autograph=False).get_concrete_function(*spec)
+
+    with tf.init_scope():  # outside of the graph that asks first
+        plain = [branch(lambda x, d, a, name=name: tf.identity(apply(name, x, magnitude, d))) for name in PLAIN]
+        return (*plain, branch(lambda x, d, a: moved(x, a)))
 
 
 def apply(name: str, image, magnitude: float, draws):

@@ -1,24 +1,36 @@
 """Random numbers that hang on integers alone: no state, so that a resumed run and any worker draw the same ones."""
 
+import numpy as np
 import tensorflow as tf
 
-_GOLDEN = 0x9E3779B97F4A7C15
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mixed(z):
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the result hangs on every bit of `z`."""
-    z = tf.cast(z, tf.uint64) + tf.constant(_GOLDEN, tf.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z = tf.bitwise.bitwise_xor(z, tf.bitwise.right_shift(z, tf.constant(shift, tf.uint64)))
-        z = z * tf.constant(factor, tf.uint64)
-    return tf.bitwise.bitwise_xor(z, tf.bitwise.right_shift(z, tf.constant(31, tf.uint64)))
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the result hangs on every bit of `z`.
+
+    What is no tensor is mixed by NumPy before there is a graph, which it would be half of.
+    """
+    known = not tf.is_tensor(z)
+    z = np.uint64(int(z) % 2**64) if known else tf.cast(z, tf.uint64)
+    shifted = np.right_shift if known else tf.bitwise.right_shift
+    with np.errstate(over="ignore"):
+        z = z + _GOLDEN
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            z = _xor(z, shifted(z, np.uint64(shift))) * np.uint64(factor)
+        return _xor(z, shifted(z, np.uint64(31)))
+
+
+def _xor(one, other):
+    tensors = tf.is_tensor(one) or tf.is_tensor(other)
+    return tf.bitwise.bitwise_xor(one, other) if tensors else np.bitwise_xor(one, other)
 
 
 def key(*numbers):
     """One uint64 from several integers; equal inputs give equal keys, any other input another one."""
-    z = tf.zeros((), tf.uint64)
+    z = np.uint64(0)
     for number in numbers:
-        z = _mixed(tf.bitwise.bitwise_xor(z, _mixed(number)))
+        z = _mixed(_xor(z, _mixed(number)))
     return z
 
 
@@ -28,6 +40,6 @@ def seed_pair(*numbers):
     return tf.stack([tf.bitcast(z, tf.int64), tf.bitcast(_mixed(z), tf.int64)], axis=-1)
 
 
-def uniform(slot: int, *numbers):
-    """Numbers in [0, 1) for `key(*numbers)`, another one for every `slot`."""
+def uniform(slot, *numbers):
+    """Numbers in [0, 1) for `key(*numbers)`, another one for every `slot`, of which there may be several."""
     return tf.cast(tf.bitwise.right_shift(key(*numbers, slot), tf.constant(40, tf.uint64)), tf.float32) * 2.0**-24

@@ -57,7 +57,7 @@ def test_a_run_that_goes_on_sees_the_same_batches(source, files):
     examples = ARRAYS if source == "arrays" else files
     whole = batches(examples)
     assert same(whole, batches(examples))
-    for start in (1, 5, 7, 14):
+    for start in (5, 7):  # between two epochs, and within one
         assert same(whole[start:], batches(examples, start=start))
 
 
