@@ -17,7 +17,7 @@ RULES = {
     "layers": (set(), False),
     "preprocess": (set(), False),
     "weights": (set(), False),
-    "models": ({"layers", "weights"}, False),
+    "models": ({"layers", "preprocess", "weights"}, False),
     "analysis": ({"layers", "models", "preprocess"}, False),
     "predict": ({"models", "preprocess", "export"}, False),
     "data": ({"preprocess"}, True),
@@ -146,22 +146,23 @@ KINDS = " or ".join(f"[{kind}]" for kind in ("token", "map", "hybrid", "axial"))
 
 
 @pytest.mark.parametrize(
-    "kept",
+    ("backend", "kept"),
     [
-        pytest.param(f"{ALIKE} or (round_trip or one_step) and ({KINDS})", id="kinds"),
-        pytest.param(f"{ALIKE} or {ALL}", id="all", marks=pytest.mark.large),
+        pytest.param("jax", f"{ALIKE} or (round_trip or one_step) and ({KINDS})", id="kinds on jax"),
+        pytest.param("jax", f"{ALIKE} or {ALL}", id="all on jax", marks=pytest.mark.large),
+        pytest.param("torch", f"{ALIKE} or {ALL}", id="all on torch", marks=pytest.mark.large),
     ],
 )
-def test_the_contract_holds_on_the_jax_backend(kept):
-    pytest.importorskip("jax", reason="the JAX backend is not installed")
-    if keras.backend.backend() == "jax":
-        pytest.skip("this is the JAX run")
+def test_the_contract_holds_on_another_backend(backend, kept):
+    pytest.importorskip(backend, reason=f"{backend} is not installed")
+    if keras.backend.backend() == backend:
+        pytest.skip(f"this is the run on {backend}")
     code = (
         "import pytest, sys\n"
         "files = ['tests/contract', 'tests/layers', 'tests/weights/test_plain_goldens.py']\n"
         f"sys.exit(pytest.main([*files, '-q', '-p', 'no:cacheprovider', '-k', {kept!r}]))"
     )
-    assert " passed" in run_python(code, backend="jax")
+    assert " passed" in run_python(code, backend=backend)
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="a switch of x86 processors")

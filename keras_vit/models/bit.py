@@ -44,7 +44,8 @@ def build_bit(
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: of the Keras model.
         include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model.
+        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
+            classifier of it.
         dtype: dtype policy of all layers; the global one where None.
 
     Returns:
@@ -85,7 +86,7 @@ def build_bit(
     if pooling == "gap":
         x = keras.layers.GlobalAveragePooling2D("channels_last", name="pooling", dtype=policy)(x)  # (B, F)
     if include_top:
-        x = classify(x, classes, classifier_activation, labels, policy)
+        x = classify(x, classes, classifier_activation, labels, weights, policy)
     return finish(images, x, name or variant.name, weights)
 
 

@@ -6,7 +6,8 @@ B batch, H W C image, D features.
 import keras
 
 from keras_vit import layers
-from keras_vit.weights import load_weights, require_classes
+from keras_vit.preprocess import imagenet_classes
+from keras_vit.weights import load_weights, published_classes, require_classes
 
 
 def check_top(include_top: bool, classes: int, weights) -> None:
@@ -32,8 +33,17 @@ def begin(input_tensor, input_shape, image_size: int, include_preprocessing: boo
     return images, images
 
 
-def classify(x, classes: int, activation: str | None, labels, policy):
+def published_labels(weights, classes: int) -> list[str] | None:
+    """ImageNet-1k's names where the weights are a tag whose classifier, of so many classes, was trained on it."""
+    if weights is None or classes != 1000 or published_classes(weights) != classes:
+        return None
+    return [name for _, name in imagenet_classes()]
+
+
+def classify(x, classes: int, activation: str | None, labels, weights, policy):
     """The layers `head` and `predictions` on features: (B, D) -> (B, classes)."""
+    if labels is None:
+        labels = published_labels(weights, classes)
     # Logits and probabilities leave mixed precision: half precision rounds them visibly.
     exact = "float32" if policy.name.startswith("mixed") else policy
     x = layers.Head(classes, labels=labels, name="head", dtype=exact)(x)

@@ -7,6 +7,7 @@ import keras
 
 from keras_vit.layers import starting_from
 from keras_vit.models.bit import build_bit
+from keras_vit.models.ends import published_labels
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
 from keras_vit.models.vit import build as build_vit
 from keras_vit.weights.architecture import Architecture, of_contents, of_model, with_config
@@ -62,7 +63,8 @@ def from_pretrained(
         options.setdefault("classifier_activation", None)
         options.setdefault("include_top", architecture.classes is not None)
         options.setdefault("classes", architecture.classes or 1000)
-        options.setdefault("labels", architecture.labels if options["classes"] == architecture.classes else None)
+        if options["classes"] == architecture.classes:
+            options.setdefault("labels", architecture.labels or published_labels(source, architecture.classes))
         early = Early(file, contents)
         with starting_from(early):
             if architecture.family == "bit":

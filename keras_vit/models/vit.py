@@ -65,7 +65,8 @@ def build(
         attention_dropout_rate: on the attention weights, in [0, 1).
         drop_path_rate: stochastic depth of the last block, rising linearly from 0 at the first, in [0, 1).
         include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model.
+        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
+            classifier of it.
         class_token: whether there is one; None has it where `pooling` is `token` or None. `gap` leaves it out of the
             mean.
         norm_after_pooling: True normalises the pooled vector in place of the tokens (timm's `fc_norm`).
@@ -116,7 +117,7 @@ def build(
             representation_size, "tanh", kernel_initializer="lecun_normal", name="pre_logits", dtype=policy
         )(x)
     if include_top:
-        x = classify(x, classes, classifier_activation, labels, policy)
+        x = classify(x, classes, classifier_activation, labels, weights, policy)
     return finish(images, x, name or variant.name, weights)
 
 

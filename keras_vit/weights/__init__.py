@@ -5,6 +5,7 @@ from keras_vit.weights.convert import Report as Report
 from keras_vit.weights.convert import conventions_of as conventions_of
 from keras_vit.weights.convert import load_weights as load_weights
 from keras_vit.weights.convert import require_classes as require_classes
+from keras_vit.weights.download import published_classes as published_classes
 from keras_vit.weights.files import holds_weights as holds_weights
 from keras_vit.weights.files import is_weights as is_weights
 from keras_vit.weights.write import save_weights as save_weights

@@ -45,6 +45,11 @@ def locate(source: str | os.PathLike) -> Path:
     return download(released)
 
 
+def published_classes(source: str | os.PathLike) -> int | None:
+    """Classes of the published file that a tag means; None of a path, and where the tag does not say."""
+    return None if Path(source).exists() else find_released(str(source)).classes
+
+
 _FILES = {".npz", ".safetensors", ".keras", ".h5", ".bin", ".pth", ".pt", ".json"}
 
 

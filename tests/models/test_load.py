@@ -12,6 +12,7 @@ from support import GOLDENS, golden, max_difference, randomise
 import keras_vit
 from keras_vit.models.interface import describe
 from keras_vit.models.load import load_model
+from keras_vit.weights import download
 
 TINY = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 BIT = keras_vit.BiTVariant("bit", (1,), 0.5)
@@ -114,6 +115,25 @@ def test_a_file_that_leaves_something_open_says_what_settles_it(tmp_path):
 
 def test_a_name_builds_its_model():
     assert load_model("ViT-Ti/16").count_params() == 5_717_416
+
+
+def test_a_published_classifier_of_imagenet_names_its_classes(tmp_path, monkeypatch):
+    keras_vit.save_weights(randomise(keras_vit.build(TINY)), tmp_path / "file.npz")
+    monkeypatch.setattr(download, "download", lambda released: tmp_path / "file.npz")
+    tag = "vit_base_patch16_224.sam_in1k"
+    own = [str(i) for i in range(1000)]
+    for model, named in (
+        (keras_vit.build(TINY, weights=tag), True),
+        (keras_vit.from_pretrained(tag), True),
+        (keras_vit.from_pretrained(tmp_path / "file.npz"), False),
+        (keras_vit.build(TINY, weights=tag, labels=own), False),
+        (keras_vit.from_pretrained(tag, labels=own), False),
+        (keras_vit.from_pretrained("vit_base_patch16_224.augreg_in21k"), False),
+    ):
+        labels = describe(model).labels
+        assert len(labels) == 1000 and (labels[0], labels[999]) == (
+            ("tench", "toilet_tissue") if named else ("0", "999")
+        )
 
 
 def test_a_damaged_download_is_no_unknown_name(tmp_path, monkeypatch):

@@ -9,6 +9,9 @@ from support import needs_tensorflow
 import keras_vit
 from keras_vit.data.examples import Examples
 from keras_vit.data.pipeline import evaluation_batches
+from keras_vit.data.sources import in_memory
+from keras_vit.preprocess import imagenet_classes
+from keras_vit.train import evaluate as evaluation
 from keras_vit.train.evaluate import evaluate, evaluate_model, example_losses, logits_model
 from keras_vit.train.recipe import Data, Loss
 
@@ -122,6 +125,22 @@ def test_a_file_that_is_no_image_is_named(tmp_path):
     data = Data("folder", directory=str(tmp_path), batch_size=2)
     with pytest.raises(ValueError, match=r"^data expected an image file .* received '.*cat/1\.png'"):
         evaluate_model(keras_vit.build(row, classes=2), data, split="train")
+
+
+def test_imagenets_data_has_numbers_where_its_models_have_names(monkeypatch):
+    """tensorflow-datasets and the folders of ImageNet have WordNet's; both are in one order."""
+    row = keras_vit.Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
+    numbers, names = zip(*imagenet_classes(), strict=True)
+    images = RNG.integers(0, 256, (3, 8, 8, 3), "uint8")
+    for labels in (numbers, names, numbers[::-1], names[::-1]):
+        examples = in_memory(images, np.arange(3), labels)
+        monkeypatch.setattr(evaluation, "open_data", lambda *_, examples=examples: examples)
+        model = keras_vit.build(row, labels=names)
+        if labels in (numbers, names):
+            assert evaluate_model(model, Data("arrays", batch_size=3))["examples"] == 3
+        else:
+            with pytest.raises(ValueError, match=r"^data expected the model's 1000 classes \(tench, .*, found 1000 \("):
+                evaluate_model(model, Data("arrays", batch_size=3))
 
 
 @pytest.mark.parametrize("kind", ["softmax", "sigmoid"])
