@@ -12,9 +12,9 @@ Figure:   not run here; with these weights, ViT-B/16 of ImageNet-21k, Table 5 ha
 Source:   arXiv 2010.11929, Table 4 and appendix B.1.1: SGD with momentum 0.9, batch 512, cosine decay, no weight
           decay, clipping at a global norm of 1, 384 pixels, a new head of zeros, no tanh layer; Polyak averaging of
           0.9999 (which Average nears as (1 + t) / (10 + t): 0.9996 after these 20,000 steps) and 512 or 518 pixels for
-          ImageNet in Table 2. The 500 steps of warm-up (100 for the short runs) and
-          the bfloat16 momentum are the official code's, the evaluation (shorter side to 448, the middle 384)
-          big_vision's.
+          ImageNet in Table 2. The 500 steps of warm-up (100 for the short runs), the bfloat16 momentum and the
+          50,000 images that the next one is drawn from (5.5 GB of ImageNet) are the official code's, the evaluation
+          (shorter side to 448, the middle 384) big_vision's.
 """
 
 from keras_vit.train.recipe import Augment, Average, Data, Evaluate, Loss, Model, Optimizer, Recipe, Schedule
@@ -51,7 +51,7 @@ def _recipe(row, data, rate, steps, warmup, *, start=START, size=384, average=0.
 
 
 def _task(name, tfds_name, percent, test_split, steps, warmup, rate, **options):
-    data = Data(f"tfds:{tfds_name}", None, f"train[:{percent}%]", test_split, 512, resize=448)
+    data = Data(f"tfds:{tfds_name}", None, f"train[:{percent}%]", test_split, 512, shuffle=50_000, resize=448)
     return _recipe(name, data, rate, steps, warmup, split=f"train[{percent}%:]", **options)
 
 
@@ -67,5 +67,5 @@ for name, start, size in (
     task = _task(name, *TABLE["imagenet"][:-1], 0.03, start=start, size=size, average=0.9999)
     recipes[name] = Recipe(**{**vars(task), "data": Data(**{**vars(task.data), "resize": size * 7 // 6})})
 for task in VTAB:  # all of the 1,000 examples, the whole image: a crop can lose what the structured tasks ask for
-    data = Data(f"vtab:{task}", None, "vtab1k", "test", 512)
+    data = Data(f"vtab:{task}", None, "vtab1k", "test", 512, shuffle=50_000)
     recipes[f"vtab_{task}"] = _recipe(f"vtab_{task}", data, 0.01, 2_500, 500, augment=Augment())

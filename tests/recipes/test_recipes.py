@@ -1,6 +1,7 @@
 """The project's recipes against the tables they come from, typed in again here."""
 
 import math
+import re
 
 import pytest
 from support import ROOT
@@ -153,20 +154,64 @@ def test_table_2_has_larger_images_and_an_average():
         check_fine_tuning_rates(one, one.optimizer.learning_rate, 20_000, 500)
 
 
-def test_augreg_is_the_whole_grid():
+# Table 1 of "How to train your ViT?": p of mixup, RandAugment's operations and magnitude.
+AUGREG = {
+    "none": (0.0, None), "light1": (0.0, (2, 0)), "light2": (0.2, (2, 10)), "medium1": (0.2, (2, 15)),
+    "medium2": (0.5, (2, 15)), "strong1": (0.5, (2, 20)), "strong2": (0.8, (2, 20)),
+}  # fmt: skip
+AUGREG_MODELS = {
+    "Ti_16": ("ViT_Ti16", 192), "S_32": ("ViT_S32", 384), "S_16": ("ViT_S16", 384), "B_32": ("ViT_B32", 768),
+    "B_16": ("ViT_B16", 768), "B_8": ("ViT_B8", 768), "L_16": ("ViT_L16", 1024), "R_Ti_16": ("R_ViT_Ti16", 192),
+    "R26_S_32": ("R26_ViT_S32", 384), "R50_L_32": ("R50_ViT_L32", 1024),
+}  # fmt: skip
+AUGREG_NAME = re.compile(
+    r"(?P<model>\w+)-(?P<data>i1k|i21k)-(?P<epochs>\d+)ep-lr_(?P<lr>[\d.]+)-aug_(?P<aug>\w+)"
+    r"-wd_(?P<wd>[\d.]+)-do_(?P<do>[\d.]+)-sd_(?P<sd>[\d.]+)"
+)
+
+
+def test_augreg_is_the_whole_grid_as_each_row_is_named():
     rows = recipes_in(ROOT / "recipes/augreg.py")
-    assert len(rows) == 10 * 3 * 7 * 2 * 2
-    one = rows["B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"]
-    assert one.augment == Augment("inception", flip=True, randaugment=(2, 15), mixup=0.2)
-    assert (one.optimizer.weight_decay, one.model.dropout_rate, one.model.drop_path_rate) == (0.1, 0.0, 0.0)
-    assert (one.loss.kind, one.model.head_bias, one.epochs) == ("sigmoid", -10.0, 300)
-    one = rows["R_Ti_16-i1k-300ep-lr_0.001-aug_strong2-wd_0.03-do_0.1-sd_0.1"]
-    assert one.augment == Augment("inception", flip=True, randaugment=(2, 20), mixup=0.8)
-    assert (one.optimizer.weight_decay, one.model.dropout_rate, one.model.drop_path_rate) == (0.03, 0.1, 0.1)
-    assert (one.loss.kind, one.model.head_bias) == ("softmax", 0.0)
-    for one in rows.values():
-        assert (one.data.batch_size, one.optimizer.learning_rate, one.schedule.warmup_steps) == (4096, 1e-3, 10_000)
-        assert one.schedule.decay == "cosine" and one.optimizer.clip_norm == 1.0
+    names = {name: AUGREG_NAME.fullmatch(name) for name in rows}
+    grid = {(n["model"], n["data"], n["epochs"], n["aug"], n["wd"], n["do"]) for n in names.values()}
+    pairs = (("i1k", "300"), ("i21k", "300"), ("i21k", "30"))
+    assert len(rows) == len(grid) == 840
+    assert grid == {(model, *pair, augment, decay, rate) for model in AUGREG_MODELS for pair in pairs
+                    for augment in AUGREG for decay in ("0.03", "0.1") for rate in ("0.0", "0.1")}  # fmt: skip
+    for name, one in rows.items():
+        said, (mixup, randaugment) = names[name], AUGREG[names[name]["aug"]]
+        many = said["data"] == "i21k"
+        optimizer, model = one.optimizer, one.model
+        assert (model.variant, model.representation_size) == AUGREG_MODELS[said["model"]], name
+        assert model.input_shape == (224, 224, 3), name
+        assert (model.dropout_rate, model.drop_path_rate) == (float(said["do"]), float(said["sd"])), name
+        assert one.augment == Augment("inception", flip=True, randaugment=randaugment, mixup=mixup), name
+        assert (optimizer.weight_decay, optimizer.learning_rate) == (float(said["wd"]), float(said["lr"])), name
+        assert (optimizer.kind, optimizer.beta_1, optimizer.beta_2) == ("adamw", 0.9, 0.999), name
+        assert (optimizer.clip_norm, optimizer.moment_dtype) == (1.0, "bfloat16"), name
+        assert (one.epochs, one.data.batch_size) == (int(said["epochs"]), 4096), name
+        assert (one.schedule.decay, one.schedule.warmup_steps) == ("cosine", 10_000), name
+        assert (one.loss.kind, model.head_bias) == (("sigmoid", -10.0) if many else ("softmax", 0.0)), name
+        assert one.data.source == ("folder" if many else "tfds:imagenet2012"), name
+        if not many:
+            assert (one.data.train_split, one.data.test_split) == ("train[:99%]", "validation"), name
+
+
+@pytest.mark.parametrize(
+    ("file", "shuffle"),
+    [
+        ("paper_imagenet.py", 50_000),  # not in the paper
+        ("paper_finetune.py", 50_000),  # vit_jax/configs/common.py
+        ("augreg.py", 250_000),  # big_vision/configs/vit_i1k.py
+        ("imagenet_s16.py", 250_000),  # big_vision/configs/vit_s16_i1k.py
+    ],
+)
+def test_the_images_held_in_memory_are_said(file, shuffle):
+    """A recipe of ImageNet names how many, which the default would fill 27 GB with, and its lab note their size."""
+    streamed = [one for one in recipes_in(ROOT / "recipes" / file).values() if one.data.source != "folder"]
+    assert streamed and {one.data.shuffle for one in streamed} == {shuffle}
+    note = (ROOT / "recipes" / file).read_text().split('"""')[1]
+    assert f"{shuffle:,}" in note and f"{27 if shuffle == 250_000 else 5.5} GB" in note
 
 
 def test_s16_is_big_visions():
@@ -178,11 +223,44 @@ def test_s16_is_big_visions():
     assert one.data.resize == 256
 
 
-def test_official_defaults():
+# Google-research/vision_transformer's configurations: the weights, and the dropout that each model keeps.
+OFFICIAL = {
+    "b16": ("vit_base_patch16_224.orig_in21k", 0.0), "b32": ("vit_base_patch32_224.orig_in21k", 0.0),
+    "l16": ("vit_large_patch16_224.orig_in21k", 0.1), "l32": ("vit_large_patch32_224.orig_in21k", 0.0),
+    "h14": ("vit_huge_patch14_224.orig_in21k", 0.1), "r50_b16": ("vit_base_r50_s16_224.orig_in21k", 0.1),
+}  # fmt: skip
+OFFICIAL_DATA = {  # percent to train on, test split, steps
+    "cifar10": (98, "test", 10_000), "cifar100": (98, "test", 10_000), "imagenet2012": (99, "validation", 20_000),
+}  # fmt: skip
+
+
+def test_official_fine_tuning_is_the_official_codes():
     rows = recipes_in(ROOT / "recipes/official_finetune.py")
-    assert rows["b16-cifar10"].optimizer.learning_rate == 0.01
-    assert rows["l16-imagenet2012"].optimizer.learning_rate == 0.03
-    assert (rows["b16-cifar10"].steps, rows["l16-imagenet2012"].steps) == (10_000, 20_000)
-    assert (rows["augreg_B_16"].steps, rows["augreg_B_16"].schedule.warmup_steps) == (500, 100)
-    assert (rows["l16-cifar100"].model.dropout_rate, rows["augreg_L_16"].model.dropout_rate) == (0.1, 0.0)
-    assert all(one.optimizer.accumulate == 8 and one.schedule.decay == "cosine" for one in rows.values())
+    named = {f"{model}-{data}" for model in OFFICIAL for data in OFFICIAL_DATA}
+    augreg = {f"augreg_{model}" for model in AUGREG_MODELS}
+    assert set(rows) == named | augreg
+    for name, one in rows.items():
+        optimizer = one.optimizer
+        assert (one.data.batch_size, one.data.shuffle, optimizer.accumulate) == (512, 50_000, 8), name
+        assert (optimizer.kind, optimizer.momentum, optimizer.moment_dtype) == ("sgd", 0.9, "bfloat16"), name
+        assert (optimizer.weight_decay, optimizer.clip_norm) == (0.0, 1.0), name
+        assert (optimizer.layer_decay, optimizer.sam, one.average.decay) == (1.0, 0.0, 0.0), name
+        assert (one.model.input_shape, one.model.representation_size) == ((384, 384, 3), None), name
+        assert one.augment == Augment("inception", flip=True) and one.data.resize is None, name
+        assert (one.loss.kind, one.loss.label_smoothing, one.model.head_bias) == ("softmax", 0.0, 0.0), name
+        assert (one.model.attention_dropout_rate, one.model.drop_path_rate) == (0.0, 0.0), name
+        assert one.schedule.decay == "cosine", name
+    for name in named:
+        (model, _, data), one = name.partition("-"), rows[name]
+        percent, test, steps = OFFICIAL_DATA[data]
+        assert (one.model.variant, one.model.dropout_rate) == OFFICIAL[model], name
+        assert (one.data.source, one.data.train_split) == (f"tfds:{data}", f"train[:{percent}%]"), name
+        assert (one.data.test_split, one.evaluate.split, one.steps) == (test, f"train[{percent}%:]", steps), name
+        assert one.schedule.warmup_steps == 500, name
+        check_fine_tuning_rates(one, 0.01 if name == "b16-cifar10" else 0.03, steps, 500)
+    for name in augreg:
+        one, (variant, _) = rows[name], AUGREG_MODELS[name.removeprefix("augreg_")]
+        assert (one.model.row.name, one.model.dropout_rate) == (variant, 0.0), name
+        assert one.model.variant.endswith(".augreg_in21k") and one.steps == 500, name
+        assert one.schedule.warmup_steps == 100, name
+        check_fine_tuning_rates(one, 0.03, 500, 100)
