@@ -47,10 +47,11 @@ def training_batches(
         input_shape: (height, width, channels) of the batches.
         epochs: times that the examples are gone through; without end where None.
         seed: the recipe's.
-        start: batches to leave out.
+        start: batches to leave out. Of a stream of TensorFlow Datasets those of the epoch it lies in are read again.
         scale: whether to scale the pixels to [-1, 1].
         shard: (worker, workers): of every batch only that worker's part is made, (B / workers, ...): the same rows,
-            to the bit, as in the whole batch, whose other rows are neither read nor decoded.
+            to the bit, as in the whole batch. The other rows are not decoded, and those of folders and arrays not
+            read; a stream of TensorFlow Datasets is read whole by every worker.
         multi_hot: whether each of an example's several classes is a target of 1, as a sigmoid takes them, or an equal
             share, as a softmax does.
         corrupt: makes other targets than classes, of the epoch () and the examples' numbers (B,).

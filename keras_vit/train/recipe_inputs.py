@@ -21,7 +21,9 @@ class Data:
         train_split: examples to train on, `train` or a part of it, `train[:90%]`.
         test_split: examples to evaluate on.
         batch_size: examples of one update over all replicas; what is left of an epoch is dropped.
-        shuffle: examples that the next one is drawn from where a dataset is too large to be shuffled whole.
+        shuffle: examples of TensorFlow Datasets that the next one is drawn from; a smaller set, and folders and arrays
+            of any size, are shuffled whole. Every process holds so many encoded images in memory: of ImageNet, at 110
+            KB an image, the default is 27 GB, 50,000 are 5.5 GB.
         resize: pixels that the shorter side of a test image is brought to before its middle is cut out, where
             prediction and exports squeeze the whole image; None
             squeezes the whole image into the model's size, as the official code does.
