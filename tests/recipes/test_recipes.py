@@ -181,6 +181,7 @@ def test_augreg_is_the_whole_grid_as_each_row_is_named():
     for name, one in rows.items():
         said, (mixup, randaugment) = names[name], AUGREG[names[name]["aug"]]
         many = said["data"] == "i21k"
+        assert said["do"] == said["sd"], name
         optimizer, model = one.optimizer, one.model
         assert (model.variant, model.representation_size) == AUGREG_MODELS[said["model"]], name
         assert model.input_shape == (224, 224, 3), name
