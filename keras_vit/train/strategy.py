@@ -122,7 +122,14 @@ def _choose(name, tpu) -> Devices:
     found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     if name == "one" or (name == "auto" and len(found) == 1):
         return Devices(tf.distribute.get_strategy())
-    return Devices(tf.distribute.MirroredStrategy([device.name for device in found]))
+    return Devices(_mirrored(tuple(device.name for device in found)))
+
+
+# One strategy for all runs of a process: each numbers its sums over the replicas anew, and TensorFlow takes a second
+# one's for the first one's, which fails where the models differ in size ("Shape mismatch in the collective instance").
+@functools.cache
+def _mirrored(names: tuple[str, ...]):
+    return tf.distribute.MirroredStrategy(names)
 
 
 def worker_of(config: dict) -> tuple[int, int]:
