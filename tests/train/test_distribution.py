@@ -1,17 +1,26 @@
 """Two replicas make the update that one device makes."""
 
-from support import needs_tensorflow, run_python
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import max_difference, needs_tensorflow, randomise, run_python
+from train.test_step import IMAGES, LABELS, RANDOM, RECIPE, ROW, TARGETS, TWO_CPUS, with_optimizer
+
+from keras_vit.train import muon, step
+from keras_vit.train.recipe import Average
+from keras_vit.train.stages import spans_of
+from keras_vit.train.state import first_state
+from keras_vit.train.strategy import choose
 
 pytestmark = needs_tensorflow
-
-TWO_CPUS = """
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-"""
+BATCHES = ((IMAGES, TARGETS),) * 2
+BROKEN_HALF = np.where(np.arange(8) == 6, np.nan, 1.0)[:, None, None, None].astype("float32") * IMAGES
 
 TRAIN = """
-import sys, tempfile
+import tempfile
 import keras, numpy as np
 from keras_vit.train.engine import train
 from keras_vit.train.recipe import *
@@ -23,6 +32,7 @@ recipe = Recipe(
     Augment(shift=0.1, mixup=0.2),
     Optimizer("adamw", learning_rate=1e-2, weight_decay=0.1, clip_norm=0.1, accumulate=2),
     Schedule("linear", warmup_steps=2), average=Average(0.9), epochs=2,
+    curriculum=Curriculum((Stage(0.5, image_size=6, patch_size=2),)),
 )
 def values(model):
     # Without the keys' biases: a softmax cancels them, so their gradients are rounding, which Adam divides by its size.
@@ -65,7 +75,172 @@ print(len(set(found)), found == again, all(np.array_equal(a, b) for a, b in zip(
 """
 
 
-def test_two_replicas_equal_one_device_with_clipping_accumulation_decay_schedule_and_average():
+def start_on(strategy, recipe):
+    """A state on a strategy's devices, and the update of it as a function of the whole batch."""
+    state = first_state(recipe, LABELS, 100, strategy)
+    with strategy.scope():
+        randomise(state.model)
+        state.average.set_weights(state.model.get_weights())
+    update = tf.function(step.Step(recipe, state, strategy, spans_of(recipe, 100)[0]))
+
+    def on_batch(images, targets):
+        batches = tf.data.Dataset.from_tensors((images, targets)).unbatch().batch(len(images), drop_remainder=True)
+        (batch,) = strategy.experimental_distribute_dataset(batches)
+        return [float(x) for x in update(*batch)]
+
+    return state, on_batch
+
+
+def copies(strategy, variables):
+    """Of each replica, the arrays that it holds."""
+    each = [strategy.experimental_local_results(variable) for variable in variables]
+    return [[np.array(copy) for copy in replica] for replica in zip(*each, strict=True)]
+
+
+def weights_on(strategy, state):
+    """Of each replica, the weights and their average.
+
+    Without the keys' biases: a softmax cancels them, so their gradients are rounding, which Adafactor divides by its
+    size.
+    """
+    weights = [*state.model.weights, *state.average.weights]
+    thirds = [v.shape[0] // 3 if v.path.endswith("qkv/bias") else 0 for v in weights]
+    own = copies(strategy, [v.value for v in weights])
+    return [[np.delete(x, slice(n, 2 * n), axis=0) for x, n in zip(copy, thirds, strict=True)] for copy in own]
+
+
+def after(strategy, recipe, batches=BATCHES):
+    """The last loss, and every replica's weights before the updates and after them."""
+    state, update = start_on(strategy, recipe)
+    before = weights_on(strategy, state)
+    loss = [update(*batch)[0] for batch in batches][-1]
+    return loss, before, weights_on(strategy, state)
+
+
+def apart(one, two):
+    """How far two replicas end from one device, in the loss and in the weights, and how far these came."""
+    (loss, (begin,), (weights,)), (found, _, (first, second)) = one, two
+    differences = [max_difference(weights, own) for own in (first, second)]
+    return [abs(found - loss), max(differences), max_difference(begin, weights)]
+
+
+def plain(**changes):
+    """A small recipe with an average."""
+    model = replace(RECIPE.model, variant=replace(ROW, depth=1))
+    return with_optimizer(replace(RECIPE, model=model, average=Average(0.9)), **changes)
+
+
+def parts(one, two):
+    """With SAM and clipping, whose norms are of the whole gradient, and the average."""
+    recipe = plain(clip_norm=0.1, sam=0.05)
+    expected = after(one, recipe)
+    found = [apart(expected, after(two, with_optimizer(recipe, accumulate=count))) for count in (1, 4)]
+    return [max(x) for x in zip(*found, strict=True)]
+
+
+def dropout(one, two):
+    """The same images on both replicas: without dropout they are one replica's, with it they are not."""
+    half = [(IMAGES[:4], TARGETS[:4])]
+    twice = [tuple(np.concatenate([x, x]) for x in half[0])]
+    found = []
+    for model in (RECIPE.model, RANDOM):
+        recipe = replace(plain(), model=replace(model, variant=replace(ROW, depth=1)))
+        alone = replace(recipe, data=replace(recipe.data, batch_size=4))
+        found.append(apart(after(one, alone, half), after(two, recipe, twice)))
+    return [*found[0], min(found[1][:2]) > 1e-4]
+
+
+def scales(strategy, state):
+    """Of each replica, the power of two that the loss is scaled by."""
+    return [float(np.log2(scale[0])) for (scale,) in copies(strategy, [state.scale])] if state.scale is not None else []
+
+
+def left_out(strategy, recipe, spoiled):
+    """Two updates around one that is left out, as of `after`; what that one said, and which copies it moved."""
+    state, update = start_on(strategy, recipe)
+    begin = weights_on(strategy, state)
+    update(IMAGES, TARGETS)
+    variables = [*state.model.weights, *state.average.weights, *state.optimizer.variables]
+    before, said = copies(strategy, [v.value for v in variables]), spoiled(strategy, state, update)
+    pairs = zip(before, copies(strategy, [v.value for v in variables]), strict=True)
+    moved = [[v.path for v, a, b in zip(variables, *pair, strict=True) if not np.array_equal(a, b)] for pair in pairs]
+    loss, *made = update(IMAGES, TARGETS)
+    return (loss, begin, weights_on(strategy, state)), [said, moved, made + scales(strategy, state)]
+
+
+def skip(one, two):
+    """Not a number in the second replica's half alone; and a model of another size than the cases before."""
+    recipe = replace(plain(kind="adamw", weight_decay=0.1, epsilon=1e-3), nonfinite="skip")
+    recipe = replace(recipe, model=replace(recipe.model, variant=replace(ROW, depth=1, mlp_dim=24)))
+    spoiled = lambda strategy, state, update: update(BROKEN_HALF, TARGETS)  # noqa: E731
+    (expected, _), (found, said) = (left_out(strategy, recipe, spoiled) for strategy in (one, two))
+    return [*apart(expected, found), *said]
+
+
+def overflow(one, two):
+    """In half precision, one device in two parts: the products of each half are then the same to the bit."""
+    recipe = replace(plain(clip_norm=0.1), precision="mixed_float16")
+
+    def spoiled(strategy, state, update):
+        state.scale.assign([2.0**60, 7.0])  # far past 65504, the largest of half precision
+        said = update(IMAGES, TARGETS) + scales(strategy, state)
+        state.scale.assign([2.0**10, step.GROWTH_STEPS - 1])
+        return said
+
+    (expected, _) = left_out(one, with_optimizer(recipe, accumulate=2), spoiled)
+    found, said = left_out(two, recipe, spoiled)
+    return [*apart(expected, found), *said]
+
+
+def optimizer(**changes):
+    recipe = plain(epsilon=1e-3, weight_decay=0.1, **changes)
+    return lambda one, two: apart(after(one, recipe), after(two, recipe))
+
+
+def muon_in_float32(one, two):
+    """A product's rounding to bfloat16 would turn a last bit into a difference of 1e-3."""
+    muon.TYPE = tf.float32
+    return optimizer(kind="muon", learning_rate=0.01, momentum=0.95)(one, two)
+
+
+def adafactor(one, two):
+    """Of kernels wide enough for their squares to be kept as means of rows and columns."""
+    recipe = plain(kind="adafactor", learning_rate=0.01)
+    recipe = replace(recipe, model=replace(recipe.model, variant=replace(ROW, depth=1, width=32, mlp_dim=64)))
+    return apart(after(one, recipe), after(two, recipe))
+
+
+QUICK = {"parts": parts, "dropout": dropout, "skip": skip, "overflow": overflow}
+RARE = {
+    "muon": muon_in_float32,
+    "lamb": optimizer(kind="lamb", learning_rate=0.01),
+    "adafactor": adafactor,
+    "sgd in bfloat16": optimizer(clip_norm=0.1, momentum=0.9, moment_dtype="bfloat16"),
+    "adamw in bfloat16": optimizer(kind="adamw", learning_rate=1e-3, moment_dtype="bfloat16"),
+}
+SAID = {
+    "dropout": [True],
+    "skip": [[0.0, 0.0, 1.0], [["adamw/iteration"]] * 2, [1.0, 0.0]],
+    "overflow": [[0.0, 0.0, 0.0, 59.0, 59.0], [["sgd/iteration"]] * 2, [1.0, 0.0, 11.0, 11.0]],
+}
+
+
+def compare(names):
+    """What each case finds, as JSON; its devices are chosen anew, as for each run of a process."""
+    one, cases = tf.distribute.get_strategy(), QUICK | RARE
+    print(json.dumps({name: cases[name](one, choose("mirrored", 8).strategy) for name in names}))
+
+
+@pytest.mark.parametrize("names", [tuple(QUICK), pytest.param(tuple(RARE), marks=pytest.mark.large)])
+def test_two_replicas_end_where_one_device_does(names):
+    code = f"from train.test_distribution import compare\ncompare({names})"
+    found = json.loads(run_python(TWO_CPUS + code))
+    for name, (loss, weights, moved, *said) in found.items():
+        assert loss < 1e-6 and weights < 1e-6 and moved > 1e-4 and said == SAID.get(name, []), (name, found[name])
+    assert tuple(found) == names
+
+
+def test_two_replicas_equal_one_device_with_clipping_accumulation_decay_schedule_stages_and_average():
     """With the usual epsilon of 1e-8; `test_workers.py` compares all weights, with one of 1e-4."""
     said = run_python(TWO_CPUS + TRAIN).strip()
     assert said == "1 2 True True True"

@@ -136,40 +136,6 @@ said, before, broken, after = broken_off(tf.distribute.MirroredStrategy(["CPU:0"
 print(said, broken, all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)))
 """
 
-MIRRORED = """
-from dataclasses import replace
-from support import max_difference, randomise
-from train.test_step import IMAGES, LABELS, RECIPE, ROW, TARGETS, with_optimizer
-from keras_vit.train import step
-from keras_vit.train.recipe import Average
-from keras_vit.train.stages import spans_of
-from keras_vit.train.state import first_state
-
-def after(recipe, strategy):
-    state = first_state(recipe, LABELS, 100, strategy)
-    with strategy.scope():
-        randomise(state.model)
-        state.average.set_weights(state.model.get_weights())
-    update = tf.function(step.Step(recipe, state, strategy, spans_of(recipe, 100)[0]))
-    batches = tf.data.Dataset.from_tensors((IMAGES, TARGETS)).unbatch().batch(8, drop_remainder=True).repeat(2)
-    for batch in strategy.experimental_distribute_dataset(batches):
-        loss, made, wrong = update(*batch)
-    return float(loss), [np.asarray(v) for v in state.model.weights + state.average.weights]
-
-model = replace(RECIPE.model, variant=replace(ROW, depth=1))
-recipe = replace(with_optimizer(clip_norm=0.1, sam=0.05), average=Average(0.9), model=model)
-loss, expected = after(recipe, tf.distribute.get_strategy())
-two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-for parts in (1, 4):
-    found, weights = after(with_optimizer(recipe, accumulate=parts), two)
-    print(parts, two.num_replicas_in_sync, abs(found - loss) < 1e-6, max_difference(weights, expected) < 1e-6)
-"""
-
-
-def test_two_replicas_in_parts_make_the_plain_update():
-    """With SAM and clipping, whose norms are of the whole gradient, and the average."""
-    assert run_python(TWO_CPUS + MIRRORED).splitlines() == [f"{parts} 2 True True" for parts in (1, 4)]
-
 
 def test_computing_again_makes_the_plain_update():
     """With dropout and stochastic depth, whose draws must be the same ones the second time."""
