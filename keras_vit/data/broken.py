@@ -11,7 +11,12 @@ from keras_vit.data.decode import decode, decode_other
 from keras_vit.data.examples import Examples
 
 MOST = 0.01  # share of the files that may be left out
-DATA_ERRORS = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.DataLossError)
+DATA_ERRORS = (
+    tf.errors.InvalidArgumentError,
+    tf.errors.NotFoundError,
+    tf.errors.DataLossError,
+    tf.errors.PermissionDeniedError,
+)
 
 
 def without_broken(examples: Examples, source: str) -> Examples:
@@ -75,14 +80,15 @@ def without_broken(examples: Examples, source: str) -> Examples:
 
 @contextlib.contextmanager
 def naming_broken_files(*splits: Examples):
-    """Turn TensorFlow's error about a file that is gone or no image into a ValueError that names it.
+    """Turn TensorFlow's error about a file that is gone, no image or not to be read into a ValueError that names it.
 
     Where the examples do not come from files of their own, as those of TensorFlow Datasets, it has TensorFlow's words.
     """
     try:
         yield
     except DATA_ERRORS as error:
-        path = next((path for split in splits for path in split.files or () if not _is_image(path)), None)
+        files = (path for split in splits for path in split.files or ())
+        path, reason = next(((path, found) for path in files if (found := _mistake_of(path))), (None, None))
         if path is None:
             if all(split.files for split in splits):  # and all of them are images: it is not about the data
                 raise
@@ -91,15 +97,20 @@ def naming_broken_files(*splits: Examples):
         if not tf.io.gfile.exists(path):
             raise ValueError(f"data expected the image file {path!r}, which was there when the run began, found none; "
                              "put it back.") from error  # fmt: skip
+        if isinstance(reason, tf.errors.PermissionDeniedError):
+            raise ValueError(
+                f"data expected image files that may be read, received {path!r}, which this user may not read."
+            ) from error
         raise ValueError(
             "data expected an image file (JPEG, PNG, BMP of 24 or 32 bits a pixel, ...), received "
             f"{path!r}; on_error='skip' leaves such files out."
         ) from error
 
 
-def _is_image(path) -> bool:
+def _mistake_of(path) -> tf.errors.OpError | None:
+    """TensorFlow's error about a file; None where it is an image."""
     try:
         decode(tf.io.read_file(path))
-    except tf.errors.OpError:
-        return False
-    return True
+    except tf.errors.OpError as error:
+        return error
+    return None

@@ -62,7 +62,8 @@ def train(
     Raises:
         FileNotFoundError: the data or the weights are absent.
         FloatingPointError: the loss or its gradient is no longer finite.
-        OSError: a checkpoint cannot be written; the older ones are intact.
+        OSError: a checkpoint, or what is told of the run, cannot be written; the older checkpoints are intact. Or
+            another worker stopped (`ConnectionError`).
         SystemExit: Ctrl-C or SIGTERM, to any worker; the state has been saved.
         ValueError: an argument is out of range, a data file is broken or gone, or the workdir holds something else.
     """
@@ -71,7 +72,8 @@ def train(
         return finished
     check_sizes(recipe)
     devices = choose(strategy, recipe.data.batch_size, recipe.optimizer.accumulate, tpu)
-    with Interrupt() as interrupt:  # after the workers have met, for which TensorFlow takes SIGTERM for itself
+    # The interrupt comes after the workers have met, for which TensorFlow takes SIGTERM for itself.
+    with devices.naming_lost_workers(), Interrupt() as interrupt:
         return _run(recipe, Path(workdir), data_dir, devices, profile, interrupt)
 
 

@@ -1,5 +1,6 @@
 """What a run tells while it runs: `metrics.jsonl`, TensorBoard's events, and the progress on the standard error."""
 
+import contextlib
 from pathlib import Path
 
 import tensorflow as tf
@@ -69,10 +70,12 @@ class Report:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
         self._progress.__exit__()
         if self._chief:
-            self._events.close()
+            # An error on its way, of a checkpoint on the same full disk for instance, says more than this one.
+            with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
+                self._events.close()
 
 
 class Events:
@@ -80,27 +83,48 @@ class Events:
 
     Args:
         folder: where the events go.
+
+    Raises:
+        OSError: they cannot be written there, when it is made or by any of its methods.
     """
 
     def __init__(self, folder: Path):
-        self._writer = tf.summary.create_file_writer(str(folder))
+        self._folder = str(folder)
+        with self._as_os_error():
+            self._writer = tf.summary.create_file_writer(self._folder)
         plugins = (tf.compat.v1.SummaryMetadata.PluginData(plugin_name=name) for name in ("scalars", "images"))
         self._scalar, self._image = (tf.compat.v1.SummaryMetadata(plugin_data=plugin) for plugin in plugins)
 
     def write(self, step: int, split: str, **values: float) -> None:
         """One scalar a value, named `split/name`."""
-        with self._writer.as_default():
+        with self._written():
             for name, value in values.items():
                 tf.summary.write(f"{split}/{name}", tf.constant(value, tf.float32), step, metadata=self._scalar)
-        self._writer.flush()
 
     def write_picture(self, step: int, name: str, png: bytes) -> None:
         """One image, as TensorBoard's plugin takes it: width, height and the PNG, as strings."""
         width, height = (str(int.from_bytes(png[at : at + 4], "big")) for at in (16, 20))  # of the PNG's header
-        with self._writer.as_default():
+        with self._written():
             tf.summary.write(name, tf.constant([width.encode(), height.encode(), png]), step, metadata=self._image)
-        self._writer.flush()
 
     def close(self) -> None:
         """End the file."""
-        self._writer.close()
+        with self._as_os_error():
+            self._writer.close()
+
+    @contextlib.contextmanager
+    def _written(self):
+        with self._as_os_error():
+            with self._writer.as_default():
+                yield
+            self._writer.flush()
+
+    @contextlib.contextmanager
+    def _as_os_error(self):
+        try:
+            yield
+        except tf.errors.OpError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise OSError(
+                f"TensorBoard's events expected to be written to {self._folder!r}, which failed ({reason})."
+            ) from error

@@ -4,6 +4,7 @@
 draws the same dropout masks on every replica, and does not run at all on several workers (Keras 3.15).
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -60,6 +61,20 @@ class Devices:
         if self.workers > 1 and self._sum([step, step * step]) != [self.workers * step, self.workers * step**2]:
             raise ValueError(f"workdir expected a folder that all workers share, received one of step {step} here "
                              "and of another step elsewhere.")  # fmt: skip
+
+    @contextlib.contextmanager
+    def naming_lost_workers(self):
+        """Turn TensorFlow's errors about another worker that is gone into a ConnectionError of one sentence."""
+        try:
+            yield
+        except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
+            if self.workers == 1:
+                raise
+            reason = str(error.message).strip().splitlines()[0]
+            raise ConnectionError(
+                f"workers expected all {self.workers} to go on, found that another worker stopped ({reason}); the same "
+                "command on every machine goes on from the last checkpoint."
+            ) from error
 
     def _sum(self, numbers: list) -> list[int]:
         """Of every worker's numbers, three at most, the sums; returns when all workers have come here."""

@@ -1,6 +1,7 @@
 """Batches: the same ones for the same seed, wherever a run goes on."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -109,6 +110,21 @@ def test_a_broken_file_is_named(files, tmp_path):
         with pytest.raises(ValueError, match=f"data expected {message}"), naming_broken_files(files, examples):
             batches(examples, batch_size=2)
         broken.unlink(missing_ok=True)
+
+
+def test_a_file_that_may_not_be_read_is_named(files, monkeypatch):
+    """The error is made up: root may read everything."""
+    read, kept = tf.io.read_file, files.files[2]
+
+    def refusing(path):
+        if path == kept:
+            raise tf.errors.PermissionDeniedError(None, None, f"{path}; Permission denied")
+        return read(path)
+
+    monkeypatch.setattr(tf.io, "read_file", refusing)
+    sentence = f"data expected image files that may be read, received '{kept}', which this user may not read."
+    with pytest.raises(ValueError, match=re.escape(sentence)), naming_broken_files(files):
+        refusing(kept)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from keras_vit.data.sources import open_split
 from keras_vit.train import engine
 from keras_vit.train.engine import train
 from keras_vit.train.evaluate import evaluate_model
+from keras_vit.train.progress import Progress
 from keras_vit.train.recipe import Augment, Average, Checkpoint, Data, Evaluate, Model, Optimizer, Recipe, Variant
 from keras_vit.train.recipe_file import to_json
 
@@ -122,25 +123,78 @@ def test_a_full_disk_gets_a_sentence_and_loses_nothing(error, whole, command, tm
     assert same_end(tmp_path / "run", whole[0])
 
 
-@pytest.mark.parametrize("place", ["model", "metrics"])
+@pytest.mark.parametrize("place", ["model", "metrics", "events"])
 def test_a_full_disk_elsewhere_gets_a_sentence_and_loses_nothing(place, whole, command, tmp_path, monkeypatch, capsys):
-    """At the best model of the first epoch, half of which is written; at a line of the curve."""
+    """At the best model of the first epoch, half of which is written; at a line of the curve; at the events."""
+    make = tf.summary.create_file_writer
 
     def no_space(*arguments, **_):
         if place == "model":
             arguments[1].write_bytes(b"half of")
+        if place == "events":
+            raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
         raise OSError(errno.ENOSPC, "No space left on device")
+
+    def writer(folder):
+        found = make(folder)
+        found.flush = found.close = no_space
+        return found
 
     with monkeypatch.context() as patch:
         if place == "model":
             patch.setattr(keras.Model, "save", no_space)
+        elif place == "events":
+            patch.setattr(tf.summary, "create_file_writer", writer)
         else:
             patch.setattr("keras_vit.train.workdir.Metrics.write", no_space)
         assert command() == 2
-    assert "No space left on device" in sentence(capsys)
+    said = sentence(capsys)
+    assert "No space left on device" in said
+    assert place != "events" or "TensorBoard's events expected to be written to " in said
     assert not list((tmp_path / "run").glob("*.keras"))
     assert command() == 0
     assert same_end(tmp_path / "run", whole[0])
+
+
+def test_events_that_cannot_be_begun_get_a_sentence(tmp_path, monkeypatch):
+    def refused(folder):
+        raise tf.errors.PermissionDeniedError(None, None, "Permission denied")
+
+    monkeypatch.setattr(tf.summary, "create_file_writer", refused)
+    with pytest.raises(OSError, match=r"events expected to be written to '.*', which failed \(Permission denied\)\.$"):
+        Events(tmp_path / "tensorboard")
+
+
+def test_a_checkpoints_error_is_not_replaced_by_that_of_the_events_on_the_same_disk(tmp_path, monkeypatch):
+    def full():
+        raise tf.errors.ResourceExhaustedError(None, None, "no space")
+
+    report = Report.__new__(Report)
+    report._chief, report._progress, report._events = True, Progress(8, 1, quiet=True), Events(tmp_path)
+    report._events._writer.close = full
+    with pytest.raises(OSError, match="checkpoint of step 6"), report:
+        raise OSError("checkpoint of step 6")
+    with pytest.raises(OSError, match="events expected to be written"), report:
+        pass
+
+
+@pytest.mark.parametrize("error", [tf.errors.UnavailableError, tf.errors.AbortedError])
+def test_a_worker_that_stopped_gets_a_sentence_at_the_others(error, command, monkeypatch, capsys):
+    def lost(*_):
+        raise error(None, None, "Connection reset by peer\nAdditional GRPC error information: ...")
+
+    monkeypatch.setattr(engine, "choose", lambda *_: Devices(tf.distribute.get_strategy(), 0, 2))
+    monkeypatch.setattr(engine, "_run", lost)
+    assert command() == 2
+    assert sentence(capsys) == (
+        "keras-vit train: workers expected all 2 to go on, found that another worker stopped (Connection reset by "
+        "peer); the same command on every machine goes on from the last checkpoint."
+    )
+
+
+def test_the_same_error_on_one_machine_is_not_about_workers():
+    with pytest.raises(tf.errors.UnavailableError), Devices(tf.distribute.get_strategy()).naming_lost_workers():
+        raise tf.errors.UnavailableError(None, None, "the bucket is away")
 
 
 def test_a_picture_that_goes_missing_is_named_and_once_it_is_back_the_run_goes_on(
