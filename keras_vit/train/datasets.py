@@ -42,7 +42,10 @@ class Datasets:
         few_shot = None
         if evaluate.few_shot is not None:
             directory = evaluate.few_shot_directory or data_dir or data.directory
-            few_shot = tuple(open_split(evaluate.few_shot, split, directory) for split in evaluate.few_shot_splits)
+            few_shot = tuple(
+                open_split(evaluate.few_shot, split, directory, data.shuffle, data.on_error)
+                for split in evaluate.few_shot_splits
+            )
         found = cls(recipe, train, test, validation, few_shot)
         found.epoch_steps  # noqa: B018  raises where there is none
         return found

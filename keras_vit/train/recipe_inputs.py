@@ -27,7 +27,8 @@ class Data:
         resize: pixels that the shorter side of a test image is brought to before its middle is cut out, where
             prediction and exports squeeze the whole image; None
             squeezes the whole image into the model's size, as the official code does.
-        on_error: `stop` at a file that is no image, or `skip` it with a warning, up to one in a hundred.
+        on_error: `stop` at a file that is no image, or `skip` it with a warning, up to one in a hundred; in the data
+            of the few-shot evaluation, too.
     """
 
     source: str = "digits"

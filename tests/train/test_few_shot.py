@@ -10,6 +10,7 @@ from PIL import Image
 from support import needs_tensorflow, randomise
 
 import keras_vit
+from keras_vit.data import broken
 from keras_vit.data.examples import Examples, in_memory
 from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_split
@@ -100,6 +101,22 @@ def test_its_images_are_squeezed_and_lie_where_their_own_folder_is(tmp_path):
     own = np.stack([np.array(Image.open(tmp_path / f"few/train/{label}/1.png")) for label in "ab"]).astype("float32")
     middle = tf.image.resize(own, (9, 9), antialias=True)[:, :8, :8]
     np.testing.assert_allclose(images, middle / 127.5 - 1.0, atol=1e-5)
+
+
+def test_its_broken_files_are_left_out_where_the_recipe_skips_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(broken, "MOST", 0.5)
+    for label in "ab":
+        (tmp_path / "train" / label).mkdir(parents=True)
+        for i in range(2):
+            Image.fromarray(np.full((8, 8, 3), 100 * i, "uint8")).save(tmp_path / "train" / label / f"{i}.png")
+    (tmp_path / "train" / "a" / "0.png").write_bytes(b"no picture")
+    few = Evaluate(few_shot="folder", few_shot_splits=("train", "train"), few_shot_directory=str(tmp_path))
+    recipe = Recipe("few", Model(ROW), Data("digits", batch_size=2, shuffle=7, on_error="skip"), evaluate=few)
+    with pytest.warns(UserWarning, match="no images, and left out: 1 of the 4 files of train of folder"):
+        data = Datasets.open(recipe)
+    assert [examples.count for examples in data.few_shot] == [3, 3]
+    weights = [weights.numpy() for _, _, weights in data.few_shot_evaluation(data.few_shot[0])]
+    assert np.concatenate(weights).sum() == 3
 
 
 def test_what_is_held_out_is_measured_at_the_end_of_a_run_without_a_curve(tmp_path):
