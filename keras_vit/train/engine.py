@@ -135,8 +135,8 @@ def _run(
             rate = float(state.rate(step - 1))
             if recipe.nonfinite == "stop" and counters.skipped:
                 raise FloatingPointError(
-                    f"loss expected a finite number with a finite gradient, received another one by step {step}; the "
-                    f"last good state is that of step {(checkpoints.steps() or [0])[-1]}."
+                    "loss expected a finite number with a finite gradient, received another one at step "
+                    f"{counters.first_wrong}; the last good state is that of step {(checkpoints.steps() or [0])[-1]}."
                 )
             report.show(step, counters, rate, speed.of_stage or speed.of_run)
             if pictures.is_due(step) and devices.chief:

@@ -74,7 +74,8 @@ class Counters:
         self._kept = tf.Variable(tf.zeros(6, tf.float64), trainable=False)
         with tf.device("CPU:0"):
             self.tally = tf.Variable(tf.zeros(3, tf.float64), trainable=False)
-        self.variables = [self._kept, self.tally]
+            self._first_wrong = tf.Variable(0, trainable=False, dtype=tf.int64)
+        self.variables = [self._kept, self.tally]  # a run that stops at a wrong update saves no state behind it
         self.store()
 
     def load(self) -> None:
@@ -87,6 +88,19 @@ class Counters:
         self.peak_memory = max(self.peak_memory, peak_memory())
         speed = [self.images, self.images_seconds, self.peak_memory]
         self._kept.assign([self.seconds, self.skipped_before, self.best, *speed])
+
+    def count(self, loss, made, wrong, step) -> None:
+        """Count an update, in the compiled steps.
+
+        Args:
+            loss: of the update.
+            made: 1.0 where it was made.
+            wrong: 1.0 where its loss or gradient was not finite.
+            step: its number, from 1.
+        """
+        self.tally.assign_add(tf.cast(tf.stack([loss, made, wrong]), tf.float64))
+        first = tf.convert_to_tensor(self._first_wrong)
+        self._first_wrong.assign(tf.where((wrong > 0) & (first == 0), tf.cast(step, tf.int64), first))
 
     def next_report(self) -> None:
         """Begin to count anew."""
@@ -103,6 +117,11 @@ class Counters:
     def skipped(self) -> float:
         """Updates since the last report that were not finite."""
         return float(self.tally.numpy()[2])
+
+    @property
+    def first_wrong(self) -> int:
+        """Number, from 1, of the first update in this process that was not finite; 0 where all were."""
+        return int(self._first_wrong.numpy())
 
 
 def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -> State:

@@ -134,14 +134,15 @@ class Step:
 
 def compiled_steps(recipe: Recipe, state: State, strategy, span: Span):
     """A compiled function (iterator of batches, count) that makes so many updates, and counts them in the state."""
-    update, tally = Step(recipe, state, strategy, span), state.counters.tally
+    update, iterations = Step(recipe, state, strategy, span), state.optimizer.iterations
 
     @tf.function
     def steps(iterator, count):
         for _ in tf.range(count):
             # One update after the other: where the data breaks off, all before are whole.
             tf.autograph.experimental.set_loop_options(parallel_iterations=1)
-            tally.assign_add(tf.cast(tf.stack(update(*next(iterator))), tf.float64))
+            loss, made, wrong = update(*next(iterator))
+            state.counters.count(loss, made, wrong, tf.identity(iterations.value))
 
     return steps
 

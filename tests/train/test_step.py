@@ -236,7 +236,7 @@ def test_updates_left_out_are_counted_through_a_stop(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
     data = Data("digits", train_split="train[:5%]", test_split="test[:5%]", batch_size=16)  # four steps an epoch
     recipe = replace(RECIPE, data=data, epochs=2, checkpoint=Checkpoint(seconds=0))
-    with pytest.raises(FloatingPointError, match="another one by step 3; the last good state is that of step 2"):
+    with pytest.raises(FloatingPointError, match="another one at step 3; the last good state is that of step 2"):
         engine.train(recipe, tmp_path / "stop")
     recipe = replace(recipe, nonfinite="skip")
     with monkeypatch.context() as patch:
@@ -247,6 +247,49 @@ def test_updates_left_out_are_counted_through_a_stop(tmp_path, monkeypatch):
     rows = [json.loads(line) for line in (tmp_path / "skip" / "metrics.jsonl").read_text().splitlines()]
     assert [(row["step"], row["value"]) for row in rows if row["name"] == "skipped"] == [(4, 1.0), (8, 1.0)]
     assert all(np.isfinite(row["value"]) for row in rows)
+
+
+def first_wrong(strategy):
+    """The step named where the fourth and the fifth batch of a run are not finite, which goes on at the third one."""
+    state = first_state(RECIPE, LABELS, 100, strategy)
+    state.optimizer.iterations.assign(2)
+    spoil = lambda i: (tf.where((i == 3) | (i == 4), np.nan, 1.0) * IMAGES, TARGETS)  # noqa: E731
+    rows = tf.data.Dataset.range(2, 7).map(spoil).unbatch().batch(8, drop_remainder=True)
+    steps = step.compiled_steps(RECIPE, state, strategy, spans_of(RECIPE, 100)[0])
+    iterator = iter(strategy.experimental_distribute_dataset(rows))
+    found = []
+    for count in (1, 4):  # of the second call, the first update is wrong, and all after it
+        steps(iterator, tf.constant(count))
+        found.append((state.counters.first_wrong, int(state.counters.skipped)))
+    return found
+
+
+@pytest.mark.parametrize("strategy", ["one", pytest.param("mirrored", marks=pytest.mark.large)])
+def test_the_first_update_that_is_not_finite_is_named(strategy):
+    if strategy == "one":
+        assert first_wrong(tf.distribute.get_strategy()) == [(0, 0), (4, 4)]
+    else:
+        code = "from train.test_step import first_wrong\n"
+        code += 'print(first_wrong(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])))'
+        assert run_python(TWO_CPUS + code).strip() == "[(0, 0), (4, 4)]"
+
+
+def test_the_step_of_a_loss_that_is_not_finite_is_named_though_the_call_went_on(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
+    batches = Datasets.batches
+
+    def breaking(self, input_shape, start):
+        spoil = lambda i, batch: (tf.where(i == 4, np.nan, 1.0) * batch[0], batch[1])  # noqa: E731
+        return lambda part: batches(self, input_shape, start)(part).enumerate(start).map(spoil)
+
+    monkeypatch.setattr(Datasets, "batches", breaking)
+    monkeypatch.setattr(engine.Speed, "images_in", lambda *_: 10**9)  # all of an epoch in a call
+    data = Data("digits", train_split="train[:10%]", test_split="test[:5%]", batch_size=16)  # nine steps an epoch
+    recipe = replace(RECIPE, data=data, epochs=1, checkpoint=Checkpoint(seconds=0))
+    for last in (1, 2):  # once more from the last good state
+        sentence = f"another one at step 5; the last good state is that of step {last}"
+        with pytest.raises(FloatingPointError, match=sentence):
+            engine.train(recipe, tmp_path / "run")
 
 
 def test_the_loss_scale_halves_at_an_overflow_and_doubles_after_many_good_steps():
