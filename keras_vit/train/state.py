@@ -1,5 +1,6 @@
 """All that a training run changes: model, average, optimizer, and the run's own counters."""
 
+import contextlib
 import sys
 from dataclasses import dataclass
 
@@ -64,14 +65,16 @@ class Counters:
         images: that the speed of the run is of, so without those of calls that compiled.
         images_seconds: that these took.
         peak_memory: in bytes, of this process on the host or of one that the run was stopped in.
+        peak_device_memory: the same of the GPU that held most; 0 where there was none.
         tally: since the last report, which the steps themselves count: the sum of the losses, the updates these are
             of, and those whose loss or gradient was not finite.
     """
 
     def __init__(self):
         self.seconds, self.skipped_before, self.best = 0.0, 0.0, -1.0
-        self.images = self.images_seconds = self.peak_memory = 0.0
-        self._kept = tf.Variable(tf.zeros(6, tf.float64), trainable=False)
+        self.images = self.images_seconds = self.peak_memory = self.peak_device_memory = 0.0
+        # Of any length: checkpoints from before the last number was kept have one less.
+        self._kept = tf.Variable(tf.zeros(7, tf.float64), trainable=False, shape=tf.TensorShape([None]))
         with tf.device("CPU:0"):
             self.tally = tf.Variable(tf.zeros(3, tf.float64), trainable=False)
             self._first_wrong = tf.Variable(0, trainable=False, dtype=tf.int64)
@@ -81,12 +84,14 @@ class Counters:
     def load(self) -> None:
         """Take over what a checkpoint filled the variables with."""
         self.seconds, self.skipped_before, self.best, *speed = self._kept.numpy().tolist()
-        self.images, self.images_seconds, self.peak_memory = speed
+        self.images, self.images_seconds, self.peak_memory, *device = speed
+        self.peak_device_memory = device[0] if device else 0.0
 
     def store(self) -> None:
         """Put the numbers where a checkpoint takes them from."""
         self.peak_memory = max(self.peak_memory, peak_memory())
-        speed = [self.images, self.images_seconds, self.peak_memory]
+        self.peak_device_memory = max(self.peak_device_memory, peak_device_memory())
+        speed = [self.images, self.images_seconds, self.peak_memory, self.peak_device_memory]
         self._kept.assign([self.seconds, self.skipped_before, self.best, *speed])
 
     def count(self, loss, made, wrong, step) -> None:
@@ -154,3 +159,13 @@ def peak_memory() -> float:
     if resource is None:
         return 0.0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
+
+
+def peak_device_memory() -> float:
+    """Bytes that TensorFlow held at most on the GPU of this process that held most; 0 where there is none."""
+    peaks = [0.0]
+    for i in range(len(tf.config.list_logical_devices("GPU"))):
+        # An allocator without statistics stops no run.
+        with contextlib.suppress(ValueError, tf.errors.OpError):
+            peaks.append(float(tf.config.experimental.get_memory_info(f"GPU:{i}")["peak"]))
+    return max(peaks)

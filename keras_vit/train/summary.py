@@ -13,10 +13,11 @@ def summarise(
     """`summary.json`: the recipe's name; the last evaluation; and what the run took.
 
     `seconds` of training, compiling and evaluations included; `images_per_second` without compiling; `peak_memory`
-    in bytes, on the host, of the largest process that the chief's part of the run took; `parameters`; `exaflops` of
-    the updates, by the paper's way of counting (Table 6: twice the multiplications, the backward pass twice the
-    forward one), and twice that with `sam`, which takes two gradients an update; `steps`, `epochs` begun, `skipped`
-    updates, `replicas`, and the classes' `labels`.
+    in bytes, on the host, of the largest process that the chief's part of the run took; where it had GPUs,
+    `peak_device_memory` in bytes, as TensorFlow counts what it held on the one that held most; `parameters`;
+    `exaflops` of the updates, by the paper's way of counting (Table 6: twice the multiplications, the backward pass
+    twice the forward one), and twice that with `sam`, which takes two gradients an update; `steps`, `epochs` begun,
+    `skipped` updates, `replicas`, and the classes' `labels`.
     """
     batch, epochs = recipe.data.batch_size, data.epochs
     work = sum(
@@ -25,6 +26,7 @@ def summarise(
                           recipe.model.pooling)
         for span in spans_of(recipe, data.steps)
     )  # fmt: skip
+    on_devices = round(state.counters.peak_device_memory)
     gradients = 2 if recipe.optimizer.sam else 1
     return {
         "recipe": recipe.name,
@@ -34,6 +36,7 @@ def summarise(
         "seconds": round(state.counters.seconds, 3),
         "images_per_second": round(images_per_second, 1),
         "peak_memory": round(state.counters.peak_memory),
+        **({"peak_device_memory": on_devices} if on_devices else {}),
         "parameters": state.model.count_params(),
         "exaflops": 6 * gradients * work * batch / 1e18,
         "steps": data.steps,

@@ -11,7 +11,8 @@ import tensorflow as tf
 from support import needs_tensorflow
 
 import keras_vit
-from keras_vit.train import engine
+from keras_vit.models.load import require_trained
+from keras_vit.train import engine, state
 from keras_vit.train import workdir as workdir_module
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.engine import train
@@ -111,6 +112,7 @@ def test_what_a_run_leaves(run):
     }  # fmt: skip
     assert {name: summary[name] for name in known} == known
     assert summary["seconds"] > 0 and summary["images_per_second"] > 0
+    assert ("peak_device_memory" in summary) == bool(tf.config.list_physical_devices("GPU"))
     assert keras_vit.decode_predictions(model(np.zeros((1, 8, 8, 1))), labels=model.get_layer("head").labels)
 
 
@@ -226,11 +228,45 @@ def test_killed_before_its_summary_it_still_knows_how_fast_it_was(tmp_path, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(engine, "summarise", killed)
+        patch.setattr(state, "peak_device_memory", lambda: 5e9)
         with pytest.raises(RuntimeError, match="killed"):
             train(RECIPE, tmp_path / "run")
     monkeypatch.setattr(engine, "compiled_steps", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(state, "peak_device_memory", lambda: 1e9)
     summary = train(RECIPE, tmp_path / "run")
     assert summary["images_per_second"] > 0 and summary["seconds"] > 0 and summary["peak_memory"] > 1e7
+    assert summary["peak_device_memory"] == 5_000_000_000
+
+
+def test_the_memory_of_the_gpu_that_held_most(monkeypatch):
+    peaks = {"GPU:0": {"current": 1, "peak": 10}, "GPU:1": {"current": 2, "peak": 30}}
+
+    def info(device):
+        if device not in peaks:
+            raise ValueError(f"Allocator stats not available for device {device!r}")
+        return peaks[device]
+
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", info)
+    for count, most in ((0, 0.0), (1, 10.0), (2, 30.0), (3, 30.0)):
+        monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind, count=count: [kind] * count)
+        assert state.peak_device_memory() == most
+
+
+def test_a_state_from_before_that_memory_was_kept_is_read(tmp_path):
+    old = [tf.Variable(tf.range(1.0, 7.0, dtype=tf.float64)), tf.Variable(tf.ones(3, tf.float64))]
+    Checkpoints(tmp_path, 1, {"counters": old}).save(4)
+    counters = state.Counters()
+    assert Checkpoints(tmp_path, 1, {"counters": counters.variables}).restore() == 4
+    counters.load()
+    found = (counters.seconds, counters.skipped_before, counters.best, counters.images, counters.images_seconds)
+    assert found == (1.0, 2.0, 3.0, 4.0, 5.0) and (counters.peak_memory, counters.peak_device_memory) == (6.0, 0.0)
+    counters.peak_device_memory = 7.0
+    counters.store()
+    Checkpoints(tmp_path, 1, {"counters": counters.variables}).save(5)
+    again = state.Counters()
+    assert Checkpoints(tmp_path, 1, {"counters": again.variables}).restore() == 5
+    again.load()
+    assert again.peak_device_memory >= 7.0
 
 
 def test_killed_while_it_claims_its_folder_it_goes_on(run, tmp_path, monkeypatch):
