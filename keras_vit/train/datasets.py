@@ -1,5 +1,7 @@
 """What a run reads: its splits, and how many steps they make."""
 
+import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -57,8 +59,11 @@ class Datasets:
 
     @property
     def facts(self) -> dict:
-        """Numbers and names that change with the data."""
-        return {"train_examples": self.train.count, "test_examples": self.test.count, "labels": list(self.train.labels)}
+        """Numbers and names that change with the data; of splits with files, hashes of their names and classes, too."""
+        found = {"train_examples": self.train.count, "test_examples": self.test.count}
+        found["labels"] = list(self.train.labels)
+        splits = {"train_files": self.train, "test_files": self.test}
+        return found | {name: fingerprint(split) for name, split in splits.items() if split.files}
 
     @property
     def epoch_steps(self) -> int:
@@ -106,3 +111,13 @@ class Datasets:
     @property
     def _scale(self):
         return not self.recipe.model.include_preprocessing
+
+
+def fingerprint(examples: Examples) -> str:
+    """First 16 digits of the SHA-256 of a split's files and their classes, in order, wherever its folder lies."""
+    above = os.path.commonprefix(examples.files).rfind("/") + 1
+    found = hashlib.sha256()
+    targets = [""] * len(examples.files) if examples.targets is None else examples.targets.tolist()
+    for path, target in zip(examples.files, targets, strict=True):
+        found.update(f"{path[above:]}\n{target}\n".encode("utf-8", "surrogateescape"))
+    return found.hexdigest()[:16]

@@ -50,9 +50,9 @@ def claim(workdir: str | os.PathLike, recipe: Recipe, data: dict) -> None:
     workdir = Path(workdir)
     workdir.mkdir(parents=True, exist_ok=True)
     written = workdir / "data.json"
-    before = json.loads(written.read_text()) if written.is_file() else data
-    changed = [
-        f"{name} {before.get(name)!r} (now {value!r})" for name, value in data.items() if before.get(name) != value
+    before = json.loads(written.read_text()) if written.is_file() else {}
+    changed = [  # what an older version did not write down cannot be compared
+        f"{name} {before[name]!r} (now {value!r})" for name, value in data.items() if before.get(name, value) != value
     ]
     if changed:
         raise ValueError(f"data expected what the run in {str(workdir)!r} began with, found another "

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +15,16 @@ from PIL import Image
 from support import needs_tensorflow
 
 from keras_vit import cli
-from keras_vit.data.sources import open_split
+from keras_vit.data.sources import in_memory, open_split
 from keras_vit.train import engine
+from keras_vit.train.datasets import Datasets, fingerprint
 from keras_vit.train.engine import train
 from keras_vit.train.evaluate import evaluate_model
 from keras_vit.train.progress import Progress
 from keras_vit.train.recipe import Augment, Average, Checkpoint, Data, Evaluate, Model, Optimizer, Recipe, Variant
 from keras_vit.train.recipe_file import to_json
+from keras_vit.train.report import Events, Report
+from keras_vit.train.strategy import Devices
 
 pytestmark = needs_tensorflow
 ROW = Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
@@ -238,6 +242,25 @@ def test_other_data_than_the_run_began_with_are_refused(photos, command, tmp_pat
     assert command(tmp_path / "photos") == 2
     assert "data expected what the run in" in (said := sentence(capsys)) and "train_examples 32 (now 36)" in said
     assert "labels ['day', 'night'] (now ['day', 'dusk', 'night'])" in said
+
+    shutil.rmtree(tmp_path / "photos" / "dusk")
+    shutil.move(tmp_path / "photos", tmp_path / "moved")  # the same data in another place
+    facts = json.loads((tmp_path / "run" / "data.json").read_text())
+    assert Datasets.open(RECIPE, str(tmp_path / "moved")).facts == facts
+    (tmp_path / "moved" / "day" / "00.png").rename(tmp_path / "moved" / "day" / "another.png")  # equal counts
+    assert command(tmp_path / "moved") == 2
+    assert re.search(r"found another (train|test)_files '\w{16}' \(now '\w{16}'\)", sentence(capsys))
+    old = {name: value for name, value in facts.items() if not name.endswith("_files")}
+    (tmp_path / "run" / "data.json").write_text(json.dumps(old))  # of a version that did not look at names
+    assert command(tmp_path / "moved") == 0
+
+
+def test_a_file_that_changes_its_class_changes_the_facts():
+    """Which no path within the folder of a single class tells."""
+    files = ("a/0.png", "a/1.png")
+    of = lambda targets, files=files: fingerprint(in_memory(np.array(files), targets, ["x", "y"], files))  # noqa: E731
+    assert of([0, 1]) != of([1, 0]) and of([0, 1]) != of([0, 1], files[::-1])
+    assert of([0, 1]) == of([0, 1], ("gs://bucket/a/0.png", "gs://bucket/a/1.png"))
 
 
 def test_a_picture_of_the_test_split_that_goes_missing_is_named(photos, whole, command, tmp_path, monkeypatch, capsys):
