@@ -1,8 +1,10 @@
 """Arrays in memory, and in a file as Keras's own data sets have them."""
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
 from keras_vit.data.examples import Examples, in_memory
 
@@ -36,19 +38,16 @@ def open_arrays(split: str, directory: str | None, part) -> Examples:
 
     Args:
         split: `train`, `test`, or a part of one.
-        directory: path of the file. Grey images may lack the channel axis, as in Keras's `mnist.npz`.
+        directory: path of the file, or a place as `gs://bucket/file.npz`. Grey images may lack the channel axis, as
+            in Keras's `mnist.npz`.
         part: function of (split, parts, name) -> a part's name and the slice of it.
 
     Raises:
         FileNotFoundError: there is no such file.
+        OSError: it cannot be read.
         ValueError: an array is absent or of another shape or type, or the split is unknown.
     """
-    if directory is None or not Path(directory).is_file():
-        raise FileNotFoundError(
-            "directory expected an .npz file of the arrays x_train, y_train, x_test and y_test, found none at "
-            f"{directory!r}; pass its path as --data-dir."
-        )
-    with np.load(directory, allow_pickle=False) as file:
+    with _opened(directory) as file:
         missing = [name for name in ("x_train", "y_train", "x_test", "y_test") if name not in file]
         if missing:
             raise ValueError(f"{directory!r} expected the arrays x_train, y_train, x_test and y_test, found no "
@@ -68,3 +67,25 @@ def open_arrays(split: str, directory: str | None, part) -> Examples:
     images = images[..., None] if images.ndim == 3 else images
     order = np.random.default_rng(0).permutation(len(images))[chosen]  # a part is of all classes
     return from_arrays(images[order], parts[name][order], [str(label) for label in labels])
+
+
+@contextlib.contextmanager
+def _opened(place: str | None):
+    """The arrays of an `.npz` file, read by NumPy itself where it is local, which is faster, else by TensorFlow."""
+    if place is not None and Path(place).is_file():
+        with np.load(place, allow_pickle=False) as file:
+            yield file
+        return
+    try:
+        if place is None or not tf.io.gfile.exists(place) or tf.io.gfile.isdir(place):
+            raise FileNotFoundError(
+                "directory expected an .npz file of the arrays x_train, y_train, x_test and y_test, found none at "
+                f"{place!r}; pass its path as --data-dir."
+            )
+        with tf.io.gfile.GFile(place, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+            yield file
+    except tf.errors.OpError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise OSError(
+            f"directory expected an .npz file that can be read at {place!r}, which failed ({reason})."
+        ) from error

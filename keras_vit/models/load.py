@@ -58,6 +58,8 @@ def require_trained(source: str | os.PathLike) -> None:
 
 def _find(source: str | os.PathLike):
     """What `find_named` gives for a source that is no path."""
+    if "://" in str(source):
+        raise ValueError(f"model expected a local path, one that is mounted, or a name, received {str(source)!r}.")
     try:
         return find_named(str(source))
     except ValueError as error:

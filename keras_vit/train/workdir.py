@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 from keras_vit.train.recipe import Recipe
@@ -14,6 +15,8 @@ def find_summary(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
     Raises:
         ValueError: the folder holds something else.
     """
+    if re.match(r"[A-Za-z][\w+.-]+:/", os.fspath(workdir)):  # one slash: pathlib makes it of two; C:/ is Windows's
+        raise ValueError(f"workdir expected a local folder or one that is mounted, received {os.fspath(workdir)!r}.")
     workdir = Path(workdir)
     if workdir.exists() and not workdir.is_dir():
         raise ValueError(f"workdir expected a folder, received the file {str(workdir)!r}.")

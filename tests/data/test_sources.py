@@ -268,6 +268,17 @@ def test_arrays_in_a_file(tmp_path):
     assert open_split("arrays", "test", named).labels == ("a", "b", "c", "d")
 
 
+def test_arrays_in_a_file_that_only_tensorflow_reads(tmp_path, monkeypatch):
+    place = "ram://bucket/grey.npz"  # as in a bucket, which NumPy cannot open
+    tf.io.gfile.copy(arrays(tmp_path / "grey.npz"), place)
+    (images, labels), local = (everything(open_split("arrays", "train", path)) for path in
+                               (place, str(tmp_path / "grey.npz")))  # fmt: skip
+    assert np.array_equal(images, local[0]) and np.array_equal(labels, local[1])
+    for nothing in ("ram://bucket/other.npz", "ram://bucket", "nowhere://bucket/grey.npz"):
+        with pytest.raises(OSError, match=f"directory expected an .npz file .* at '{nothing}'"):
+            open_split("arrays", "train", nothing)
+
+
 @pytest.mark.parametrize("shape", [(20, 4), (2, 10), (21,), (19, 1), ()])
 def test_labels_that_are_not_one_an_image_are_refused(tmp_path, shape):
     path = arrays(tmp_path / "other.npz", y_train=np.zeros(shape, "uint8"))

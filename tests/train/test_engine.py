@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -306,6 +308,18 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     with pytest.raises(ValueError, match="workdir expected a folder, received the file"):
         train(RECIPE, tmp_path / "thesis.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_place_that_is_no_local_folder_is_refused(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = kind("gs://bucket/run")
+    sentence = f"workdir expected a local folder or one that is mounted, received {str(place)!r}."
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        train(RECIPE, place)
+    with pytest.raises(ValueError, match="model expected a local path, .* received 'gs://bucket/run'"):
+        require_trained("gs://bucket/run")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_mistake_does_not_lock_the_folder(tmp_path):
