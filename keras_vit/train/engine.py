@@ -36,7 +36,8 @@ def train(
 ) -> dict:
     """Train a recipe's model; run again with the same arguments, it goes on where it was stopped.
 
-    The end is the same to the bit however often the run was stopped (on the same machine). Order of resume:
+    On the CPUs of one machine the end is the same to the bit however often the run was stopped. TensorFlow's kernels
+    for GPUs are not deterministic unless `tf.config.experimental.enable_op_determinism()` was called. Order of resume:
 
     1. `recipe.json` in the workdir must be this recipe, `data.json` must fit the data; with a `summary.json` beside
        them the run is over.
