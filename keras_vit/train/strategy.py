@@ -70,10 +70,10 @@ class Devices:
         except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
             if self.workers == 1:
                 raise
-            reason = str(error.message).strip().splitlines()[0]
+            # Which one stands among TensorFlow's own lines on the standard error: the message begins with a stack.
             raise ConnectionError(
-                f"workers expected all {self.workers} to go on, found that another worker stopped ({reason}); the same "
-                "command on every machine goes on from the last checkpoint."
+                f"workers expected all {self.workers} to go on, found that another worker stopped or cannot be "
+                "reached; the same command on every machine goes on from the last checkpoint."
             ) from error
 
     def _sum(self, numbers: list) -> list[int]:

@@ -51,6 +51,19 @@ engine.Checkpoints.save = saving
 print(train(recipe, folder)["replicas"])
 """
 
+KILLED = """
+save = engine.Checkpoints.save
+def saving(self, step):
+    save(self, step)
+    if step == 3 and not self.chief:
+        os.kill(os.getpid(), signal.SIGKILL)
+engine.Checkpoints.save = saving
+try:
+    train(recipe, sys.argv[1])
+except ConnectionError as error:
+    print(error)
+"""
+
 RANDOM = """
 recipe = override(recipe, ["model.dropout_rate=0.1", "model.drop_path_rate=0.1", "optimizer.accumulate=1"])
 """.replace("override(", "__import__('keras_vit.train.recipe_file', fromlist=['']).override(")
@@ -98,6 +111,11 @@ def finish(*processes):
 
 def two_workers(folder, interrupted, first="worker"):
     """Both processes of a run to their end, of which the first one is a worker or a chief."""
+    return finish(*start_two(RECIPE + WORKER, folder, interrupted, first=first))
+
+
+def start_two(code, *arguments, first="worker"):
+    """Both processes of a run."""
     with contextlib.ExitStack() as open_sockets:
         sockets = [open_sockets.enter_context(socket.socket()) for _ in range(2)]
         for one in sockets:
@@ -107,7 +125,7 @@ def two_workers(folder, interrupted, first="worker"):
     if first == "chief":
         cluster, tasks = {"chief": addresses[:1], "worker": addresses[1:]}, [("chief", 0), ("worker", 0)]
     configs = [json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}}) for kind, index in tasks]
-    return finish(*(start(RECIPE + WORKER, folder, interrupted, TF_CONFIG=config) for config in configs))
+    return [start(code, *arguments, TF_CONFIG=config) for config in configs]
 
 
 def weights(folder):
@@ -129,6 +147,20 @@ def test_two_workers_stop_together_go_on_and_equal_one_device(tmp_path):
     assert np.max(np.abs(one[-2])) > 1e-3  # the head's kernel, which starts at 0
     lines = [json.loads(line) for line in (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in lines if row["name"] == "loss" and row["split"] == "train"] == [4, 8]
+
+
+@pytest.mark.large
+def test_the_other_one_of_a_killed_worker_says_what_to_do(tmp_path):
+    """When TensorFlow has missed the killed one for long enough, about a minute."""
+    left, killed = start_two(RECIPE + KILLED, tmp_path / "run")
+    try:
+        ((said, _),) = finish(left)
+    finally:
+        killed.kill()
+        killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert said.startswith("workers expected all 2 to go on, found that another worker stopped or cannot be reached; ")
+    assert (tmp_path / "run" / "checkpoints" / "00000003").is_dir()
 
 
 def test_workers_are_numbered_as_tensorflow_numbers_them():
