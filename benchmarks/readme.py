@@ -15,7 +15,11 @@ from keras_vit.bench.machine import in_words
 from keras_vit.bench.page import overview
 
 ROOT = Path(__file__).parent.parent
-APART = "`apart`: measured one after the other, since both did not fit into memory at once."
+RATIOS = "`ours / it`: the median of the rounds, and their range."
+APART = (
+    "`apart`: measured one after the other, since both did not fit into memory at once; the ratio is corrected by the "
+    "machine's speed at matrix products beside each."
+)
 MARKED = re.compile(r"(?<=<!-- benchmark -->\n).*?(?=\n<!-- /benchmark -->)", re.DOTALL)
 
 
@@ -30,7 +34,7 @@ def block(result: dict, name: str) -> str:
     rounds = " or ".join(sorted({str(part["rounds"]) for part in result["settings"]}))
     page = f"[{result['date']}](benchmarks/results/{name}.md), all contestants and versions there; {rounds} turns each."
     table = overview(result).rstrip()
-    said = [f"{words}; {page}", *result["notes"], *([APART] if "(apart)" in table else [])]
+    said = [f"{words}; {page}", *result["notes"], RATIOS, *([APART] if "apart)" in table else [])]
     return f"{' '.join(said)}\n\n{table}"
 
 

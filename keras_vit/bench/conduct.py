@@ -105,7 +105,7 @@ class Conductor:
     def _measure_matmul(self, kind, contestants, progress) -> None:
         rows = [Row(contestant, 0) for contestant in contestants]
         self._listen(rows, MATMUL_ROUNDS, f"matmul {kind[0]}", progress)
-        rates = {row.contestant.backend: matmul.flops(kind[1]) / row.median for row in rows if row.seconds}
+        rates = {row.contestant.backend: matmul.flops(kind[1]) / row.median for row in rows if row.turns}
         now = {"precision": kind[0], "device": kind[1], "flops_per_second": rates}
         others = [found for found in self.result["matmul"] if (found["precision"], found["device"]) != kind]
         self.result["matmul"] = [*others, now]

@@ -34,7 +34,8 @@ def open_earlier(file: str) -> Earlier:
     """An interrupted run's JSON.
 
     Raises:
-        ValueError: it is none, or ran to its end, or on another machine or with other versions.
+        ValueError: it is none, or ran to its end, or on another machine or with other versions, or is of before the
+            turns were kept apart.
     """
     path = Path(file)
     try:
@@ -51,4 +52,7 @@ def open_earlier(file: str) -> Earlier:
     if any(there.get(name) != value for name, value in here.items() if name not in ("load", "memory_bytes", "system")):
         raise ValueError(f"resume expected a run of this machine ({in_words(here)}), received one of "
                          f"{in_words(there)}.")  # fmt: skip
+    if any("turns" not in row for question in kept for row in question["rows"]):
+        raise ValueError(f"resume expected a run whose JSON keeps the turns apart, received {file!r}, which an older "
+                         "keras_vit began.")  # fmt: skip
     return Earlier(path, settings, {**result, "questions": kept})

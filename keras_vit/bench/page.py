@@ -22,7 +22,7 @@ def overview(result: dict) -> str:
             question["title"],
             f"{_speed(ours, question)} ({ours['name'].removeprefix('keras_vit ')})" if ours else "–",
             f"{_speed(peer, question)} ({peer['name']})" if peer else "–",
-            f"{times:.2f}{_apart(ours, peer)}" if times else "–",
+            _times(*times, ours, peer) if times else "–",
             f"{share:.0%}" if share else "–",
             " / ".join(_gigabytes(row) if row else "–" for row in (ours, peer)),
         ]
@@ -44,7 +44,8 @@ def question_table(question: dict) -> str:
         order = ("median", "max", "min") if reach else ("median", "min", "max")
         middle, low, high = (reach / speed[name] if reach else speed[name] for name in order)
         times, share = row["first_over_it"], row["share_of_matmul"]
-        cells = [row["name"], f"{middle:.4g}", f"{low:.4g} – {high:.4g}", f"{times:.2f}{_apart(row)}" if times else "–"]
+        cells = [row["name"], f"{middle:.4g}", f"{low:.4g} – {high:.4g}"]
+        cells += [_times(times, row["first_over_it_range"], row) if times else "–"]
         cells += [f"{share:.0%}" if share else "–", _gigabytes(row)]
         cells += [f"{row['first_call_seconds']:.1f}", f"{row['prepare_seconds']:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
@@ -64,12 +65,16 @@ def _header(result) -> list[str]:
         f"Each contestant has a process of its own; at most {result['most_processes']} were alive at once, and they "
         f"took {' or '.join(map(str, rounds))} turns each, one at a time. Memory is the process's peak, on a GPU the "
         "device's.",
-        "`first / it`: how many times as fast the table's first row is, by the turns that both took together; `apart`: "
-        "it did not fit into memory beside the first row.",
+        "`first / it`, and `ours / it`: how many times as fast the first is, the median of the rounds and their range, "
+        "each round by the median call of the turns that both took in it; what shared no round is compared by way of "
+        "the first row. `apart`: nor was there a round with that row, for want of memory; each turn of one is divided "
+        "by each of the other, and, since the machine's speed drifts, multiplied by the matmul's rate beside the one "
+        "over that beside the other, where both are known.",
         "`mixed_bfloat16`: float32 weights, products in bfloat16 (torch: autocast); `bfloat16`: the weights are stored "
         "in it.",
         *(["On the GPU products in float32 are made in TensorFloat-32, by all libraries."] if on_gpu else []),
-        "The matmul rate is the fastest library's, of two square matrices, measured in turn with the contestants.",
+        "The matmul rate is the fastest library's, of two square matrices, measured in turn with the contestants; a "
+        "row's share of it is the median of the rounds.",
     ]
     for when, load in loads if loads[0][1] is not None else ():
         busy = ": other work ran on the machine; read the ratios, not the figures" if load > 0.5 * cores else ""
@@ -115,8 +120,12 @@ def _growth_table(line, axis, label) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _apart(*rows) -> str:
-    return "" if all(row["together_with_first"] for row in rows) else " (apart)"
+def _times(times, limits, *rows) -> str:
+    """A ratio, its range where it has one, and whether it is of rows that shared no round."""
+    low, high = limits
+    more = [f"{low:.2f} – {high:.2f}"] if low < high else []
+    more += [] if all(row["together_with_first"] for row in rows) else ["apart"]
+    return f"{times:.2f}" + (f" ({'; '.join(more)})" if more else "")
 
 
 def _speed(row, question) -> str:

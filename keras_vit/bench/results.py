@@ -1,5 +1,7 @@
 """What was measured, as the JSON file holds it."""
 
+import collections
+import itertools
 import statistics
 from dataclasses import dataclass, field
 
@@ -17,7 +19,7 @@ class Row:
         group: number of the group of processes that were alive together.
         prepare: seconds to import, and to build the model; None until it is ready.
         first: seconds of the first call, which traces and compiles.
-        seconds: of each call of its turns, by the batches that it computes.
+        turns: seconds of each call of each turn, by the batches that it computes.
         peak: bytes that its process, or the GPU for it, held at most.
         reason: why it is left out, or ended early.
     """
@@ -26,7 +28,7 @@ class Row:
     group: int
     prepare: float | None = None
     first: float | None = None
-    seconds: list[float] = field(default_factory=list)
+    turns: list[list[float]] = field(default_factory=list)
     peak: int | None = None
     reason: str | None = None
 
@@ -36,14 +38,14 @@ class Row:
         if event.kind == "ready":
             self.prepare, self.first = answer["prepare"], answer["first"]
         elif event.kind == "turn":
-            self.seconds, self.peak = self.seconds + answer["seconds"], answer["peak"]
+            self.turns, self.peak = [*self.turns, answer["seconds"]], answer["peak"]
         elif event.kind == "left out":
             self.reason = answer["reason"]
 
     @property
     def median(self) -> float:
         """Seconds of a call."""
-        return statistics.median(self.seconds)
+        return statistics.median(itertools.chain(*self.turns))
 
 
 def result_of(question: Question, flops: int, rows: list[Row], operations: int) -> dict:
@@ -56,46 +58,91 @@ def result_of(question: Question, flops: int, rows: list[Row], operations: int) 
         operations: of one call of the matmul.
     """
     models = [row for row in rows if row.contestant.library != MATMUL]
-    rates = {row.group: operations / row.median for row in rows if row.contestant.library == MATMUL and row.seconds}
-    firsts = {row.group: row.median for row in models if row.contestant == question.contestants[0] and row.seconds}
-    found, left_out = [], {}
+    multiplied = [row for row in rows if row.contestant.library == MATMUL and row.turns]
+    rates = {row.group: operations / row.median for row in multiplied}
+    beside, work = _by_round(_turns(multiplied)), flops * question.batch / operations  # in products of the matmul
+    found, left_out = {}, {}
     for contestant in dict.fromkeys(row.contestant for row in models):
         own = [row for row in models if row.contestant == contestant]
         reasons = [row.reason for row in own if row.reason]
         if reasons:
             left_out[contestant.name] = reasons[0]
-        measured = [row for row in own if row.seconds]
+        measured = [row for row in own if row.turns]
         if measured:
-            found.append(_row(question, flops, measured, rates, firsts))
+            shares = [work * quotient for quotient in _paired(beside, _by_round(_turns(measured)))]
+            found[contestant] = _row(question, measured, statistics.median(shares) if shares else None)
+    first = found.get(question.contestants[0])
+    for row in found.values():
+        row |= compared(row, first, rates)
     about = question.described()
     about["blocks"] = question.depth or getattr(find_variant(question.model)[0], "depth", None)
     rate = statistics.median(rates.values()) if rates else None
+    turns = {row.group: row.turns for row in multiplied}
+    matmul_turns = [turns.get(group, []) for group in range(1 + max((row.group for row in rows), default=-1))]
     return {**about, "title": question.title, "flops_per_image": flops, "matmul_flops_per_second": rate,
-            "rows": found, "left_out": left_out}  # fmt: skip
+            "matmul_turns": matmul_turns, "rows": [*found.values()], "left_out": left_out}  # fmt: skip
 
 
-def _row(question, flops, measured, rates, firsts) -> dict:
-    contestant, group = measured[0].contestant, measured[0].group
-    seconds = [second for row in measured for second in row.seconds]
-    speeds = sorted(question.batch / second for second in seconds)
-    median = statistics.median(seconds)
-    first = firsts.get(group) or (statistics.median(firsts.values()) if firsts else None)
-    shares = [flops * question.batch / row.median / rates[row.group] for row in measured if row.group in rates]
+def _row(question, measured, share) -> dict:
+    contestant = measured[0].contestant
+    seconds = [second for row in measured for turn in row.turns for second in turn]
+    median, fastest, slowest = statistics.median(seconds), min(seconds), max(seconds)
     return {
         "name": contestant.name,
         "library": contestant.library,
         "dtype": contestant.dtype,
         "backend": contestant.backend,
-        "images_per_second": {"median": question.batch / median, "min": speeds[0], "max": speeds[-1]},
-        "first_over_it": None if first is None else 1.0 if group in firsts and contestant == question.contestants[0]
-        else measured[0].median / first,
-        "together_with_first": group in firsts,
-        "share_of_matmul": statistics.median(shares) if shares else None,
+        "images_per_second": {name: question.batch / second
+                              for name, second in (("median", median), ("min", slowest), ("max", fastest))},
+        "share_of_matmul": share,
         "peak_bytes": max(row.peak for row in measured),
         "prepare_seconds": measured[0].prepare,
         "first_call_seconds": measured[0].first,
-        "seconds": seconds,
+        **_turns(measured),
     }  # fmt: skip
+
+
+def _turns(measured) -> dict:
+    """All turns of a contestant, and the group of each: the first contestant has turns in several."""
+    return {"turns": [turn for row in measured for turn in row.turns],
+            "groups": [row.group for row in measured for _ in row.turns]}  # fmt: skip
+
+
+def _by_round(row) -> dict[tuple[int, int], float]:
+    """Median seconds of a row's turns by (group, round)."""
+    rounds = collections.Counter()
+    found = {}
+    for group, turn in zip(row["groups"], row["turns"], strict=True):
+        found[group, rounds[group]] = statistics.median(turn)
+        rounds[group] += 1
+    return found
+
+
+def _paired(some, others) -> list[float]:
+    """Quotients of what two have of the same rounds."""
+    return [value / others[place] for place, value in some.items() if place in others]
+
+
+def compared(row: dict, first: dict | None, rates: dict[int, float]) -> dict:
+    """How a row stands beside the first one, as its part of the JSON says it.
+
+    Args:
+        row: with its `turns` and the `groups` of them.
+        first: likewise; None where it was not measured.
+        rates: operations a second of the matmul in each group; a group whose rate is not known may be left out.
+    """
+    own, others = _by_round(row), _by_round(first) if first else {}
+    quotients = _paired(own, others)
+    together = bool(quotients)
+    if not together:  # no round is shared: each turn by each, as on a machine that had kept its speed
+        known = {group for group, _ in (*own, *others)} <= set(rates)
+        quotients = [seconds / other * (rates[group] / rates[beside] if known else 1)
+                     for (group, _), seconds in own.items() for (beside, _), other in others.items()]  # fmt: skip
+    return {
+        "first_over_it": statistics.median(quotients) if quotients else None,
+        "first_over_it_range": [min(quotients), max(quotients)] if quotients else None,
+        "together_with_first": together,
+    }
 
 
 def best_of(rows: list[dict], ours: bool) -> dict | None:
@@ -109,8 +156,19 @@ def _standing(row) -> float:
     return 1 / row["first_over_it"] if row["first_over_it"] else row["images_per_second"]["median"]
 
 
-def ratio(ours: dict | None, peer: dict | None) -> float | None:
-    """How many times as fast one row is as another, each by its own comparison with the first row."""
-    if not ours or not peer or not ours["first_over_it"] or peer["first_over_it"] is None:
+def ratio(ours: dict | None, peer: dict | None) -> tuple[float, tuple[float, float]] | None:
+    """How many times as fast one row is as another, and the range: by the rounds of both, else beside the first row.
+
+    Args:
+        ours: that is compared; None where there is none.
+        peer: that it is compared with; None where there is none.
+    """
+    if not ours or not peer:
         return None
-    return peer["first_over_it"] / ours["first_over_it"]
+    quotients = _paired(_by_round(peer), _by_round(ours))
+    if quotients:
+        return statistics.median(quotients), (min(quotients), max(quotients))
+    if not ours["first_over_it"] or not peer["first_over_it"]:
+        return None
+    (low, high), (lowest, highest) = ours["first_over_it_range"], peer["first_over_it_range"]
+    return peer["first_over_it"] / ours["first_over_it"], (lowest / high, highest / low)

@@ -22,24 +22,68 @@ def question(**changes):
 
 
 def rows(asked, ours, theirs, multiplied, group=0):
-    """Rows of a group with these seconds of calls."""
+    """Rows of a group with these seconds of turns of one call."""
     members = (*asked.contestants, plan.multipliers("float32", "cpu", ())[0])
     found = [results.Row(one, group, 3.0, 2.0, peak=10**9 * (group + 1)) for one in members]
     for row, seconds in zip(found, (ours, theirs, multiplied), strict=True):
-        row.seconds = list(seconds)
-    return [row for row in found if row.seconds]
+        row.turns = [[second] for second in seconds]
+    return [row for row in found if row.turns]
 
 
 def test_the_figures_of_a_question():
     asked = question(batches=(8,))
-    found = results.result_of(asked, 100 * 10**9, rows(asked, (2.0, 1.0, 4.0), (4.0, 3.0, 5.0), (0.5, 0.5)), 10**12)
+    beside = rows(asked, (2.0, 1.0, 4.0), (4.0, 3.0, 5.0), (0.5, 0.5, 0.5))
+    found = results.result_of(asked, 100 * 10**9, beside, 10**12)
     ours, peer = found["rows"]
     assert ours["images_per_second"] == {"median": 4.0, "min": 2.0, "max": 8.0}
     assert ours["first_over_it"] == 1.0 and peer["first_over_it"] == 2.0
     assert found["matmul_flops_per_second"] == 2e12  # 1e12 operations in half a second
     assert ours["share_of_matmul"] == pytest.approx(8 * 100e9 / 2.0 / 2e12)
-    assert results.ratio(ours, peer) == 2.0 and results.best_of([ours, peer], False) is peer
+    assert results.ratio(ours, peer) == (2.0, (1.25, 3.0)) and results.best_of([ours, peer], False) is peer
     assert (found["flops_per_image"], found["blocks"], found["left_out"]) == (100 * 10**9, 12, {})
+
+
+def test_a_ratio_is_the_median_of_the_rounds_and_has_their_range():
+    asked = question(batches=(8,))
+    beside = rows(asked, (1.0, 2.0, 4.0), (4.0, 2.2, 4.0), (1.0, 2.0, 4.0))
+    beside[1].turns[0] = [9.0, 4.0, 1.0]  # of a turn the median call counts
+    found = results.result_of(asked, 10**11, beside, 10**12)
+    ours, peer = found["rows"]
+    assert (peer["first_over_it"], peer["first_over_it_range"]) == (1.1, [1.0, 4.0])  # and not 4 / 2
+    assert (ours["first_over_it"], ours["first_over_it_range"]) == (1.0, [1.0, 1.0])
+    assert peer["turns"] == [[9.0, 4.0, 1.0], [2.2], [4.0]] and peer["groups"] == [0, 0, 0]
+    assert found["matmul_turns"] == [[[1.0], [2.0], [4.0]]]
+    assert ours["share_of_matmul"] == 0.8  # in each round, though the machine slowed down to a quarter
+    assert peer["share_of_matmul"] == pytest.approx(0.8 / 1.1)  # of 0.2, 0.73 and 0.8
+    assert "| 1.10 (1.00 – 4.00) | 73% |" in page.question_table(found)
+    assert "| 1.10 (1.00 – 4.00) | 80% |" in page.overview({"questions": [found]})
+
+
+def test_where_the_first_row_is_not_our_fastest_the_rounds_are_of_the_two_shown():
+    asked = question(backends=("tensorflow", "jax"))
+    first, second, theirs = (results.Row(one, 0, 3.0, 2.0, peak=10**9) for one in asked.contestants)
+    first.turns, second.turns, theirs.turns = [[9.0], [2.0], [4.0]], [[1.0], [1.0], [2.0]], [[2.0], [3.0], [8.0]]
+    found = results.result_of(asked, 10**9, [first, second, theirs], 10**12)
+    assert [row["first_over_it"] for row in found["rows"]] == [1.0, 0.5, 1.5]
+    assert "| 3.00 (2.00 – 4.00) |" in page.overview({"questions": [found]})
+    theirs.group = 1  # in another group, whose first row's turns are alike
+    again = results.Row(asked.contestants[0], 1, 3.0, 2.0, turns=first.turns, peak=10**9)
+    found = results.result_of(asked, 10**9, [first, second, again, theirs], 10**12)
+    assert found["rows"][0]["groups"] == [0, 0, 0, 1, 1, 1] and found["rows"][2]["together_with_first"]
+    assert "| 3.00 (0.44 – 18.00) |" in page.overview({"questions": [found]})  # 1.5 / 0.5, of 0.22 – 2 and 1/9 – 0.5
+
+
+def test_a_ratio_of_turns_apart_is_corrected_by_the_machines_speed_beside_each():
+    asked = question()
+    beside = rows(asked, (2.0,), (), (0.5,)) + rows(asked, (), (2.0, 3.0), (1.0, 1.0), group=1)
+    found = results.result_of(asked, 10**9, beside, 10**12)
+    _, peer = found["rows"]
+    assert not peer["together_with_first"] and peer["groups"] == [1, 1]
+    assert (peer["first_over_it"], peer["first_over_it_range"]) == (0.625, [0.5, 0.75])  # half as fast a machine
+    assert "| 0.62 (0.50 – 0.75; apart) |" in page.overview({"questions": [found]})
+    unknown = [row for row in beside if row.contestant.library != plan.MATMUL or row.group == 1]
+    _, peer = results.result_of(asked, 10**9, unknown, 10**12)["rows"]
+    assert (peer["first_over_it"], peer["first_over_it_range"]) == (1.25, [1.0, 1.5])
 
 
 def test_a_peer_of_another_group_is_compared_with_what_ran_beside_it():
@@ -65,14 +109,16 @@ def test_a_file_of_ones_own_is_a_peer_whatever_its_name():
 def test_the_tables_show_these_figures():
     asked = question(batches=(8,))
     found = results.result_of(asked, 100 * 10**9, rows(asked, (2.0, 1.0, 4.0), (4.0, 3.0, 5.0), (0.5,)), 10**12)
+    assert found["rows"][0]["share_of_matmul"] == 0.2  # by the one round that the matmul took part in
     found["left_out"]["timm float32"] = "timm is not installed"
     table = page.question_table(found)
     assert "## ViT_B16, train step, float32, batch 8, 224 px" in table
     assert "| keras_vit float32, tensorflow | 4 | 2 – 8 | 1.00 | 20% | 1.00 | 2.0 | 3.0 |" in table
-    assert "| fake_peer:good float32 | 2 | 1.6 – 2.667 | 2.00 | 10% | 1.00 | 2.0 | 3.0 |" in table
+    assert "| fake_peer:good float32 | 2 | 1.6 – 2.667 | 2.00 (1.25 – 3.00) | 10% | 1.00 | 2.0 | 3.0 |" in table
     assert "- Left out: timm float32: timm is not installed." in table
     line = page.overview({"questions": [found]}).splitlines()[2]
-    assert "4 images/s (float32, tensorflow) | 2 images/s (fake_peer:good float32) | 2.00 | 20% | 1.00 / 1.00" in line
+    assert "4 images/s (float32, tensorflow) | 2 images/s (fake_peer:good float32) | 2.00 (1.25 – 3.00) | 20% |" in line
+    assert line.endswith("| 1.00 / 1.00 |")
     single = question(batches=(1,))
     found = results.result_of(single, 10**9, rows(single, (0.02, 0.01, 0.04), (0.04,), ()), 10**12)
     assert "| keras_vit float32, tensorflow | 20 | 10 – 40 | 1.00 | – |" in page.question_table(found)  # ms
@@ -145,7 +191,8 @@ def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monke
     shown = readme.block(run, "bench-2026-11-21-120000")
     assert page_of.read_text() == f"before\n<!-- benchmark -->\n{shown}\n<!-- /benchmark -->\nbehind\n"
     assert "(benchmarks/results/bench-2026-11-21-120000.md)" in shown and "| 2.00 |" in shown
-    assert run["notes"][0] in shown and "3 or 7 turns each" in shown and readme.APART not in shown
+    assert run["notes"][0] in shown and "3 or 7 turns each" in shown
+    assert readme.RATIOS in shown and readme.APART not in shown
     run["questions"][0]["rows"][1]["together_with_first"] = False
     assert readme.APART in readme.block(run, "bench")
     file = tmp_path / "benchmarks/results/bench-2026-11-21-120000.json"

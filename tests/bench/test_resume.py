@@ -38,7 +38,7 @@ def test_a_resumed_run_keeps_the_answered_questions_and_asks_the_others(interrup
     assert after["complete"] and after["date"] == before["date"] and after["settings"] == before["settings"]
     assert after["questions"][0] == before["questions"][0]
     assert [(question["batch"], question["complete"]) for question in after["questions"]] == [(2, True), (4, True)]
-    assert all(len(row["seconds"]) > 2 for row in after["questions"][1]["rows"])  # of the whole, not of its rest
+    assert all(len(row["turns"]) == 2 for row in after["questions"][1]["rows"])  # of the whole, not of its rest
     assert len(after["matmul"]) == len(after["resumed"]) == 1
     page = interrupted.with_suffix(".md").read_text()
     assert "**Interrupted**" not in page and f"when it was resumed on {after['resumed'][0]['date']}" in page
@@ -71,5 +71,9 @@ def test_what_cannot_be_resumed_gets_one_sentence(interrupted, monkeypatch, caps
         machine = {**measured["machine"], **change.get("machine", {})}
         interrupted.write_text(json.dumps({**measured, **change, "machine": machine}))
         refused(["--resume", str(interrupted), *arguments], sentence)
+    for row in measured["questions"][0]["rows"]:
+        row["seconds"] = sum(row.pop("turns"), [])
+    interrupted.write_text(json.dumps(measured))
+    refused(["--resume", str(interrupted)], "resume expected a run whose JSON keeps the turns apart, received ")
     refused(["--resume", str(page)], "expected the JSON of a run")
     refused(["--resume", "absent.json"], "received 'absent.json'")

@@ -50,11 +50,12 @@ def test_a_run_measures_ours_and_writes_both_files(tmp_path, monkeypatch, capsys
     (asked,) = result["questions"]
     assert (asked["model"], asked["depth"], asked["batch"], asked["image_size"]) == ("ViT_Ti16", 1, 2, 32)
     ours, peer = asked["rows"]
-    assert ours["name"] == "keras_vit float32, tensorflow" and ours["seconds"] and ours["first_call_seconds"] > 0
+    assert ours["name"] == "keras_vit float32, tensorflow" and ours["first_call_seconds"] > 0
     assert ours["peak_bytes"] > 2 * peer["peak_bytes"] > 0 and 0 < ours["share_of_matmul"] < 10
-    assert peer["first_over_it"] == pytest.approx(
-        statistics.median(peer["seconds"]) / statistics.median(ours["seconds"])
-    )
+    rounds = [statistics.median(it) / statistics.median(first)
+              for it, first in zip(peer["turns"], ours["turns"], strict=True)]  # fmt: skip
+    assert peer["first_over_it"] == statistics.median(rounds) and peer["first_over_it_range"] == sorted(rounds)
+    assert len(peer["turns"][0]) > 10 and [len(turns) for turns in asked["matmul_turns"]] == [2]
     assert "took 2 turns each" in text and page.page(result) == text and page.overview(result) in printed.out
     assert (
         machine.in_words(result["machine"]) in text
@@ -69,7 +70,7 @@ def test_an_interruption_leaves_what_was_measured(tmp_path, fast, capsys):
     status, result, text = run(tmp_path, "--peers", f"{FAKE}:interrupting", "--batches", "2,4")
     assert status == verb.INTERRUPTED and not result["complete"]
     (asked,) = result["questions"]  # of two
-    assert len(asked["rows"]) == 2 and all(row["seconds"] for row in asked["rows"])
+    assert len(asked["rows"]) == 2 and all(row["turns"] for row in asked["rows"])
     assert "**Interrupted**" in text and "fake_peer" in text
     said = capsys.readouterr().err
     assert "interrupted; what was measured by then is in" in said and "Traceback" not in said
