@@ -5,11 +5,16 @@ from dataclasses import dataclass
 
 from keras_vit.analysis.budget import BYTES, training_bytes
 from keras_vit.analysis.compute import count
-from keras_vit.bench.plan import Contestant, Question
-from keras_vit.models.variants import find_variant
+from keras_vit.bench.plan import ALL_OURS, ON_TORCH, Contestant, Question
+from keras_vit.models.variants import BiTVariant, find_variant
 from keras_vit.models.weightless import build_weightless
 
 BASE = 0.8e9  # bytes of a process that has imported a library
+# Peaks of training over `BASE`, by `training_bytes`: about the most that was measured of each, in float32, batch 8, in
+# benchmarks/results/bench-2026-11-22-114638.json: ours on TensorFlow 1.23 (L/16) and 1.31 (B/16), with convolutions
+# 1.50 (R50+B/16) and 1.74 (BiT-R50x1); on torch 0.70 to 1.01; ours on JAX 1.27, keras-hub 1.54 to 1.73 (1.78 in
+# mixed_bfloat16, benchmarks/README.md).
+OURS_HOLDS, TORCH_HOLDS, OTHERS_HOLD = 1.4, 1.0, 1.8
 
 
 @dataclass(frozen=True)
@@ -39,13 +44,21 @@ def size_of(question: Question) -> Size:
     for contestant in question.contestants:
         if contestant.task == "train":
             needed = training_bytes(model, contestant.batch, "adamw", contestant.dtype)
-            held[contestant] = BASE + 1.6 * needed.total
+            held[contestant] = BASE + _times_counted(contestant, row) * needed.total
         else:  # three copies of the weights (as made, as given, in another type), and a few layers' activations
             alive = 4 / len(cost.layers) * cost.activations * contestant.batch * BYTES[contestant.dtype]
             held[contestant] = BASE + 12 * cost.parameters + alive
         held[contestant] += BASE if contestant.library.endswith("-compiled") else 0  # the compiler's processes
     times = 3 if question.task == "train" else 1
     return Size(times * cost.flops, held)
+
+
+def _times_counted(contestant, row) -> float:
+    """How many times the counted bytes of training a contestant holds at most."""
+    if contestant.library in ON_TORCH:
+        return TORCH_HOLDS
+    ours = contestant.library in ALL_OURS and contestant.backend == "tensorflow"
+    return OURS_HOLDS if ours and not isinstance(row, BiTVariant) and row.stem is None else OTHERS_HOLD
 
 
 def groups(needs: dict, room: float | None) -> list[list]:

@@ -173,6 +173,22 @@ def test_processes_live_together_as_far_as_they_fit():
     assert sizes.groups({"ours": 4, "c": 20}, 12) == [["ours"], ["c"]]
 
 
+def test_a_librarys_memory_is_what_its_processes_were_measured_to_hold():
+    peers = ("keras-hub", "timm", "timm-compiled", f"{FAKE}:good")
+    needs = {}
+    for model, measured in (("ViT_L16", {"keras_vit": 10.45, "keras-hub": 12.90, "timm": 7.26, "timm-compiled": 6.88}),
+                            ("BiT_R50x1", {"keras_vit": 2.56, "timm": 1.72, "timm-compiled": 1.70})):  # fmt: skip
+        asked = question(models=(model,), peers=peers)
+        needs[model] = sizes.size_of(asked).bytes
+        for contestant, held in needs[model].items():
+            if contestant.library in measured:
+                assert 1 < held / 1e9 / measured[contestant.library] < 1.6, contestant.name
+    ours, hub, timm, compiled, own = needs["ViT_L16"].values()
+    assert ours + timm < 0.9 * 24 * 2**30 < ours + hub and timm < compiled and own == hub
+    jax, _ = sizes.size_of(question(models=("ViT_L16",), backends=("jax",))).bytes.values()
+    assert jax == hub
+
+
 def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monkeypatch, capsys):
     asked = question(batches=(8,))
     run = {"date": "2026-11-21 15:31 UTC", "complete": True, "preset": "targets", "machine": machine.machine()}
