@@ -118,12 +118,12 @@ class Question:
 
 
 def questions(settings: tuple[Settings, ...]) -> list[Question]:
-    """All of them, each once, in the order of the settings.
+    """All of them, each once, in the order of the settings; what several ask is asked of the contestants of all.
 
     Raises:
         ValueError: there are none.
     """
-    found = []
+    found = {}  # what is asked -> of whom, as keys in order
     for s in settings:
         for model, task, kind in itertools.product(s.models, s.tasks, ("float32", "bfloat16")):
             dtypes = [dtype for dtype in s.dtypes if dtype.endswith(kind)]
@@ -133,10 +133,10 @@ def questions(settings: tuple[Settings, ...]) -> list[Question]:
             for side, depth, batch in itertools.product(s.image_sizes, s.depths, s.batches) if dtypes else ():
                 depth = None if depth == getattr(row, "depth", None) else depth
                 where = row.name, task, kind, batch, side or row.image_size, depth, s.device, s.rounds
-                found.append(Question(*where, _contestants(s, dtypes, where)))
+                found.setdefault(where, {}).update(dict.fromkeys(_contestants(s, dtypes, where)))
     if not found:
         raise ValueError("dtypes expected float32 or mixed_bfloat16 with the task train, received bfloat16 alone.")
-    return list(dict.fromkeys(found))
+    return [Question(*where, tuple(contestants)) for where, contestants in found.items()]
 
 
 def _contestants(settings, dtypes, where) -> tuple[Contestant, ...]:

@@ -126,6 +126,5 @@ def small(settings: Settings) -> Settings:
 
 
 def in_float32(parts: tuple[Settings, ...]) -> tuple[Settings, ...]:
-    """What of the parts asks in float32; all of them, asked in it, where none does."""
-    some = tuple(part for part in parts if "float32" in part.dtypes) or parts
-    return tuple(dataclasses.replace(part, dtypes=("float32",)) for part in some)
+    """The parts, each asked in float32 alone; what two of them ask alike by then is one question (`plan.questions`)."""
+    return tuple(dataclasses.replace(part, dtypes=("float32",)) for part in parts)

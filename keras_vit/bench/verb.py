@@ -16,7 +16,7 @@ _OPTIONS = ("preset", "quick", "models", "tasks", "dtypes", "batches", "backends
             "rounds", "device", "output")  # fmt: skip
 _NO_BFLOAT16 = (
     "**The bfloat16 rows are unmeasured**: this processor has no instructions for it, and a call of torch's in it "
-    "takes minutes; `--dtypes` asks for them all the same."
+    "takes minutes; what asks for it is asked in float32, unless `--dtypes` says otherwise."
 )
 
 

@@ -160,8 +160,16 @@ def test_a_processor_without_bfloat16_is_asked_in_float32_alone_and_the_page_say
     monkeypatch.setattr(verb, "machine", lambda: {"instructions": "AVX2"})
     preset, parts, (note,) = asked_for()
     assert preset == "targets" and note.startswith("**The bfloat16 rows are unmeasured**")
-    titles = [question.title for question in plan.questions(parts)]
-    assert "ViT_L16, train step, float32, batch 8, 224 px" in titles and len(titles) == len(set(titles)) == 9
+    asked = {question.title: [c.name for c in question.contestants] for question in plan.questions(parts)}
+    assert "ViT_L16, train step, float32, batch 8, 224 px" in asked
+    assert len(asked) == len(plan.questions(parts)) == 11  # each once, B/16 in batches of 8 and 32
+    both = ["keras_vit float32, tensorflow", "keras_vit float32, jax", "keras-hub float32, tensorflow"]
+    for batch in (8, 32):
+        names = asked[f"ViT_B16, forward, float32, batch {batch}, 224 px"]
+        trained = asked[f"ViT_B16, train step, float32, batch {batch}, 224 px"]
+        assert names[-2:] == ["keras_vit-predict float32, tensorflow", "keras_vit-saved_model float32, tensorflow"]
+        assert trained[-1] == "keras_vit-recompute float32, tensorflow" and len(names) == len(set(names))
+        assert names[:3] == trained[:3] == both if batch == 8 else not any("jax" in name for name in names)
     assert {dtype for part in parts for dtype in part.dtypes} == {"float32"}
     grown = plan.questions(asked_for("--preset", "growth")[1])  # of bfloat16 alone elsewhere
     assert len(grown) == 14 and {question.precision for question in grown} == {"float32"}
