@@ -33,6 +33,7 @@ class Conductor:
         notes: sentences for the page's head.
         preset: that the settings are, None for none.
         earlier: an interrupted run of the same settings to go on with; None to begin one.
+        command: that the run is made by, of which the page's head tells; an earlier run keeps its own.
 
     Attributes:
         result: what the JSON holds.
@@ -47,11 +48,13 @@ class Conductor:
         notes: list[str],
         preset: str | None = None,
         earlier: Earlier | None = None,
+        command: str | None = None,
     ):
         now = datetime.datetime.now(datetime.UTC)
         date, stem = f"{now:%Y-%m-%d %H:%M} UTC", f"bench-{now:%Y-%m-%d-%H%M%S}"
         self.result = {
             "date": date,
+            "command": command,
             "complete": False,
             "machine": machine(),
             "resumed": [],

@@ -60,7 +60,9 @@ def _header(result) -> list[str]:
     rounds = sorted({part["rounds"] for part in result["settings"]})
     loads = [("before the run", result["machine"]["load"])]
     loads += [(f"when it was resumed on {part['date']}", part["load"]) for part in result["resumed"]]
+    command = result.get("command")  # a run of before has none
     lines = [
+        *([f"Made by `{command}`."] if command else []),
         *result["notes"],
         f"Each contestant has a process of its own; at most {result['most_processes']} were alive at once, and they "
         f"took {' or '.join(map(str, rounds))} turns each, one at a time. Memory is the process's peak, on a GPU the "

@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import itertools
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -76,7 +78,7 @@ def run_bench(options) -> int:
         from keras_vit.bench.conduct import Conductor
         from keras_vit.bench.plan import questions
 
-        conductor = Conductor(settings, questions(settings), output, notes, preset, earlier)
+        conductor = Conductor(settings, questions(settings), output, notes, preset, earlier, _command(options))
     output.mkdir(parents=True, exist_ok=True)
     if not os.access(output, os.W_OK):
         raise ValueError(f"output expected a folder that can be written to, received {str(output)!r}.")
@@ -93,6 +95,13 @@ def _earlier(options):
     from keras_vit.bench.earlier import open_earlier
 
     return open_earlier(options.resume)
+
+
+def _command(options) -> str:
+    """What was typed, by the options that were given."""
+    given = {name: value for name in _OPTIONS if (value := getattr(options, name)) not in (None, False)}
+    words = [[f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])] for name, value in given.items()]
+    return shlex.join(["keras-vit", "bench", *itertools.chain(*words)])
 
 
 def _settings(options) -> tuple[str | None, tuple[Settings, ...], list[str]]:

@@ -37,6 +37,7 @@ def test_a_resumed_run_keeps_the_answered_questions_and_asks_the_others(interrup
     assert sorted(path.suffix for path in interrupted.parent.iterdir()) == [".json", ".md"]
     assert after["complete"] and after["date"] == before["date"] and after["settings"] == before["settings"]
     assert after["questions"][0] == before["questions"][0]
+    assert after["command"] == before["command"] and "--peers" in after["command"]  # and not `--resume`
     assert [(question["batch"], question["complete"]) for question in after["questions"]] == [(2, True), (4, True)]
     assert all(len(row["turns"]) == 2 for row in after["questions"][1]["rows"])  # of the whole, not of its rest
     assert len(after["matmul"]) == len(after["resumed"]) == 1

@@ -46,6 +46,10 @@ def test_a_run_measures_ours_and_writes_both_files(tmp_path, monkeypatch, capsys
     assert result["complete"] and result["preset"] is None and result["most_processes"] == 3  # with the matmul's
     assert result["machine"]["versions"]["keras"] and result["machine"]["cpu"] and result["machine"]["cores"] >= 1
     assert result["settings"][0]["image_sizes"] == [32]
+    command = "keras-vit bench --models ViT_Ti16 --tasks forward --dtypes float32 --batches 2 --backends tensorflow "
+    command += f"--peers {','.join(peers)} --image-size 32 --depths 1 --rounds 2 --output {tmp_path}"
+    assert result["command"] == command and f"\n- Made by `{command}`.\n" in text
+    assert "Made by" not in page.page({name: value for name, value in result.items() if name != "command"})
     assert list(result["matmul"][0]["flops_per_second"]) == ["numpy"]
     (asked,) = result["questions"]
     assert (asked["model"], asked["depth"], asked["batch"], asked["image_size"]) == ("ViT_Ti16", 1, 2, 32)
@@ -123,6 +127,13 @@ def asked_for(*arguments):
     parser = argparse.ArgumentParser(description="")
     verb.add_bench(lambda *_: parser)
     return verb._settings(parser.parse_args(arguments))
+
+
+def test_the_command_of_a_run_is_that_of_the_options_given():
+    parser = argparse.ArgumentParser(description="")
+    verb.add_bench(lambda *_: parser)
+    for command in ("keras-vit bench", "keras-vit bench --quick --models 'ViT_B16, ViT_L16' --rounds 3"):
+        assert verb._command(parser.parse_args(verb.shlex.split(command)[2:])) == command
 
 
 def test_files_that_the_tables_could_not_tell_apart_are_refused(tmp_path):
