@@ -15,6 +15,7 @@ from keras_vit.bench.machine import in_words
 from keras_vit.bench.page import overview
 
 ROOT = Path(__file__).parent.parent
+NO_GPU = "**The GPU rows are unmeasured**: this run asked nothing of a GPU."
 RATIOS = "`ours / it`: the median of the rounds, and their range."
 APART = (
     "`apart`: measured one after the other, since both did not fit into memory at once; the ratio is corrected by the "
@@ -34,7 +35,9 @@ def block(result: dict, name: str) -> str:
     rounds = " or ".join(sorted({str(part["rounds"]) for part in result["settings"]}))
     page = f"[{result['date']}](benchmarks/results/{name}.md), all contestants and versions there; {rounds} turns each."
     table = overview(result).rstrip()
-    said = [f"{words}; {page}", *result["notes"], RATIOS, *([APART] if "apart)" in table else [])]
+    on_gpu = any(question["device"] == "gpu" for question in result["questions"])
+    said = [f"{words}; {page}", *result["notes"], *([] if on_gpu else [NO_GPU]), RATIOS]
+    said += [APART] if "apart)" in table else []
     return f"{' '.join(said)}\n\n{table}"
 
 

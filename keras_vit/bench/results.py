@@ -109,7 +109,7 @@ def _turns(measured) -> dict:
 
 
 def _by_round(row) -> dict[tuple[int, int], float]:
-    """Median seconds of a row's turns by (group, round)."""
+    """Median seconds of a row's turns by (group, round); who fails takes no more turns, so that none is passed over."""
     rounds = collections.Counter()
     found = {}
     for group, turn in zip(row["groups"], row["turns"], strict=True):

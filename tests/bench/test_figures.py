@@ -208,7 +208,9 @@ def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monke
     assert page_of.read_text() == f"before\n<!-- benchmark -->\n{shown}\n<!-- /benchmark -->\nbehind\n"
     assert "(benchmarks/results/bench-2026-11-21-120000.md)" in shown and "| 2.00 |" in shown
     assert run["notes"][0] in shown and "3 or 7 turns each" in shown
-    assert readme.RATIOS in shown and readme.APART not in shown
+    assert readme.RATIOS in shown and readme.APART not in shown and readme.NO_GPU in shown
+    on_gpu = [*run["questions"], {**run["questions"][0], "device": "gpu"}]
+    assert readme.NO_GPU not in readme.block({**run, "questions": on_gpu}, "bench")
     run["questions"][0]["rows"][1]["together_with_first"] = False
     assert readme.APART in readme.block(run, "bench")
     file = tmp_path / "benchmarks/results/bench-2026-11-21-120000.json"
