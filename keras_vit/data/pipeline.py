@@ -62,14 +62,12 @@ def training_batches(
     steps = steps_per_epoch(examples, batch_size)
     used = steps * batch_size  # examples of an epoch
     worker, workers = shard
-    if not 0 <= worker < workers or batch_size % workers:
-        raise ValueError(f"shard expected a worker of a number that divides {batch_size} examples, received {shard}.")
+    own = _share(batch_size, shard)
     if augment.crop == "resize":
         size = augment.crop_resize
         height, width = (size, size) if isinstance(size, int) else size
         if height < input_shape[0] or width < input_shape[1]:
             raise ValueError(f"crop_resize expected at least the images' {input_shape[:2]}, received {size}.")
-    own = batch_size // workers
     first = worker * own  # row of the batch
     blending = bool(augment.mixup or augment.cutmix)
     partner = blending and workers > 1  # the row before its first one is needed, too
@@ -78,9 +76,8 @@ def training_batches(
         return examples.stream(change.seed_pair(seed, epoch, _SHUFFLE)[0]).take(used)
 
     def is_own(position, example):
-        row = position % batch_size
-        mine = (row >= first) & (row < first + own)
-        return mine | (row == (first - 1) % batch_size) if partner else mine
+        mine = _is_of(position, batch_size, shard)
+        return mine | (position % batch_size == (first - 1) % batch_size) if partner else mine
 
     def one_example(position, example):
         index, image, label = example
@@ -125,6 +122,19 @@ def training_batches(
         dataset = dataset.map(one_example, tf.data.AUTOTUNE)
     dataset = dataset.batch(own + partner, drop_remainder=True)
     return dataset.map(one_batch, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def _share(batch_size: int, shard: tuple[int, int]) -> int:
+    """Examples of a batch that are one worker's; raises a ValueError where they cannot be shared out."""
+    worker, workers = shard
+    if not 0 <= worker < workers or batch_size % workers:
+        raise ValueError(f"shard expected a worker of a number that divides {batch_size} examples, received {shard}.")
+    return batch_size // workers
+
+
+def _is_of(position, batch_size: int, shard: tuple[int, int]):
+    """Whether an example at this position of the stream is that worker's."""
+    return position % batch_size // _share(batch_size, shard) == shard[0]
 
 
 def _changed(image, examples: Examples, augment, input_shape, *numbers):
@@ -193,6 +203,7 @@ def evaluation_batches(
     input_shape: tuple[int, int, int],
     scale: bool = True,
     resize: int | tuple[int, int] | None = None,
+    shard: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
     """Every example once, in order: images (B, H, W, C), labels (B,) and weights (B,), which are 0 where the last
     batch is filled up.
@@ -207,11 +218,14 @@ def evaluation_batches(
         scale: whether to scale the pixels to [-1, 1].
         resize: pixels that the shorter side, or (height, width) that the image, is brought to before the middle is
             cut out; None squeezes the image.
+        shard: (worker, workers): of every batch only that worker's part is made, (B / workers, ...), filled up with
+            weights of 0: all workers have as many batches.
 
     Raises:
-        ValueError: `resize` is smaller than the model's size.
+        ValueError: `resize` is smaller than the model's size, or a batch cannot be shared out.
     """
     _require_larger(resize, input_shape)
+    own = _share(batch_size, shard)
 
     def one_example(index, image, label):
         return _whole(image, examples, input_shape, resize), _one_hot(label, examples) if examples.multi else label
@@ -219,16 +233,22 @@ def evaluation_batches(
     def one_batch(images, labels):
         if scale:
             images = preprocess_input(images)
-        missing = batch_size - tf.shape(labels)[0]
+        missing = own - tf.shape(labels)[0]
         fill = lambda x: tf.pad(x, [[0, missing]] + [[0, 0]] * (x.shape.rank - 1))  # noqa: E731
-        weights = tf.cast(tf.range(batch_size) < batch_size - missing, tf.float32)
-        labels = tf.ensure_shape(fill(labels), (batch_size, *labels.shape[1:]))
+        weights = tf.cast(tf.range(own) < own - missing, tf.float32)
+        labels = tf.ensure_shape(fill(labels), (own, *labels.shape[1:]))
         if examples.multi:
             weights *= tf.reduce_max(labels, axis=-1)
-        return tf.ensure_shape(fill(images), (batch_size, *input_shape)), labels, weights
+        return tf.ensure_shape(fill(images), (own, *input_shape)), labels, weights
 
-    dataset = examples.stream().map(one_example, tf.data.AUTOTUNE).batch(batch_size)
-    return dataset.map(one_batch, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    rows = examples.stream()
+    if own < batch_size:
+        rows = rows.enumerate().filter(lambda position, _: _is_of(position, batch_size, shard)).map(lambda _, row: row)
+    dataset = rows.map(one_example, tf.data.AUTOTUNE).batch(own).map(one_batch, tf.data.AUTOTUNE)
+    if own < batch_size:  # who has nothing of the last batch
+        nothing = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), dataset.element_spec)
+        dataset = dataset.concatenate(tf.data.Dataset.from_tensors(nothing)).take(-(-examples.count // batch_size))
+    return dataset.prefetch(tf.data.AUTOTUNE)
 
 
 def _require_larger(resize, input_shape) -> None:

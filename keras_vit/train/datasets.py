@@ -71,6 +71,11 @@ class Datasets:
         return steps_per_epoch(self.train, self.recipe.data.batch_size)
 
     @property
+    def report_steps(self) -> int:
+        """Updates from one report of the training loss to the next."""
+        return self.recipe.evaluate.interval or self.epoch_steps
+
+    @property
     def steps(self) -> int:
         """Updates of the whole run."""
         return self.recipe.steps or self.epoch_steps * self.recipe.epochs
@@ -94,18 +99,18 @@ class Datasets:
 
         return of_part
 
-    def evaluation(self, examples: Examples):
-        """A split as evaluations see it, at the model's own size."""
-        return self._whole(examples, self.recipe.data.resize)
+    def evaluation(self, examples: Examples, shard: tuple[int, int] = (0, 1)):
+        """A split, or a worker's part of it, as evaluations see it, at the model's own size."""
+        return self._whole(examples, self.recipe.data.resize, shard)
 
-    def few_shot_evaluation(self, examples: Examples):
+    def few_shot_evaluation(self, examples: Examples, shard: tuple[int, int] = (0, 1)):
         """A split as few-shot evaluations see it, whatever the recipe's `resize`: the middle of squeezed images."""
-        return self._whole(examples, squeezed(self.recipe.model.input_shape[:2]))
+        return self._whole(examples, squeezed(self.recipe.model.input_shape[:2]), shard)
 
-    def _whole(self, examples, resize):
+    def _whole(self, examples, resize, shard):
         return evaluation_batches(
             examples, batch_size=self.recipe.data.batch_size, input_shape=self.recipe.model.input_shape,
-            scale=self._scale, resize=resize,
+            scale=self._scale, resize=resize, shard=shard,
         )  # fmt: skip
 
     @property

@@ -15,6 +15,7 @@ from keras_vit.train.recipe import Recipe, check_sizes
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
+from keras_vit.train.strategy import Devices
 from keras_vit.train.workdir import save_model
 
 CLASSES, STEPS = 5, 2
@@ -59,17 +60,17 @@ def dry_run(recipe: Recipe) -> dict:
     images = rng.integers(0, 256, (2 * batch, *shape), "uint8")
     examples = from_arrays(images, rng.integers(0, CLASSES, len(images)), tuple(map(str, range(CLASSES))))
     data = Datasets(recipe, examples, examples, examples)
-    devices = tf.distribute.get_strategy()
-    state = first_state(recipe, examples.labels, 2 * STEPS * (1 + len(recipe.curriculum.stages)), devices)
+    devices = Devices(tf.distribute.get_strategy())
+    state = first_state(recipe, examples.labels, 2 * STEPS * (1 + len(recipe.curriculum.stages)), devices.strategy)
     losses = []
     for span in spans_of(recipe, 100):
         batches = data.batches(span.input_shape, 0)((0, 1))
-        compiled_steps(recipe, state, devices, span)(iter(batches), tf.constant(STEPS))
+        compiled_steps(recipe, state, devices.strategy, span)(iter(batches), tf.constant(STEPS))
         losses.append(state.counters.mean_loss)
         if state.counters.skipped:
             raise FloatingPointError(f"loss expected finite numbers and gradients, received others after {losses}.")
         state.counters.next_report()
-    result = Measure(recipe, state.average, data)("test")
+    result = Measure(recipe, state.average, data, devices)("test")
     with tempfile.TemporaryDirectory() as folder:
         for name, model in finished_models(recipe, state.average).items():
             save_model(model, f"{folder}/{name}")

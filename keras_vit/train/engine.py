@@ -82,7 +82,7 @@ def _run(
     recipe: Recipe, workdir: Path, data_dir: str | None, devices: Devices, profile: bool, interrupt: Interrupt
 ) -> dict:
     data, batch = Datasets.open(recipe, data_dir), recipe.data.batch_size
-    total, epoch_steps = data.steps, data.epoch_steps
+    total, report_steps = data.steps, data.report_steps
 
     state = first_state(recipe, data.train.labels, total, devices.strategy)
     checkpoints = Checkpoints(workdir / "checkpoints", recipe.checkpoint.keep, state.variables(), devices.chief)
@@ -98,7 +98,7 @@ def _run(
     counters = state.counters
     counters.load()
 
-    measure, pictures = Measure(recipe, state.average, data), Pictures(recipe, state.average, data)
+    measure, pictures = Measure(recipe, state.average, data, devices), Pictures(recipe, state.average, data)
     speed = Speed(counters.images, counters.images_seconds)
     profiler = Profile(workdir / "profile" if profile and devices.chief else None)
     spans = [span for span in spans_of(recipe, total) if span.end > step]
@@ -119,10 +119,10 @@ def _run(
             if span is None or step == span.end:
                 span = spans.pop(0)
                 run_steps = compiled_steps(recipe, state, devices.strategy, span)
-                iterator = devices.iterator(data.batches(span.input_shape, step), batch)
+                iterator = iter(devices.spread(data.batches(span.input_shape, step), batch))
                 speed.restart()
                 count = 1
-            count = min(count, epoch_steps - step % epoch_steps, span.end - step, pictures.remaining(step))
+            count = min(count, report_steps - step % report_steps, span.end - step, pictures.remaining(step))
             try:
                 with profiler.around():
                     speed.timed(run_steps, iterator, tf.constant(count), images=count * batch)
@@ -142,7 +142,7 @@ def _run(
             report.show(step, counters, rate, speed.of_stage or speed.of_run)
             if pictures.is_due(step) and devices.chief:
                 report.picture(step, "journey", pictures(step))
-            if step % epoch_steps == 0 or step == total:
+            if step % report_steps == 0 or step == total:
                 counters.seconds = time.perf_counter() - begun
                 report.train(step, counters, rate, speed.of_stage or speed.of_run)
                 for split in measure.due(step):

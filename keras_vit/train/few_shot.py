@@ -27,11 +27,16 @@ def features_of(model: keras.Model):
     return tf.function(lambda images: tf.cast(frozen(images, training=False), tf.float32))
 
 
-def few_shot(features, train: Examples, test: Examples, shots: tuple[int, ...], batches_of) -> dict:
+def rows_of(features):
+    """A function of a batch (images, labels, weights) -> the same with `features` of the images in their place."""
+    return lambda images, labels, weights: (features(images), labels, weights)
+
+
+def few_shot(rows, train: Examples, test: Examples, shots: tuple[int, ...], batches_of) -> dict:
     """Accuracy on the test split of heads fitted to so many examples a class.
 
     Args:
-        features: of `features_of`.
+        rows: `rows_of(features_of(model))`, or what shares it out.
         train: examples to draw from.
         test: examples to measure on.
         shots: how many of each class.
@@ -49,12 +54,12 @@ def few_shot(features, train: Examples, test: Examples, shots: tuple[int, ...], 
     indices, labels = (np.array(column) for column in zip(*pairs, strict=True))
     draws = {count: [few_of_each(labels, count, seed) for seed in SEEDS] for count in shots}
     drawn = np.unique(np.concatenate([rows for of_count in draws.values() for rows in of_count]))
-    chosen = _features(features, batches_of(_only(train, indices[drawn], indices.max() + 1)))  # each image once
-    held, classes = _features(features, batches_of(test)), len(train.labels)
+    chosen = _features(rows, batches_of(_only(train, indices[drawn], indices.max() + 1)))  # each image once
+    held, classes = _features(rows, batches_of(test)), len(train.labels)
     found = {}
     for count, of_count in draws.items():
-        rows = [np.searchsorted(drawn, rows) for rows in of_count]
-        found[f"few_shot_{count}"] = float(few_shot_accuracies(chosen, held, classes, rows).mean())
+        few = [np.searchsorted(drawn, indices) for indices in of_count]
+        found[f"few_shot_{count}"] = float(few_shot_accuracies(chosen, held, classes, few).mean())
     return found
 
 
@@ -68,11 +73,11 @@ def _only(examples: Examples, chosen, size) -> Examples:
     )  # fmt: skip
 
 
-def _features(features, batches):
+def _features(rows, batches):
     """(N, D) and labels (N,) of all examples."""
-    rows, labels = [], []
-    for images, y, weights in batches:
-        real = weights.numpy() > 0
-        rows.append(features(images).numpy()[real])
-        labels.append(y.numpy()[real])
-    return np.concatenate(rows), np.concatenate(labels)
+    found, labels = [], []
+    for batch in batches:
+        some, classes, weights = (x.numpy() for x in rows(*batch))
+        found.append(some[weights > 0])
+        labels.append(classes[weights > 0])
+    return np.concatenate(found), np.concatenate(labels)

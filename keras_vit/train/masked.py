@@ -42,13 +42,14 @@ class MaskedPatches:
         plan = corruption(index, self.cells, self.count, masked.mask, masked.swap, self._recipe.seed, *numbers)
         return tf.ensure_shape(plan, (None, self.cells + self.count))
 
-    def evaluation(self, batches):
+    def evaluation(self, batches, shard: tuple[int, int] = (0, 1)):
         """Batches of (images, labels, weights) with the corruption, always the same one, in the place of the labels."""
-        size = self._recipe.data.batch_size
+        size, (worker, workers) = self._recipe.data.batch_size, shard
+        own = worker * size // workers + tf.range(size // workers, dtype=tf.int64)
 
         def corrupted(number, batch):
             images, _, weights = batch
-            return images, self._drawn(number * size + tf.range(size, dtype=tf.int64), _EVALUATION), weights
+            return images, self._drawn(number * size + own, _EVALUATION), weights
 
         return batches.enumerate().map(corrupted, tf.data.AUTOTUNE)
 

@@ -1,12 +1,15 @@
 """The evaluations of a run."""
 
+import functools
+
 import keras
 
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.evaluate import evaluate, evaluator
-from keras_vit.train.few_shot import features_of, few_shot
+from keras_vit.train.few_shot import features_of, few_shot, rows_of
 from keras_vit.train.masked import MaskedPatches
 from keras_vit.train.recipe import Recipe
+from keras_vit.train.strategy import Devices
 
 
 class Measure:
@@ -16,14 +19,15 @@ class Measure:
         recipe: of the run.
         model: to be evaluated.
         data: of the run.
+        devices: of the run, which share the work.
     """
 
-    def __init__(self, recipe: Recipe, model: keras.Model, data: Datasets):
-        self._recipe, self._model, self._data = recipe, model, data
+    def __init__(self, recipe: Recipe, model: keras.Model, data: Datasets, devices: Devices):
+        self._recipe, self._model, self._data, self._devices = recipe, model, data, devices
         self._task = MaskedPatches(recipe, recipe.model.input_shape) if recipe.masked else None
-        self._features = self._task.features(model) if self._task else features_of(model)
+        self._features = devices.gathered(rows_of(self._task.features(model) if self._task else features_of(model)))
         own = (recipe.loss, recipe.evaluate.metrics)
-        self._sums = self._task.sums(model) if self._task else evaluator(model, *own)
+        self._sums = devices.summed(self._task.sums(model) if self._task else evaluator(model, *own))
         self._batches = {}
 
     @property
@@ -32,10 +36,10 @@ class Measure:
         return "test" if self._recipe.evaluate.split is None else "validation"
 
     def due(self, step: int) -> list[str]:
-        """The splits to evaluate after a step that ends an epoch or the run, the test split the last."""
+        """The splits to evaluate after a step that ends a report or the run, the test split the last."""
         last = step == self._data.steps
         every = self._recipe.evaluate.every
-        regular = bool(every) and step % (self._data.epoch_steps * every) == 0
+        regular = bool(every) and step % (self._data.report_steps * every) == 0
         at_the_end = self._recipe.checkpoint.best or self.on_the_way == "validation"
         found = [self.on_the_way] if regular or (last and at_the_end) else []
         return found + ["test"] if last and "test" not in found else found
@@ -46,12 +50,19 @@ class Measure:
         Of masked patches `loss` and `accuracy` are means over these; pixels have no accuracy.
         """
         if split not in self._batches:
-            batches = self._data.evaluation(getattr(self._data, split))
-            self._batches[split] = self._task.evaluation(batches) if self._task else batches
+            self._batches[split] = self._spread(self._evaluation, getattr(self._data, split))
         result = evaluate(self._model, self._batches[split], sums=self._sums, metrics=self._recipe.evaluate.metrics)
         if self._task and self._recipe.masked.target == "pixels":
             del result["accuracy"]
         if self._data.few_shot is not None:
-            shots, batches_of = self._recipe.evaluate.shots, self._data.few_shot_evaluation
-            result |= few_shot(self._features, *self._data.few_shot, shots, batches_of)
+            batches_of = functools.partial(self._spread, self._data.few_shot_evaluation)
+            result |= few_shot(self._features, *self._data.few_shot, self._recipe.evaluate.shots, batches_of)
         return result
+
+    def _spread(self, batches_of, examples):
+        parts = functools.partial(batches_of, examples)  # of a (part, parts)
+        return self._devices.spread(parts, self._recipe.data.batch_size)
+
+    def _evaluation(self, examples, shard):
+        batches = self._data.evaluation(examples, shard)
+        return self._task.evaluation(batches, shard) if self._task else batches

@@ -96,6 +96,8 @@ class Evaluate:
 
     Args:
         every: epochs between two evaluations, for the curve; 0 for one at the end alone.
+        interval: steps between two reports of the training loss, which `every` counts in place of epochs: for data
+            whose epoch takes days, or a single step; 0 for epochs.
         split: examples of the evaluations on the way, and of one at the end, `train[98%:]`; the data's test split
             where None. The last evaluation is on the test split.
         metrics: of `accuracy` (the best class is right), `top5` (one of the best five is) and `calibration` (expected
@@ -110,6 +112,7 @@ class Evaluate:
     """
 
     every: int = 0
+    interval: int = 0
     split: str | None = None
     metrics: tuple[str, ...] = ("accuracy",)
     few_shot: str | None = None
@@ -119,7 +122,7 @@ class Evaluate:
     pictures: int = 0
 
     def __post_init__(self):
-        for name in ("every", "pictures"):
+        for name in ("every", "interval", "pictures"):
             require(is_count(getattr(self, name), 0), name, "an int of at least 0", getattr(self, name))
         known = isinstance(self.metrics, tuple) and "accuracy" in self.metrics and set(self.metrics) <= set(METRICS)
         require(known, "metrics", f"'accuracy' and any of {METRICS[1:]}", self.metrics)

@@ -43,7 +43,7 @@ class Report:
         self._progress.show(step, epoch, counters.mean_loss, images_per_second, rate)
 
     def train(self, step: int, counters, rate: float, images_per_second: float) -> None:
-        """The end of an epoch; the counters of this report start anew."""
+        """The training loss since the last report; the counters start anew."""
         values = {"loss": counters.mean_loss, "learning_rate": rate, "images_per_second": images_per_second,
                   "seconds": counters.seconds}  # fmt: skip
         if self._recipe.nonfinite == "skip":

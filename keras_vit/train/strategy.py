@@ -38,16 +38,35 @@ class Devices:
     def replicas(self) -> int:
         return self.strategy.num_replicas_in_sync
 
-    def iterator(self, batches: Callable, batch_size: int):
+    def spread(self, batches: Callable, batch_size: int):
         """Batches on the devices: `batches((part, parts))` gives the examples of one process."""
         if self.workers == 1 and not isinstance(self.strategy, tf.distribute.TPUStrategy):
-            return iter(self.strategy.experimental_distribute_dataset(batches((0, 1))))
+            return self.strategy.experimental_distribute_dataset(batches((0, 1)))
 
         def own(context):
             part = context.input_pipeline_id, context.num_input_pipelines
             return batches(part).rebatch(batch_size // self.replicas, drop_remainder=True)
 
-        return iter(self.strategy.distribute_datasets_from_function(own))
+        return self.strategy.distribute_datasets_from_function(own)
+
+    def summed(self, function: Callable) -> Callable:
+        """A compiled function of a batch of `spread` -> the sum of what `function` gives of the replicas' parts."""
+
+        @tf.function
+        def total(*batch):
+            return self.strategy.reduce("SUM", self.strategy.run(function, args=batch), axis=None)
+
+        return total
+
+    def gathered(self, function: Callable) -> Callable:
+        """A compiled function of a batch of `spread` -> the rows of each tensor that `function` gives, of all parts."""
+
+        @tf.function
+        def rows(*batch):
+            parts = self.strategy.run(function, args=batch)
+            return tuple(self.strategy.gather(part, axis=0) for part in parts)
+
+        return rows
 
     def agree(self, stop: bool, count: int, save: bool) -> tuple[bool, int, bool]:
         """What all workers do: stop as soon as one was asked to, and the rest as the chief has it."""

@@ -96,6 +96,24 @@ def test_evaluation_fills_the_last_batch_with_weight_0(files):
         assert np.allclose(found[0][0][0], np.repeat(first, 3, -1) / 127.5 - 1, atol=1e-6)
 
 
+@pytest.mark.parametrize("count", [21, 17])  # of 17 the last batch has one example, which is the first worker's
+def test_workers_parts_are_the_whole_evaluation(count):
+    examples = from_arrays(
+        ARRAYS.stream().take(count).batch(count).get_single_element()[1].numpy(), np.arange(count) % 3
+    )
+    options = {"batch_size": 8, "input_shape": (8, 8, 1)}
+    whole = list(evaluation_batches(examples, **options).as_numpy_iterator())
+    parts = [list(evaluation_batches(examples, **options, shard=(i, 4)).as_numpy_iterator()) for i in range(4)]
+    assert [len(part) for part in parts] == [3] * 4 and all(x.shape == (2, 8, 8, 1) for part in parts for x, *_ in part)
+    joined = [tuple(np.concatenate(x) for x in zip(*rows, strict=True)) for rows in zip(*parts, strict=True)]
+    for (images, labels, weights), (images_too, labels_too, weights_too) in zip(whole, joined, strict=True):
+        real = weights > 0
+        assert np.array_equal(weights, weights_too) and np.array_equal(labels[real], labels_too[real])
+        assert np.array_equal(images[real], images_too[real])
+    with pytest.raises(ValueError, match=r"shard expected a worker of a number that divides 8 .*received \(0, 3\)"):
+        evaluation_batches(examples, **options, shard=(0, 3))
+
+
 def test_too_few_examples():
     with pytest.raises(ValueError, match="batch_size expected at most the 21 training examples, received 22"):
         steps_per_epoch(ARRAYS, 22)

@@ -74,6 +74,39 @@ again = [mask.numpy()[i].tobytes() for step in (0, 1) for mask in masks(tf.const
 print(len(set(found)), found == again, all(np.array_equal(a, b) for a, b in zip(before, states)))
 """
 
+MEASURE = """
+import numpy as np
+import keras_vit
+from keras_vit.train import measure
+from keras_vit.train.datasets import Datasets
+from keras_vit.train.recipe import *
+from keras_vit.train.strategy import choose
+
+row = Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
+evaluate = Evaluate(metrics=("accuracy", "top5", "calibration"), few_shot="digits", shots=(1, 2),
+                    few_shot_splits=("train[:20%]", "test[:15%]"))
+data = Data("digits", test_split="test[:15%]", batch_size=16)
+recipe = Recipe("tiny", Model(row, channels=1), data, evaluate=evaluate)
+rng, sizes = np.random.default_rng(0), []
+values, found = None, {}
+plain = measure.evaluator
+def watched(*args):
+    function = plain(*args)
+    return lambda images, *rest: sizes.append(images.shape[0]) or function(images, *rest)
+measure.evaluator = watched
+for name in ("one", "mirrored"):
+    devices = choose(name, 16)
+    data = Datasets.open(recipe)
+    with devices.strategy.scope():
+        model = keras_vit.build(row, input_shape=(8, 8, 1), classes=10)
+    values = values or [rng.normal(0, 0.3, weight.shape) for weight in model.weights]
+    model.set_weights(values)
+    found[name] = measure.Measure(recipe, model, data, devices)("test")
+one, two = found["one"], found["mirrored"]
+same = all(np.isclose(one[key], two[key], rtol=1e-6, atol=0) for key in one)
+print(sorted(set(sizes)), list(one) == list(two), same, one["examples"], 0 < one["few_shot_2"] < 1)
+"""
+
 
 def start_on(strategy, recipe):
     """A state on a strategy's devices, and the update of it as a function of the whole batch."""
@@ -238,6 +271,11 @@ def test_two_replicas_end_where_one_device_does(names):
     for name, (loss, weights, moved, *said) in found.items():
         assert loss < 1e-6 and weights < 1e-6 and moved > 1e-4 and said == SAID.get(name, []), (name, found[name])
     assert tuple(found) == names
+
+
+def test_two_replicas_share_an_evaluation_and_find_what_one_device_finds():
+    """54 examples in batches of 16, of which the last holds 6."""
+    assert run_python(TWO_CPUS + MEASURE).strip() == "[8, 16] True True 54 True"
 
 
 def test_two_replicas_equal_one_device_with_clipping_accumulation_decay_schedule_stages_and_average():

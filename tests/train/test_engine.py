@@ -1,5 +1,6 @@
 """A training run: what it leaves, that it is exact, and that it can be stopped anywhere."""
 
+import dataclasses
 import json
 import os
 import re
@@ -116,6 +117,13 @@ def test_what_a_run_leaves(run):
     assert summary["seconds"] > 0 and summary["images_per_second"] > 0
     assert ("peak_device_memory" in summary) == bool(tf.config.list_physical_devices("GPU"))
     assert keras_vit.decode_predictions(model(np.zeros((1, 8, 8, 1))), labels=model.get_layer("head").labels)
+
+
+def test_reports_can_be_counted_in_steps_which_pass_the_ends_of_epochs(tmp_path):
+    recipe = dataclasses.replace(RECIPE, evaluate=Evaluate(every=1, interval=5))
+    train(recipe, tmp_path / "run")
+    rows = [(row["step"], row["split"]) for row in lines(tmp_path / "run") if row["name"] == "loss"]
+    assert rows == [(step, split) for step in (5, 10, 12) for split in ("train", "test")]
 
 
 def test_metrics_have_every_epoch_and_every_evaluation(run):

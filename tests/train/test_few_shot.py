@@ -16,7 +16,7 @@ from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_split
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.engine import train
-from keras_vit.train.few_shot import SEEDS, features_of, few_shot
+from keras_vit.train.few_shot import SEEDS, features_of, few_shot, rows_of
 from keras_vit.train.recipe import Data, Evaluate, Model, Optimizer, Recipe, Variant
 
 pytestmark = needs_tensorflow
@@ -37,7 +37,7 @@ def test_the_accuracy_is_that_of_ridge_regression_on_the_pooled_features(digits)
     """Features, draws and heads once more, with scikit-learn's Ridge."""
     linear = pytest.importorskip("sklearn.linear_model")
     model = randomise(keras_vit.build(ROW, input_shape=(8, 8, 1), classes=10))
-    found = few_shot(features_of(model), *digits, (1, 5), batches_of)
+    found = few_shot(rows_of(features_of(model)), *digits, (1, 5), batches_of)
     frozen = keras.Model(model.input, model.get_layer("pooling").output)
     (x, y), (x_test, y_test) = (arrays(frozen, examples) for examples in digits)
     expected = {}
@@ -135,4 +135,4 @@ def test_several_classes_an_image_are_refused():
     several = Examples(2, ("0", "1"), lambda seed=None: tf.data.Dataset.range(2), encoded=False, multi=True)
     model = keras_vit.build(ROW, input_shape=(8, 8, 1), classes=2)
     with pytest.raises(ValueError, match="few_shot expected data of one class an image"):
-        few_shot(features_of(model), several, one, (1,), batches_of)
+        few_shot(rows_of(features_of(model)), several, one, (1,), batches_of)
