@@ -17,10 +17,19 @@ from keras_vit.layers.mlp import MLPBlock, require_kernel_size
 HAS_FUSED_ATTENTION = keras.backend.backend() != "tensorflow"
 
 
-class LayerNorm(Layer):
-    """Layer normalisation over the last axis, in float32 whatever the compute type.
+def layer_norm(x, gamma, beta, epsilon: float):
+    """Normalise over the last axis, in float32: (..., D) of any type -> float32.
 
     Written as `d = x - mean; var = mean(d * d)`: this form converts to integer TFLite, and quantises, best.
+    """
+    deviation = ops.cast(x, "float32")
+    deviation = deviation - ops.mean(deviation, axis=-1, keepdims=True)
+    variance = ops.mean(deviation * deviation, axis=-1, keepdims=True)
+    return deviation * ops.rsqrt(variance + epsilon) * gamma + beta
+
+
+class LayerNorm(Layer):
+    """Layer normalisation over the last axis, in float32 whatever the compute type.
 
     Args:
         epsilon: added to the variance; 1e-6 in the official code, 1e-12 in transformers.
@@ -31,6 +40,7 @@ class LayerNorm(Layer):
     def __init__(self, epsilon: float = 1e-6, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = epsilon
+        self.norm_in_training = layer_norm  # the same function, which a backend may have in a leaner form
 
     def build(self, input_shape):
         shape = (input_shape[-1],)
@@ -40,12 +50,10 @@ class LayerNorm(Layer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def call(self, x):
-        deviation = ops.cast(x, "float32")
-        deviation = deviation - ops.mean(deviation, axis=-1, keepdims=True)
-        variance = ops.mean(deviation * deviation, axis=-1, keepdims=True)
-        normed = deviation * ops.rsqrt(variance + self.epsilon)
-        return ops.cast(normed * ops.cast(self.gamma, "float32") + ops.cast(self.beta, "float32"), self.compute_dtype)
+    def call(self, x, training=False):
+        norm = self.norm_in_training if training else layer_norm
+        gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
+        return ops.cast(norm(x, gamma, beta, self.epsilon), self.compute_dtype)
 
 
 class StochasticDepth(Layer):

@@ -3,8 +3,9 @@
 GELU: TensorFlow runs its gradient as a dozen passes over the widest tensor of a block. Here XLA compiles the value and
 the slope into one loop, in float32 whatever the type, and the backward pass multiplies by the slope it kept in place
 of the input: as much memory. Biases: their gradient, a sum over all rows, is the product of a row of ones with them,
-which oneDNN computes faster than TensorFlow its sum. Evaluation and exports keep the plain forms. Under XLA as a whole,
-on GPU and TPU, the compiler does this by itself.
+which oneDNN computes faster than TensorFlow its sum. LayerNorm: the backward pass computes the deviations from the
+input again, in place of two tensors of its size in float32 that TensorFlow keeps, and sums by products. Evaluation and
+exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does this by itself.
 """
 
 import math
@@ -12,7 +13,7 @@ import math
 import keras
 import tensorflow as tf
 
-from keras_vit.layers import MLPBlock
+from keras_vit.layers import LayerNorm, MLPBlock
 from keras_vit.layers.base import Biased
 
 _SLOPE, _CUBE = math.sqrt(2.0 / math.pi), 0.044715
@@ -65,14 +66,47 @@ def _add_bias(x, bias):
     return tf.nn.bias_add(x, bias), gradients
 
 
+def layer_norm(x, gamma, beta, epsilon: float):
+    """`keras_vit.layers.encoder.layer_norm`: (..., D) -> float32; only `x` and two numbers a row are kept for later."""
+
+    @tf.custom_gradient
+    def normed(x, gamma, beta):
+        wide = tf.cast(x, tf.float32)
+        mean = tf.reduce_mean(wide, axis=-1, keepdims=True)
+        deviation = wide - mean
+        scale = tf.math.rsqrt(tf.reduce_mean(deviation * deviation, axis=-1, keepdims=True) + epsilon)
+
+        def gradients(gradient):
+            width = gradient.shape[-1]
+            rows, of_row = tf.reshape(gradient, (-1, width)), tf.reshape(scale, (-1, 1))
+            deviation = tf.reshape(tf.cast(x, tf.float32) - mean, (-1, width))
+            product, column = rows * deviation, gamma[:, None]
+            by_gamma = tf.matmul(of_row, product, transpose_a=True)[0]
+            by_beta = (tf.ones((1, tf.shape(rows)[0])) @ rows)[0]
+            along = of_row * of_row * (product @ column) / width
+            by_x = of_row * (rows * gamma - (rows @ column) / width - deviation * along)
+            return tf.cast(tf.reshape(by_x, tf.shape(x)), x.dtype), by_gamma, by_beta
+
+        return deviation * scale * gamma + beta, gradients
+
+    return normed(x, gamma, beta)
+
+
+def on_gpu() -> bool:
+    """Whether TensorFlow computes on a GPU."""
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
 def fuse(model: keras.Model) -> keras.Model:
     """Give a model that will be trained on CPUs the forms above, while it trains; returns the model."""
     forms = {"gelu_tanh": gelu_tanh, "gelu": gelu}
-    if tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("TPU"):
+    if on_gpu() or tf.config.list_logical_devices("TPU"):
         return model
     for layer in model._flatten_layers():
         if isinstance(layer, MLPBlock):
             layer.activate_in_training = forms.get(layer.activation, layer.activate_in_training)
+        elif isinstance(layer, LayerNorm):
+            layer.norm_in_training = layer_norm
         elif isinstance(layer, Biased):
             layer.add_bias_in_training = add_bias
     return model

@@ -6,6 +6,7 @@ B batch, K classes.
 import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
+from keras_vit.train.fused import on_gpu
 from keras_vit.train.optimizer import average_towards, clip_by_norm
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
@@ -36,6 +37,8 @@ class Step:
         self._forward = Forward(state.model, self.variables, span, recipe.recompute)
         self._task = task_of(recipe, span.input_shape)
         self._seeds = [variable for variable in state.model.variables if "seed_generator" in variable.path]
+        # On a TPU all of it is compiled; what replicas exchange, on GPUs, is not for XLA.
+        self._part = tf.function(self._of_part, jit_compile=True) if on_gpu() else self._of_part
         self._guarded = recipe.nonfinite == "skip" or state.scale is not None
 
     def __call__(self, images, targets):
@@ -72,13 +75,14 @@ class Step:
         """Loss and gradient over all replicas, each of which goes through its examples in `accumulate` parts."""
         parts = self.recipe.optimizer.accumulate
         if parts == 1:
-            loss, gradients = self._of_part(values, images, targets, 0, replica)
+            loss, gradients = self._part(values, images, targets, 0, replica.replica_id_in_sync_group)
         else:
             split = lambda x: tf.reshape(x, (parts, -1, *x.shape[1:]))  # noqa: E731
             images, targets = split(images), split(targets)
 
             def add(part, loss, gradients):
-                more, slopes = self._of_part(values, images[part], targets[part], part, replica)
+                number = replica.replica_id_in_sync_group
+                more, slopes = self._part(values, images[part], targets[part], part, number)
                 return part + 1, loss + more, [a + b for a, b in zip(gradients, slopes, strict=True)]
 
             first = (tf.constant(0), tf.zeros(()), [tf.zeros_like(value) for value in values])
@@ -94,7 +98,7 @@ class Step:
 
     def _of_part(self, values, images, targets, part, replica):
         step = tf.cast(self.state.optimizer.iterations.value, tf.int64)
-        states = dropout_states(self._seeds, self.recipe.seed, step, replica.replica_id_in_sync_group, part)
+        states = dropout_states(self._seeds, self.recipe.seed, step, replica, part)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
             outputs = self._forward(values, states, *self._task.inputs(images, targets))

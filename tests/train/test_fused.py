@@ -9,7 +9,7 @@ import tensorflow as tf
 from support import max_difference, need_rounded_bfloat16, randomise
 
 import keras_vit
-from keras_vit.layers import mlp
+from keras_vit.layers import encoder, mlp
 from keras_vit.train import fused
 from keras_vit.train.stages import Forward, Span
 
@@ -40,6 +40,46 @@ def test_half_precision_rounds_once(form, plain):
         np.testing.assert_allclose(tf.cast(fast, tf.float32), slow, rtol=2**-8, atol=2**-9)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_layer_norm_has_the_plain_value_and_gradients(dtype):
+    x, towards = (tf.random.stateless_normal((3, 7, 16), (i, 2), 1.0, 3.0) for i in (1, 2))
+    x = tf.cast(x, dtype)
+    gamma, beta = tf.linspace(-1.0, 2.0, 16), tf.linspace(3.0, 0.0, 16)
+
+    def all_of(form):
+        with tf.GradientTape() as tape:
+            tape.watch([x, gamma, beta])
+            y = form(x, gamma, beta, 1e-6)
+        return y, *tape.gradient(y, [x, gamma, beta], towards)
+
+    found, expected = all_of(fused.layer_norm), all_of(encoder.layer_norm)
+    assert [a.dtype for a in found] == [tf.float32, x.dtype, tf.float32, tf.float32]
+    for new, old in zip(found, expected, strict=True):
+        np.testing.assert_allclose(tf.cast(new, tf.float32), tf.cast(old, tf.float32), rtol=1e-5, atol=1e-5)
+
+
+def test_layer_norm_keeps_its_input_alone_for_the_backward_pass():
+    def kept(form):
+        """Types of the tensors of the input's size that the backward pass takes of the forward one."""
+        before = []
+
+        @tf.function
+        def gradient(x, gamma, beta):
+            with tf.GradientTape() as tape:
+                tape.watch([x, gamma, beta])
+                y = form(x, gamma, beta, 1e-6)
+            before.extend(tf.compat.v1.get_default_graph().get_operations())
+            return tape.gradient(y, [x, gamma, beta])
+
+        spec = tf.TensorSpec((5, 64), tf.bfloat16), tf.TensorSpec((64,)), tf.TensorSpec((64,))
+        later = gradient.get_concrete_function(*spec).graph.get_operations()[len(before) :]
+        taken = {x.ref() for operation in later for x in operation.inputs if x.op in before and x.shape == (5, 64)}
+        return [x.deref().dtype for x in taken]
+
+    assert kept(fused.layer_norm) == [tf.bfloat16]
+    assert kept(encoder.layer_norm).count(tf.float32) >= 2
+
+
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu"])
 def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activation, monkeypatch):
     model = randomise(keras_vit.build(ROW, classes=5, activation=activation))
@@ -56,6 +96,8 @@ def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activatio
         assert max_difference(new, old) < 1e-5
     assert max_difference(model(x, training=False), predicted) == 0
     calls = {layer.activate_in_training for layer in model._flatten_layers() if hasattr(layer, "activate_in_training")}
+    norms = [layer for layer in model._flatten_layers() if isinstance(layer, encoder.LayerNorm)]
+    assert len(norms) == 5 and all(norm.norm_in_training is fused.layer_norm for norm in norms)
     assert calls == {{"gelu_tanh": fused.gelu_tanh, "gelu": fused.gelu}.get(activation, keras.activations.relu)}
 
 

@@ -11,6 +11,8 @@ from keras_vit.data.seeds import seed_pair
 from keras_vit.layers import MLPBlock
 from keras_vit.models.variants import ResNetStem
 from keras_vit.train import fused, muon
+from keras_vit.train import state as states
+from keras_vit.train import step as steps_of
 from keras_vit.train.recipe import (
     Average,
     BiTVariant,
@@ -91,7 +93,10 @@ def after(recipe, compiled, steps=2):
     divides by its own size.
     """
     strategy = tf.distribute.get_strategy()
-    state = first_state(recipe, LABELS, 100, strategy)
+    with pytest.MonkeyPatch.context() as patch:
+        if compiled:  # beside a TPU no model is fused
+            patch.setattr(states, "fuse", lambda model: model)
+        state = first_state(recipe, LABELS, 100, strategy)
     randomise(state.model)
     state.average.set_weights(state.model.get_weights())
     span = spans_of(recipe, 100)[0]
@@ -128,6 +133,24 @@ def test_dropout_compiles_and_hangs_on_the_step_alone():
     assert abs(first - plain) > 1e-3 and abs(second - first) > 1e-3
     seeds = tf.function(lambda step: seed_pair(3, step, 1, 0), jit_compile=True)
     assert all(np.array_equal(seeds(tf.constant(i)), seed_pair(3, i, 1, 0)) for i in range(50))
+
+
+@pytest.mark.parametrize("kind", ["parts", "float16"])
+def test_beside_a_gpu_a_replicas_gradient_is_compiled(kind, monkeypatch):
+    """With a CPU in the GPU's place: TensorFlow had none at hand."""
+    (first, *_), plain, _ = after(RECIPES[kind], False)
+    monkeypatch.setattr(steps_of, "on_gpu", lambda: True)
+    monkeypatch.setattr(fused, "on_gpu", lambda: True)
+    seen = []
+    function = tf.function
+    monkeypatch.setattr(tf, "function", lambda *args, **kwargs: seen.append(kwargs) or function(*args, **kwargs))
+    (found, *_), weights, _ = after(RECIPES[kind], False)
+    assert {"jit_compile": True} in seen
+    assert np.allclose(found, first, atol=2e-2 if kind == "float16" else 1e-5)
+    assert kind == "float16" or max_difference(weights, plain) < 1e-4
+    state = first_state(RECIPE, LABELS, 100, tf.distribute.get_strategy())
+    blocks = [layer for layer in state.model._flatten_layers() if isinstance(layer, MLPBlock)]
+    assert not any(block.activate_in_training is fused.gelu_tanh for block in blocks)
 
 
 def test_the_island_is_part_of_a_larger_compiled_function():
