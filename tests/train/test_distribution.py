@@ -264,7 +264,9 @@ def compare(names):
     print(json.dumps({name: cases[name](one, choose("mirrored", 8).strategy) for name in names}))
 
 
-@pytest.mark.parametrize("names", [tuple(QUICK), pytest.param(tuple(RARE), marks=pytest.mark.large)])
+@pytest.mark.parametrize(
+    "names", [pytest.param(tuple(QUICK), id="quick"), pytest.param(tuple(RARE), id="rare", marks=pytest.mark.large)]
+)
 def test_two_replicas_end_where_one_device_does(names):
     code = f"from train.test_distribution import compare\ncompare({names})"
     found = json.loads(run_python(TWO_CPUS + code))
