@@ -3,6 +3,7 @@
 B batch, H W C image, N tokens, D width, k best classes.
 """
 
+import contextlib
 from pathlib import Path
 
 import keras
@@ -11,7 +12,7 @@ from keras import ops
 
 from keras_vit.export.image_bytes import read_images
 from keras_vit.export.rollout import attention_layers, rollout
-from keras_vit.layers import watching
+from keras_vit.layers import StdConv, watching
 from keras_vit.models.interface import describe, named_outputs
 
 TOP_K = 5
@@ -21,7 +22,8 @@ class ServingModule(tf.Module):
     """A model's inference graph with its weights, and nothing that needs this package to be loaded again.
 
     It holds each weight once, which `keras.Model.export` stores twice, and the network once: every signature calls the
-    same function and takes its share of the answers; TensorFlow computes nothing that nobody reads.
+    same function and takes its share of the answers; TensorFlow computes nothing that nobody reads. Kernels of
+    convolutions with weight standardisation are held as the convolutions use them, standardised.
 
     Args:
         model: a model of this package.
@@ -35,10 +37,13 @@ class ServingModule(tf.Module):
             raise ValueError(f"export expected Keras on TensorFlow, received KERAS_BACKEND={keras.backend.backend()}.")
         super().__init__(name=model.name)
         self.interface = describe(model)
-        self.variables_held_once = [variable.value for variable in model.weights]
+        convolutions = [layer for layer in model._flatten_layers() if isinstance(layer, StdConv)]
+        kernels = {id(layer.kernel): tf.Variable(tf.cast(layer.standardized_kernel(), layer.compute_dtype)) for layer in convolutions}
+        self.variables_held_once = [kernels.get(id(weight), weight.value) for weight in model.weights]
         answer = named_outputs(model)
+        self.computed = _standardized([(layer, kernels[id(layer.kernel)]) for layer in convolutions])
         # A plain function: a model or a traced function as an attribute would be saved a second time.
-        self.answer = lambda images: answer(images, training=False)
+        self.answer = self.computed(lambda images: answer(images, training=False))
 
     def function(self, call, batch: int | None = None):
         """A graph of `call` for images (batch, H, W, C)."""
@@ -47,7 +52,7 @@ class ServingModule(tf.Module):
 
     def signatures(self, model: keras.Model) -> dict:
         """The functions of the model by name; those that it cannot answer are left out."""
-        infer, seen = self.function(inference_function(model)), self.interface
+        infer, seen = self.function(self.computed(inference_function(model))), self.interface
         names = infer.get_concrete_function().structured_outputs
         signatures = {name: self.function(lambda images, name=name: infer(images)[name]) for name in names}
         if seen.classes is not None and seen.image_size is not None and seen.input_shape[2] in (1, 3):
@@ -67,6 +72,18 @@ class ServingModule(tf.Module):
             return {"probabilities": probabilities, "labels": names, "scores": scores, "error": errors}
 
         return tf.function(classify_bytes, [tf.TensorSpec((None,), tf.string, name="image_bytes")], autograph=False)
+
+
+@contextlib.contextmanager
+def _standardized(kernels):
+    """In a function so decorated, these convolutions take kernels that are standardised already: (layer, kernel)."""
+    for layer, kernel in kernels:
+        layer.standardized_kernel = lambda kernel=kernel: kernel
+    try:
+        yield
+    finally:
+        for layer, _ in kernels:
+            del layer.standardized_kernel
 
 
 def inference_function(model: keras.Model):

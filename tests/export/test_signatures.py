@@ -141,6 +141,25 @@ def test_bfloat16_stores_half_and_leaves_the_model_alone(name, tmp_path):
     assert operations & {("MatMul", "bfloat16"), ("Conv2D", "bfloat16"), ("_FusedMatMul", "bfloat16")}
 
 
+@pytest.mark.parametrize("name", ["hybrid", "bit"])
+def test_kernels_are_stored_standardised_and_the_model_keeps_its_own(name, tmp_path):
+    """An export answers for ever with the same kernels; the model's may be trained on."""
+    model, images = made(name)
+    before, expected = model.get_weights(), model(images)
+    write_saved_model(model, tmp_path)
+    stored = tf.train.load_checkpoint(str(tmp_path / "variables" / "variables"))
+    kernels = [stored.get_tensor(entry) for entry, shape in stored.get_variable_to_shape_map().items() if len(shape) == 4]
+    convolutions = [layer for layer in model._flatten_layers() if isinstance(layer, keras_vit.layers.StdConv)]
+    standardised = [kernel for kernel in kernels if np.abs(kernel.mean((0, 1, 2))).max() < 1e-6]
+    assert len(standardised) == len(convolutions) > 4
+    assert all(max_difference(kernel.var((0, 1, 2)), 1) < 1e-3 for kernel in standardised)
+    assert max_difference(signatures_of(tmp_path)["serving_default"](images=images)["probabilities"], expected) < 1e-5
+
+    assert all((old == new).all() for old, new in zip(before, model.get_weights(), strict=True))
+    convolutions[0].kernel.assign(np.random.default_rng(1).normal(size=convolutions[0].kernel.shape))
+    assert max_difference(model(images), expected) > 1e-3
+
+
 def _functions(folder):
     """The functions of a SavedModel's graph."""
     from tensorflow.core.protobuf import saved_model_pb2
