@@ -45,7 +45,7 @@ def _recipe(row, data, rate, steps, warmup, *, start=START, size=384, average=0.
         Schedule("cosine", warmup_steps=warmup),
         Loss("softmax"),
         Average(average),
-        Evaluate(split=split),
+        Evaluate(interval=100, split=split),
         steps=steps,
     )
 

@@ -11,7 +11,7 @@ Source:   arXiv 2010.11929, Table 3 and appendix B.1: batch 4096, 10,000 steps o
           big_vision's choice for many labels; the paper does not name them. Decay ends at 0, as in big_vision.
 """
 
-from keras_vit.train.recipe import Augment, Data, Loss, Model, Optimizer, Recipe, Schedule
+from keras_vit.train.recipe import Augment, Data, Evaluate, Loss, Model, Optimizer, Recipe, Schedule
 
 TABLE = {  # row: model, epochs, learning rate
     "ViT_B32": ("ViT_B32", 7, 8e-4),
@@ -44,6 +44,7 @@ def _recipe(row, variant, epochs, rate):
         Optimizer("adamw", learning_rate=rate, weight_decay=0.1),
         Schedule("linear", warmup_steps=10_000),
         Loss("sigmoid"),
+        evaluate=Evaluate(interval=1_000),
         epochs=epochs,
     )
 
