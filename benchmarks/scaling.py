@@ -82,7 +82,7 @@ def prepare(kind: str):
             images = tf.random.stateless_uniform((batch // part[1], SIZE, SIZE, 3), (0, part[0]), -1.0, 1.0)
             return tf.data.Dataset.from_tensors((images, tf.one_hot(tf.range(batch // part[1]), 1000))).repeat()
 
-        iterator = devices.iterator(part_of, batch)
+        iterator = iter(devices.spread(part_of, batch))
         calls[step(batch)] = lambda run=run, iterator=iterator: run(iterator, tf.constant(1))
         if kind == WORKERS:
             summed = collectives(run.get_concrete_function(iterator, tf.constant(1)).graph)

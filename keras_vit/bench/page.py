@@ -22,7 +22,7 @@ def overview(result: dict) -> str:
             question["title"],
             f"{_speed(ours, question)} ({ours['name'].removeprefix('keras_vit ')})" if ours else "–",
             f"{_speed(peer, question)} ({peer['name']})" if peer else "–",
-            _times(*times, ours, peer) if times else "–",
+            _times(*times) if times else "–",
             f"{share:.0%}" if share else "–",
             " / ".join(_gigabytes(row) if row else "–" for row in (ours, peer)),
         ]
@@ -45,7 +45,7 @@ def question_table(question: dict) -> str:
         middle, low, high = (reach / speed[name] if reach else speed[name] for name in order)
         times, share = row["first_over_it"], row["share_of_matmul"]
         cells = [row["name"], f"{middle:.4g}", f"{low:.4g} – {high:.4g}"]
-        cells += [_times(times, row["first_over_it_range"], row) if times else "–"]
+        cells += [_times(times, row["first_over_it_range"], row["together_with_first"]) if times else "–"]
         cells += [f"{share:.0%}" if share else "–", _gigabytes(row)]
         cells += [f"{row['first_call_seconds']:.1f}", f"{row['prepare_seconds']:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
@@ -122,11 +122,11 @@ def _growth_table(line, axis, label) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _times(times, limits, *rows) -> str:
+def _times(times, limits, together) -> str:
     """A ratio, its range where it has one, and whether it is of rows that shared no round."""
     low, high = limits
     more = [f"{low:.2f} – {high:.2f}"] if low < high else []
-    more += [] if all(row["together_with_first"] for row in rows) else ["apart"]
+    more += [] if together else ["apart"]
     return f"{times:.2f}" + (f" ({'; '.join(more)})" if more else "")
 
 

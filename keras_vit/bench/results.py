@@ -156,8 +156,8 @@ def _standing(row) -> float:
     return 1 / row["first_over_it"] if row["first_over_it"] else row["images_per_second"]["median"]
 
 
-def ratio(ours: dict | None, peer: dict | None) -> tuple[float, tuple[float, float]] | None:
-    """How many times as fast one row is as another, and the range: by the rounds of both, else beside the first row.
+def ratio(ours: dict | None, peer: dict | None) -> tuple[float, tuple[float, float], bool] | None:
+    """How many times as fast one row is as another, the range, and whether they, or each and the first, shared rounds.
 
     Args:
         ours: that is compared; None where there is none.
@@ -167,8 +167,9 @@ def ratio(ours: dict | None, peer: dict | None) -> tuple[float, tuple[float, flo
         return None
     quotients = _paired(_by_round(peer), _by_round(ours))
     if quotients:
-        return statistics.median(quotients), (min(quotients), max(quotients))
+        return statistics.median(quotients), (min(quotients), max(quotients)), True
     if not ours["first_over_it"] or not peer["first_over_it"]:
         return None
     (low, high), (lowest, highest) = ours["first_over_it_range"], peer["first_over_it_range"]
-    return peer["first_over_it"] / ours["first_over_it"], (lowest / high, highest / low)
+    together = ours["together_with_first"] and peer["together_with_first"]
+    return peer["first_over_it"] / ours["first_over_it"], (lowest / high, highest / low), together

@@ -98,8 +98,11 @@ def _earlier(options):
 
 
 def _command(options) -> str:
-    """What was typed, by the options that were given."""
+    """What was typed, by the options that were given; without folders, which are the machine's own."""
     given = {name: value for name in _OPTIONS if (value := getattr(options, name)) not in (None, False)}
+    given.pop("output", None)
+    if "peers" in given:
+        given["peers"] = ",".join(Path(peer).name for peer in given["peers"].split(","))
     words = [[f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])] for name, value in given.items()]
     return shlex.join(["keras-vit", "bench", *itertools.chain(*words)])
 

@@ -37,11 +37,11 @@ class ServingModule(tf.Module):
             raise ValueError(f"export expected Keras on TensorFlow, received KERAS_BACKEND={keras.backend.backend()}.")
         super().__init__(name=model.name)
         self.interface = describe(model)
-        convolutions = [layer for layer in model._flatten_layers() if isinstance(layer, StdConv)]
-        kernels = {id(layer.kernel): tf.Variable(tf.cast(layer.standardized_kernel(), layer.compute_dtype)) for layer in convolutions}
-        self.variables_held_once = [kernels.get(id(weight), weight.value) for weight in model.weights]
+        kernels = [(layer, _kernel_in_use(layer)) for layer in model._flatten_layers() if isinstance(layer, StdConv)]
+        in_place = {id(layer.kernel): kernel for layer, kernel in kernels}
+        self.variables_held_once = [in_place.get(id(weight), weight.value) for weight in model.weights]
+        self.computed = _standardized(kernels)
         answer = named_outputs(model)
-        self.computed = _standardized([(layer, kernels[id(layer.kernel)]) for layer in convolutions])
         # A plain function: a model or a traced function as an attribute would be saved a second time.
         self.answer = self.computed(lambda images: answer(images, training=False))
 
@@ -72,6 +72,10 @@ class ServingModule(tf.Module):
             return {"probabilities": probabilities, "labels": names, "scores": scores, "error": errors}
 
         return tf.function(classify_bytes, [tf.TensorSpec((None,), tf.string, name="image_bytes")], autograph=False)
+
+
+def _kernel_in_use(layer: StdConv) -> tf.Variable:
+    return tf.Variable(tf.cast(layer.standardized_kernel(), layer.compute_dtype))
 
 
 @contextlib.contextmanager

@@ -63,7 +63,8 @@ class Datasets:
         found = {"train_examples": self.train.count, "test_examples": self.test.count}
         found["labels"] = list(self.train.labels)
         splits = {"train_files": self.train, "test_files": self.test}
-        return found | {name: fingerprint(split) for name, split in splits.items() if split.files}
+        splits |= {"validation_files": self.validation} if self.recipe.evaluate.split else {}
+        return found | {name: files_hash(split) for name, split in splits.items() if split.files}
 
     @property
     def epoch_steps(self) -> int:
@@ -118,7 +119,7 @@ class Datasets:
         return not self.recipe.model.include_preprocessing
 
 
-def fingerprint(examples: Examples) -> str:
+def files_hash(examples: Examples) -> str:
     """First 16 digits of the SHA-256 of a split's files and their classes, in order, wherever its folder lies."""
     above = os.path.commonprefix(examples.files).rfind("/") + 1
     found = hashlib.sha256()

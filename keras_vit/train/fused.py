@@ -3,9 +3,9 @@
 GELU: TensorFlow runs its gradient as a dozen passes over the widest tensor of a block. Here XLA compiles the value and
 the slope into one loop, in float32 whatever the type, and the backward pass multiplies by the slope it kept in place
 of the input: as much memory. Biases: their gradient, a sum over all rows, is the product of a row of ones with them,
-which oneDNN computes faster than TensorFlow its sum. LayerNorm: the backward pass computes the deviations from the
-input again, in place of two tensors of its size in float32 that TensorFlow keeps, and sums by products. Evaluation and
-exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does this by itself.
+which oneDNN computes faster than TensorFlow its sum. LayerNorm: the backward pass keeps its input, or as much, in
+place of two tensors of its size in float32 that TensorFlow keeps, and sums by products. Evaluation and exports keep the
+plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does this by itself.
 """
 
 import math
@@ -67,7 +67,7 @@ def _add_bias(x, bias):
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
-    """`keras_vit.layers.encoder.layer_norm`: (..., D) -> float32; only `x` and two numbers a row are kept for later."""
+    """`keras_vit.layers.encoder.layer_norm`: (..., D) -> float32, keeping no more than `x` and two numbers a row."""
 
     @tf.custom_gradient
     def normed(x, gamma, beta):
@@ -79,7 +79,9 @@ def layer_norm(x, gamma, beta, epsilon: float):
         def gradients(gradient):
             width = gradient.shape[-1]
             rows, of_row = tf.reshape(gradient, (-1, width)), tf.reshape(scale, (-1, 1))
-            deviation = tf.reshape(tf.cast(x, tf.float32) - mean, (-1, width))
+            # TensorFlow merges what both passes compute alike, and keeps it: as much as x in float32, else more.
+            with tf.control_dependencies([] if x.dtype == tf.float32 else [gradient]):
+                deviation = tf.reshape(tf.cast(x, tf.float32) - mean, (-1, width))
             product, column = rows * deviation, gamma[:, None]
             by_gamma = tf.matmul(of_row, product, transpose_a=True)[0]
             by_beta = (tf.ones((1, tf.shape(rows)[0])) @ rows)[0]

@@ -36,7 +36,7 @@ class Progress:
         Args:
             step: updates done.
             epoch: that the last one belongs to, from 1.
-            loss: mean of the epoch so far.
+            loss: mean since the last report.
             speed: images a second.
             rate: the learning rate of the last update.
         """

@@ -83,7 +83,11 @@ class Devices:
 
     @contextlib.contextmanager
     def naming_lost_workers(self):
-        """Turn TensorFlow's errors about another worker that is gone into a ConnectionError of one sentence."""
+        """Turn TensorFlow's errors about what is out of reach, another worker first of all, into one sentence.
+
+        Raises:
+            ConnectionError: there are several workers, and one of them, or a remote storage, is gone.
+        """
         try:
             yield
         except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
@@ -91,8 +95,8 @@ class Devices:
                 raise
             # Which one stands among TensorFlow's own lines on the standard error: the message begins with a stack.
             raise ConnectionError(
-                f"workers expected all {self.workers} to go on, found that another worker stopped or cannot be "
-                "reached; the same command on every machine goes on from the last checkpoint."
+                f"workers expected all {self.workers} to go on, found that another worker, or the storage of the data, "
+                "stopped or cannot be reached; the same command on every machine goes on from the last checkpoint."
             ) from error
 
     def _sum(self, numbers: list) -> list[int]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from keras_vit.data.vtab import TASKS as VTAB
-from keras_vit.train.recipe import Augment, Data, Loss, Model, Optimizer, Recipe, Schedule
+from keras_vit.train.recipe import Augment, Data, Evaluate, Loss, Model, Optimizer, Recipe, Schedule
 
 CROPS = Augment(crop="inception", flip=True)
 
@@ -107,5 +107,6 @@ def fine_tuning(task: Transfer, start: Model, rate: float, choosing: bool = Fals
         Optimizer("sgd", learning_rate=rate, momentum=0.9, clip_norm=1.0, moment_dtype="bfloat16"),
         Schedule("cosine", warmup_steps=task.warmup),
         Loss("softmax"),
+        evaluate=Evaluate(interval=100),
         steps=task.steps,
     )

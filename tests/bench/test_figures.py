@@ -39,7 +39,7 @@ def test_the_figures_of_a_question():
     assert ours["first_over_it"] == 1.0 and peer["first_over_it"] == 2.0
     assert found["matmul_flops_per_second"] == 2e12  # 1e12 operations in half a second
     assert ours["share_of_matmul"] == pytest.approx(8 * 100e9 / 2.0 / 2e12)
-    assert results.ratio(ours, peer) == (2.0, (1.25, 3.0)) and results.best_of([ours, peer], False) is peer
+    assert results.ratio(ours, peer) == (2.0, (1.25, 3.0), True) and results.best_of([ours, peer], False) is peer
     assert (found["flops_per_image"], found["blocks"], found["left_out"]) == (100 * 10**9, 12, {})
 
 
@@ -65,6 +65,8 @@ def test_where_the_first_row_is_not_our_fastest_the_rounds_are_of_the_two_shown(
     first.turns, second.turns, theirs.turns = [[9.0], [2.0], [4.0]], [[1.0], [1.0], [2.0]], [[2.0], [3.0], [8.0]]
     found = results.result_of(asked, 10**9, [first, second, theirs], 10**12)
     assert [row["first_over_it"] for row in found["rows"]] == [1.0, 0.5, 1.5]
+    assert "| 3.00 (2.00 – 4.00) |" in page.overview({"questions": [found]})
+    found = results.result_of(asked, 10**9, [second, theirs], 10**12)  # the first could not be measured
     assert "| 3.00 (2.00 – 4.00) |" in page.overview({"questions": [found]})
     theirs.group = 1  # in another group, whose first row's turns are alike
     again = results.Row(asked.contestants[0], 1, 3.0, 2.0, turns=first.turns, peak=10**9)
@@ -211,7 +213,7 @@ def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monke
     assert readme.RATIOS in shown and readme.APART not in shown and readme.NO_GPU in shown
     on_gpu = [*run["questions"], {**run["questions"][0], "device": "gpu"}]
     assert readme.NO_GPU not in readme.block({**run, "questions": on_gpu}, "bench")
-    run["questions"][0]["rows"][1]["together_with_first"] = False
+    run["questions"][0]["rows"][1].update(together_with_first=False, groups=[1])
     assert readme.APART in readme.block(run, "bench")
     file = tmp_path / "benchmarks/results/bench-2026-11-21-120000.json"
     file.unlink()

@@ -148,7 +148,7 @@ def test_kernels_are_stored_standardised_and_the_model_keeps_its_own(name, tmp_p
     before, expected = model.get_weights(), model(images)
     write_saved_model(model, tmp_path)
     stored = tf.train.load_checkpoint(str(tmp_path / "variables" / "variables"))
-    kernels = [stored.get_tensor(entry) for entry, shape in stored.get_variable_to_shape_map().items() if len(shape) == 4]
+    kernels = [stored.get_tensor(name) for name, shape in stored.get_variable_to_shape_map().items() if len(shape) == 4]
     convolutions = [layer for layer in model._flatten_layers() if isinstance(layer, keras_vit.layers.StdConv)]
     standardised = [kernel for kernel in kernels if np.abs(kernel.mean((0, 1, 2))).max() < 1e-6]
     assert len(standardised) == len(convolutions) > 4

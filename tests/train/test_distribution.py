@@ -243,6 +243,14 @@ def adafactor(one, two):
     return apart(after(one, recipe), after(two, recipe))
 
 
+def compiled(one, two):
+    """Each replica's gradient by XLA, as beside a GPU, in whose place CPUs stand."""
+    recipe = plain(clip_norm=0.1, accumulate=2)
+    expected = after(one, recipe)
+    step.on_gpu = lambda: True
+    return apart(expected, after(two, recipe))
+
+
 QUICK = {"parts": parts, "dropout": dropout, "skip": skip, "overflow": overflow}
 RARE = {
     "muon": muon_in_float32,
@@ -250,6 +258,7 @@ RARE = {
     "adafactor": adafactor,
     "sgd in bfloat16": optimizer(clip_norm=0.1, momentum=0.9, moment_dtype="bfloat16"),
     "adamw in bfloat16": optimizer(kind="adamw", learning_rate=1e-3, moment_dtype="bfloat16"),
+    "compiled": compiled,  # the last: it stays so
 }
 SAID = {
     "dropout": [True],

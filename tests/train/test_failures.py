@@ -17,7 +17,7 @@ from support import needs_tensorflow
 from keras_vit import cli
 from keras_vit.data.sources import in_memory, open_split
 from keras_vit.train import engine
-from keras_vit.train.datasets import Datasets, fingerprint
+from keras_vit.train.datasets import Datasets, files_hash
 from keras_vit.train.engine import train
 from keras_vit.train.evaluate import evaluate_model
 from keras_vit.train.progress import Progress
@@ -191,8 +191,8 @@ def test_a_worker_that_stopped_gets_a_sentence_at_the_others(error, command, mon
     monkeypatch.setattr(engine, "_run", lost)
     assert command() == 2
     assert sentence(capsys) == (
-        "keras-vit train: workers expected all 2 to go on, found that another worker stopped or cannot be reached; the "
-        "same command on every machine goes on from the last checkpoint."
+        "keras-vit train: workers expected all 2 to go on, found that another worker, or the storage of the data, "
+        "stopped or cannot be reached; the same command on every machine goes on from the last checkpoint."
     )
 
 
@@ -258,9 +258,16 @@ def test_other_data_than_the_run_began_with_are_refused(photos, command, tmp_pat
 def test_a_file_that_changes_its_class_changes_the_facts():
     """Which no path within the folder of a single class tells."""
     files = ("a/0.png", "a/1.png")
-    of = lambda targets, files=files: fingerprint(in_memory(np.array(files), targets, ["x", "y"], files))  # noqa: E731
+    of = lambda targets, files=files: files_hash(in_memory(np.array(files), targets, ["x", "y"], files))  # noqa: E731
     assert of([0, 1]) != of([1, 0]) and of([0, 1]) != of([0, 1], files[::-1])
     assert of([0, 1]) == of([0, 1], ("gs://bucket/a/0.png", "gs://bucket/a/1.png"))
+
+
+def test_the_files_of_a_validation_split_of_its_own_are_facts_too(photos):
+    own = replace(RECIPE, evaluate=Evaluate(split=RECIPE.data.test_split))
+    facts = Datasets.open(own, str(photos)).facts
+    assert facts["validation_files"] == facts["test_files"] != facts["train_files"]
+    assert "validation_files" not in Datasets.open(RECIPE, str(photos)).facts
 
 
 def test_a_picture_of_the_test_split_that_goes_missing_is_named(photos, whole, command, tmp_path, monkeypatch, capsys):

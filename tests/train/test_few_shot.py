@@ -14,6 +14,7 @@ from keras_vit.data import broken
 from keras_vit.data.examples import Examples, in_memory
 from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_split
+from keras_vit.train import datasets
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.engine import train
 from keras_vit.train.few_shot import SEEDS, features_of, few_shot, rows_of
@@ -111,12 +112,21 @@ def test_its_broken_files_are_left_out_where_the_recipe_skips_them(tmp_path, mon
             Image.fromarray(np.full((8, 8, 3), 100 * i, "uint8")).save(tmp_path / "train" / label / f"{i}.png")
     (tmp_path / "train" / "a" / "0.png").write_bytes(b"no picture")
     few = Evaluate(few_shot="folder", few_shot_splits=("train", "train"), few_shot_directory=str(tmp_path))
-    recipe = Recipe("few", Model(ROW), Data("digits", batch_size=2, shuffle=7, on_error="skip"), evaluate=few)
+    recipe = Recipe("few", Model(ROW), Data("digits", batch_size=2, on_error="skip"), evaluate=few)
     with pytest.warns(UserWarning, match="no images, and left out: 1 of the 4 files of train of folder"):
         data = Datasets.open(recipe)
     assert [examples.count for examples in data.few_shot] == [3, 3]
     weights = [weights.numpy() for _, _, weights in data.few_shot_evaluation(data.few_shot[0])]
     assert np.concatenate(weights).sum() == 3
+
+
+def test_its_data_is_held_by_the_recipes_shuffle(monkeypatch):
+    """How many encoded images of a TFDS source a run keeps in memory."""
+    asked = []
+    monkeypatch.setattr(datasets, "open_split", lambda *given: asked.append(given) or open_split(*given))
+    few = Evaluate(few_shot="digits", few_shot_splits=("train[:5%]", "test[:5%]"))
+    Datasets.open(Recipe("few", Model(ROW, channels=1), Data("digits", batch_size=2, shuffle=7), evaluate=few))
+    assert [given[1:] for given in asked] == [(split, None, 7, "stop") for split in few.few_shot_splits]
 
 
 def test_what_is_held_out_is_measured_at_the_end_of_a_run_without_a_curve(tmp_path):

@@ -210,6 +210,16 @@ def test_it_learns(tmp_path):
     assert summary["loss"] < 0.85 * entropy and summary["accuracy"] > shares.max() + 0.05, (summary, entropy)
 
 
+def test_workers_parts_of_an_evaluation_are_corrupted_as_the_whole_is():
+    data, task = Datasets.open(RECIPE), MaskedPatches(RECIPE, (16, 16, 1))
+    of = lambda shard: list(task.evaluation(data.evaluation(data.test, shard), shard).as_numpy_iterator())  # noqa: E731
+    whole, parts = of((0, 1)), [of((i, 2)) for i in range(2)]
+    assert len(whole) == len(parts[0]) == 5  # 72 images in batches of 16
+    for expected, *halves in zip(whole, *parts, strict=True):
+        for one, *two in zip(expected, *halves, strict=True):
+            np.testing.assert_array_equal(one, np.concatenate(two))
+
+
 def test_pixels_have_no_accuracy(tmp_path):
     recipe = replace(RECIPE, masked=Masked("pixels"), epochs=1, evaluate=Evaluate(), curriculum=Curriculum())
     summary = train(recipe, tmp_path / "run")

@@ -36,6 +36,7 @@ recipe = Recipe(
     Augment(shift=0.1, mixup=0.2),
     Optimizer("adamw", learning_rate=1e-2, weight_decay=0.1, clip_norm=0.1, epsilon=1e-4, accumulate=2),
     Schedule("linear", warmup_steps=2), average=Average(0.9), checkpoint=Checkpoint(seconds=0), epochs=2,
+    evaluate=Evaluate(few_shot="digits", shots=(2,), few_shot_splits=("train[:5%]", "test[:15%]")),
 )
 engine.CALL_SECONDS = 0.0
 """
@@ -145,6 +146,8 @@ def test_two_workers_stop_together_go_on_and_equal_one_device(tmp_path):
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     assert max(float(np.max(np.abs(a - b))) for a, b in zip(one, two, strict=True)) < 1e-6
     assert np.max(np.abs(one[-2])) > 1e-3  # the head's kernel, which starts at 0
+    measured = [json.loads((tmp_path / run / "summary.json").read_text()) for run in ("one", "two")]
+    assert all(measured[0][name] == measured[1][name] > 0 for name in ("accuracy", "few_shot_2"))
     lines = [json.loads(line) for line in (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in lines if row["name"] == "loss" and row["split"] == "train"] == [4, 8]
 
@@ -159,7 +162,9 @@ def test_the_other_one_of_a_killed_worker_says_what_to_do(tmp_path):
         killed.kill()
         killed.communicate()
     assert killed.returncode == -signal.SIGKILL
-    assert said.startswith("workers expected all 2 to go on, found that another worker stopped or cannot be reached; ")
+    assert said.startswith(
+        "workers expected all 2 to go on, found that another worker, or the storage of the data, stopped "
+    )
     assert (tmp_path / "run" / "checkpoints" / "00000003").is_dir()
 
 
