@@ -25,9 +25,9 @@ class Update(keras.optimizers.Optimizer):
         shares: name of a layer -> its share of the rate; 1 for those it lacks.
     """
 
-    def __init__(self, rate, settings, shares: dict[str, float]):
+    def __init__(self, rate, settings, shares: dict[str, float], products: str):
         super().__init__(rate, name=settings.kind)
-        self.settings, self._shares_of_layers = settings, shares
+        self.settings, self._shares_of_layers, self._products = settings, shares, products
 
     def build(self, variables):
         if self.built:
@@ -196,13 +196,16 @@ class Muon(AdamW):
         mean = beta * tf.cast(momentum, gradient.dtype) + (1.0 - beta) * gradient
         momentum.assign(tf.cast(mean, momentum.dtype))
         ahead = beta * mean + (1.0 - beta) * gradient  # Nesterov's
-        variable.assign_sub(rate * muon.direction(ahead, self._paths[self._get_variable_index(variable)]))
+        path = self._paths[self._get_variable_index(variable)]
+        variable.assign_sub(rate * muon.direction(ahead, path, self._products))
 
 
 _KINDS = {"adamw": AdamW, "sgd": SGD, "lamb": Lamb, "adafactor": Adafactor, "muon": Muon}
 
 
-def build_optimizer(settings, rate, variables, shares: dict[str, float] | None = None) -> Update:
+def build_optimizer(
+    settings, rate, variables, shares: dict[str, float] | None = None, products: str = "float32"
+) -> Update:
     """The optimizer of a recipe, with its variables made. Weight decay reaches kernels alone, not biases, norms or
     tokens. Call it in the strategy's scope.
 
@@ -211,8 +214,9 @@ def build_optimizer(settings, rate, variables, shares: dict[str, float] | None =
         rate: a `LearningRateSchedule`, or a number.
         variables: that will be trained.
         shares: name of a layer -> its share of the rate; 1 for those it lacks.
+        products: type of the matrix products of an update that has some, `float32` or `bfloat16`.
     """
-    optimizer = _KINDS[settings.kind](rate, settings, shares or {})
+    optimizer = _KINDS[settings.kind](rate, settings, shares or {}, products)
     optimizer.build(variables)
     return optimizer
 

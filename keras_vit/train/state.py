@@ -148,7 +148,8 @@ def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -
         averages = trained_variables(average, recipe.model.freeze)
         rate = LearningRate(recipe.optimizer.learning_rate, steps, recipe.schedule)
         shares = layer_shares(model, recipe.optimizer.layer_decay)
-        optimizer = build_optimizer(recipe.optimizer, rate, trained, shares)
+        products = "float32" if recipe.precision == "float32" else "bfloat16"
+        optimizer = build_optimizer(recipe.optimizer, rate, trained, shares, products)
         half = recipe.precision == "mixed_float16"
         scale = tf.Variable([FIRST_SCALE, 0.0], trainable=False) if half else None
     return State(model, average, trained, averages, optimizer, rate, scale, Counters())

@@ -9,7 +9,7 @@ import tensorflow as tf
 from support import max_difference, needs_tensorflow, randomise, run_python
 from train.test_step import IMAGES, LABELS, RANDOM, RECIPE, ROW, TARGETS, TWO_CPUS, with_optimizer
 
-from keras_vit.train import muon, step
+from keras_vit.train import step
 from keras_vit.train.recipe import Average
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
@@ -230,12 +230,6 @@ def optimizer(**changes):
     return lambda one, two: apart(after(one, recipe), after(two, recipe))
 
 
-def muon_in_float32(one, two):
-    """A product's rounding to bfloat16 would turn a last bit into a difference of 1e-3."""
-    muon.TYPE = tf.float32
-    return optimizer(kind="muon", learning_rate=0.01, momentum=0.95)(one, two)
-
-
 def adafactor(one, two):
     """Of kernels wide enough for their squares to be kept as means of rows and columns."""
     recipe = plain(kind="adafactor", learning_rate=0.01)
@@ -253,7 +247,7 @@ def compiled(one, two):
 
 QUICK = {"parts": parts, "dropout": dropout, "skip": skip, "overflow": overflow}
 RARE = {
-    "muon": muon_in_float32,
+    "muon": optimizer(kind="muon", learning_rate=0.01, momentum=0.95),
     "lamb": optimizer(kind="lamb", learning_rate=0.01),
     "adafactor": adafactor,
     "sgd in bfloat16": optimizer(clip_norm=0.1, momentum=0.9, moment_dtype="bfloat16"),

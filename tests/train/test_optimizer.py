@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import needs_tensorflow
+from support import max_difference, needs_tensorflow
 
 import keras_vit
 from keras_vit.train import muon
@@ -179,9 +179,8 @@ def test_average_follows_its_formula():
 
 
 @pytest.mark.parametrize("shape", [(48, 16), (16, 48), (32, 32)])
-def test_muon_is_keras_own_on_one_matrix(shape, monkeypatch):
+def test_muon_is_keras_own_on_one_matrix(shape):
     """In float32; Keras's mean is ours over (1 - momentum), which the orthogonal matrix does not see."""
-    monkeypatch.setattr(muon, "TYPE", tf.float32)
     rng = np.random.default_rng(0)
     start, *gradients = (rng.standard_normal(shape).astype("float32") for _ in range(6))
     mine = keras.layers.Layer(name="encoder_block_00").add_weight(name="kernel", shape=shape)
@@ -195,9 +194,24 @@ def test_muon_is_keras_own_on_one_matrix(shape, monkeypatch):
     assert np.max(np.abs(np.asarray(mine) - np.asarray(other))) < 1e-5
 
 
-def test_muon_turns_each_matrix_of_a_fused_kernel_and_nothing_outside_the_blocks():
+def test_muon_moves_along_the_faint_directions_of_an_oblong_matrix():
+    """Singular values from 1 to 1e-4 end where the polynomials put them, one by one: in float32 by squares much nearer
+    than in bfloat16 step by step, which is what training in it takes."""
+    rng = np.random.default_rng(1)
+    left, right = (np.linalg.qr(rng.standard_normal((side, 24)))[0] for side in (24, 96))
+    values = np.logspace(0, -4, 24)
+    matrix, values = (left * values) @ right.T, values / np.linalg.norm(values)
+    for _ in range(muon.STEPS):
+        values = sum(c * values**power for c, power in zip(muon.COEFFICIENTS, (1, 3, 5), strict=True))
+    expected, momentum = (left * values) @ right.T, tf.constant(matrix, tf.float32)
+    apart = [max_difference(muon.orthogonalised(momentum, kind), expected) for kind in ("float32", "bfloat16")]
+    assert apart[0] < 5e-4 < 10 * apart[0] < apart[1] < 0.1
+
+
+@pytest.mark.parametrize("products", ["float32", "bfloat16"])
+def test_muon_turns_each_matrix_of_a_fused_kernel_and_nothing_outside_the_blocks(products):
     momentum = tf.constant(np.random.default_rng(0).standard_normal((16, 48)), tf.float32)
-    whole = muon.direction(momentum, ["encoder_block_00", "attention", "qkv", "kernel"])
+    whole = muon.direction(momentum, ["encoder_block_00", "attention", "qkv", "kernel"], products)
     for part, of in zip(tf.split(whole, 3, axis=1), tf.split(momentum, 3, axis=1), strict=True):
         lengths = np.linalg.svd(part, compute_uv=False) / (0.2 * 4)
         assert lengths.min() > 0.5 and lengths.max() < 1.3
