@@ -16,35 +16,16 @@ def orthogonalised(matrix, products: str = "float32"):
 
     Args:
         matrix: to begin with.
-        products: type of the matrix products. In `float32` those of an oblong matrix are of squares of its shorter
-            side, but for two; in `bfloat16` the rounding of such squares would outgrow the small singular values.
+        products: type of the matrix products.
     """
     tall = matrix.shape[0] > matrix.shape[1]
     x = tf.cast(matrix / (tf.norm(matrix) + 1e-7), products)
     x = tf.transpose(x) if tall else x
-    short, long = x.shape
-    x = _by_squares(x) if products == "float32" and 2 * long > 3 * short else _step_by_step(x)
-    return tf.cast(tf.transpose(x) if tall else x, matrix.dtype)
-
-
-def _step_by_step(x):
     a, b, c = COEFFICIENTS
     for _ in range(STEPS):
         square = tf.matmul(x, x, transpose_b=True)
         x = a * x + tf.matmul(b * square + c * tf.matmul(square, square), x)
-    return x
-
-
-def _by_squares(x):
-    """The same: the steps' factors are polynomials of one square matrix, so they commute, and are multiplied first."""
-    a, b, c = COEFFICIENTS
-    square, turn = tf.matmul(x, x, transpose_b=True), None
-    for step in range(STEPS):
-        factor = a * tf.eye(x.shape[0], dtype=x.dtype) + b * square + c * tf.matmul(square, square)
-        turn = factor if turn is None else tf.matmul(factor, turn)
-        if step < STEPS - 1:
-            square = tf.matmul(tf.matmul(factor, square), factor)
-    return tf.matmul(turn, x)
+    return tf.cast(tf.transpose(x) if tall else x, matrix.dtype)
 
 
 def direction(momentum, path: list[str], products: str = "float32"):
