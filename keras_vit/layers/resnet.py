@@ -30,6 +30,7 @@ class GroupNorm(Layer):
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.gamma_initializer = gamma_initializer
+        self.norm_in_training = group_norm  # the same function, which a backend may have in a faster form
 
     def build(self, input_shape):
         require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
@@ -44,20 +45,31 @@ class GroupNorm(Layer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def call(self, x):
-        # Means over the pixels first: a reduction over contiguous channels, then a small one inside the groups.
-        deviation = ops.cast(x, "float32")
-        deviation = deviation - self._group_mean(deviation)
-        variance = self._group_mean(deviation * deviation)
-        scale = ops.rsqrt(variance + self.epsilon) * ops.cast(self.gamma, "float32")
-        return ops.cast(deviation * scale + ops.cast(self.beta, "float32"), self.compute_dtype)
+    def call(self, x, training=False):
+        norm = self.norm_in_training if training else group_norm
+        gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
+        return ops.cast(norm(x, gamma, beta, self.epsilon), self.compute_dtype)
 
-    def _group_mean(self, x):
-        """Mean over the pixels and the channels of a group, for each channel: (B, H, W, C) -> (B, 1, 1, C)."""
-        channels = x.shape[-1]
-        mean = ops.reshape(ops.mean(x, axis=(1, 2)), (-1, _GROUPS, channels // _GROUPS))
-        mean = ops.repeat(ops.mean(mean, axis=-1), channels // _GROUPS, axis=-1)  # (B, C)
-        return mean[:, None, None, :]
+
+def group_norm(x, gamma, beta, epsilon: float):
+    """Group normalisation: (B, H, W, C), (C,), (C,) -> (B, H, W, C) of float32."""
+    # Means over the pixels first: a reduction over contiguous channels, then a small one inside the groups.
+    deviation = ops.cast(x, "float32")
+    deviation = deviation - _means(deviation)
+    scale = ops.rsqrt(_means(deviation * deviation) + epsilon) * gamma
+    return deviation * scale + beta
+
+
+def _means(x):
+    """Mean over the pixels and the channels of a group, for each channel: (B, H, W, C) -> (B, 1, 1, C)."""
+    return mean_of_groups(ops.mean(x, axis=(1, 2)))[:, None, None, :]
+
+
+def mean_of_groups(x):
+    """Each channel's number -> the mean of its group's: (B, C) -> (B, C)."""
+    channels = x.shape[-1]
+    mean = ops.mean(ops.reshape(x, (-1, _GROUPS, channels // _GROUPS)), axis=-1)
+    return ops.repeat(mean, channels // _GROUPS, axis=-1)
 
 
 class StdConv(Layer):
@@ -125,7 +137,7 @@ class StdConv(Layer):
 
     def call(self, x):
         padding = "same"
-        if self.padding == "symmetric":
+        if self.padding == "symmetric" and self.strides > 1:  # without strides `same` is just that
             top, left = (size // 2 for size in self.kernel_size)
             x = ops.pad(x, ((0, 0), (top, top), (left, left), (0, 0))) if top or left else x
             padding = "valid"

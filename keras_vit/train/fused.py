@@ -3,9 +3,9 @@
 GELU: TensorFlow runs its gradient as a dozen passes over the widest tensor of a block. Here XLA compiles the value and
 the slope into one loop, in float32 whatever the type, and the backward pass multiplies by the slope it kept in place
 of the input: as much memory. Biases: their gradient, a sum over all rows, is the product of a row of ones with them,
-which oneDNN computes faster than TensorFlow its sum. LayerNorm: the backward pass keeps its input, or as much, in
-place of two tensors of its size in float32 that TensorFlow keeps, and sums by products. Evaluation and exports keep the
-plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does this by itself.
+which oneDNN computes faster than TensorFlow its sum. Norms: XLA compiles each pass over their input into one loop, and
+the backward pass keeps that input alone, where TensorFlow keeps up to two tensors of its size in float32. Evaluation
+and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does this by itself.
 """
 
 import math
@@ -13,9 +13,11 @@ import math
 import keras
 import tensorflow as tf
 
-from keras_vit.layers import LayerNorm, MLPBlock
+from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock
 from keras_vit.layers.base import Biased
+from keras_vit.layers.resnet import mean_of_groups
 
+_compiled = tf.function(jit_compile=True)  # by XLA, for each shape
 _SLOPE, _CUBE = math.sqrt(2.0 / math.pi), 0.044715
 
 
@@ -66,30 +68,93 @@ def _add_bias(x, bias):
     return tf.nn.bias_add(x, bias), gradients
 
 
+@_compiled
+def _normed(x, gamma, beta, epsilon: float):
+    wide = tf.cast(x, tf.float32)
+    mean = tf.reduce_mean(wide, axis=-1, keepdims=True)
+    deviation = wide - mean
+    rate = tf.math.rsqrt(tf.reduce_mean(deviation * deviation, axis=-1, keepdims=True) + epsilon)
+    return deviation * rate * gamma + beta, mean, rate
+
+
+@_compiled
+def _with_deviation(gradient, x, mean):
+    return gradient * (tf.cast(x, tf.float32) - mean)
+
+
+@_compiled
+def _by_input(gradient, x, mean, rate, gamma, along, constant):
+    deviation = tf.cast(x, tf.float32) - mean
+    return tf.cast(rate * (tf.cast(gradient, tf.float32) * gamma - deviation * along - constant), x.dtype)
+
+
 def layer_norm(x, gamma, beta, epsilon: float):
     """`keras_vit.layers.encoder.layer_norm`: (..., D) -> float32, keeping no more than `x` and two numbers a row."""
+    shape, width = tf.shape(x), x.shape[-1]
 
     @tf.custom_gradient
     def normed(x, gamma, beta):
-        wide = tf.cast(x, tf.float32)
-        mean = tf.reduce_mean(wide, axis=-1, keepdims=True)
-        deviation = wide - mean
-        scale = tf.math.rsqrt(tf.reduce_mean(deviation * deviation, axis=-1, keepdims=True) + epsilon)
+        rows = tf.reshape(x, (-1, width))
+        y, mean, rate = _normed(rows, gamma, beta, epsilon)
 
         def gradients(gradient):
-            width = gradient.shape[-1]
-            rows, of_row = tf.reshape(gradient, (-1, width)), tf.reshape(scale, (-1, 1))
-            # TensorFlow merges what both passes compute alike, and keeps it: as much as x in float32, else more.
-            with tf.control_dependencies([] if x.dtype == tf.float32 else [gradient]):
-                deviation = tf.reshape(tf.cast(x, tf.float32) - mean, (-1, width))
-            product, column = rows * deviation, gamma[:, None]
-            by_gamma = tf.matmul(of_row, product, transpose_a=True)[0]
-            by_beta = (tf.ones((1, tf.shape(rows)[0])) @ rows)[0]
-            along = of_row * of_row * (product @ column) / width
-            by_x = of_row * (rows * gamma - (rows @ column) / width - deviation * along)
-            return tf.cast(tf.reshape(by_x, tf.shape(x)), x.dtype), by_gamma, by_beta
+            gradient, column = tf.reshape(gradient, (-1, width)), gamma[:, None]
+            product = _with_deviation(gradient, rows, mean)
+            by_gamma = tf.matmul(rate, product, transpose_a=True)[0]
+            by_beta = (tf.ones((1, tf.shape(rows)[0])) @ gradient)[0]
+            along, constant = rate**2 * (product @ column) / width, (gradient @ column) / width
+            by_x = _by_input(gradient, rows, mean, rate, gamma, along, constant)
+            return tf.reshape(by_x, shape), by_gamma, by_beta
 
-        return deviation * scale * gamma + beta, gradients
+        return tf.reshape(y, shape), gradients
+
+    return normed(x, gamma, beta)
+
+
+# GroupNorm's passes over a feature map of P pixels: (B, P, C) with (B, 1, C) of means and factors.
+
+
+@_compiled
+def _sums(x):
+    return tf.reduce_sum(tf.cast(x, tf.float32), axis=1)
+
+
+@_compiled
+def _sums_of_squares(x, mean):
+    return tf.reduce_sum(tf.square(tf.cast(x, tf.float32) - mean), axis=1)
+
+
+@_compiled
+def _scaled(x, mean, rate, gamma, beta):
+    return tf.cast((tf.cast(x, tf.float32) - mean) * (rate * gamma) + beta, x.dtype)
+
+
+@_compiled
+def _sums_with(gradient, x, mean):
+    gradient = tf.cast(gradient, tf.float32)
+    return tf.reduce_sum(gradient, axis=1), tf.reduce_sum(gradient * (tf.cast(x, tf.float32) - mean), axis=1)
+
+
+def group_norm(x, gamma, beta, epsilon: float):
+    """`keras_vit.layers.resnet.group_norm`: (B, H, W, C) -> the same in the type of `x`, keeping no more than `x`."""
+    shape, channels = tf.shape(x), x.shape[-1]
+    pixels = tf.cast(shape[1] * shape[2], tf.float32)
+
+    @tf.custom_gradient
+    def normed(x, gamma, beta):
+        x = tf.reshape(x, (shape[0], -1, channels))
+        mean = mean_of_groups(_sums(x) / pixels)[:, None]
+        rate = tf.math.rsqrt(mean_of_groups(_sums_of_squares(x, mean) / pixels) + epsilon)[:, None]
+
+        def gradients(gradient):
+            gradient = tf.reshape(gradient, (shape[0], -1, channels))
+            of_gradient, of_product = _sums_with(gradient, x, mean)
+            constant, along = (mean_of_groups(sums * gamma / pixels)[:, None] for sums in (of_gradient, of_product))
+            by_x = _by_input(gradient, x, mean, rate, gamma, rate**2 * along, constant)
+            by_gamma = tf.reduce_sum(of_product * rate[:, 0], axis=0)
+            return tf.reshape(by_x, shape), by_gamma, tf.reduce_sum(of_gradient, axis=0)
+
+        return tf.reshape(_scaled(x, mean, rate, gamma, beta), shape), gradients
 
     return normed(x, gamma, beta)
 
@@ -109,6 +174,8 @@ def fuse(model: keras.Model) -> keras.Model:
             layer.activate_in_training = forms.get(layer.activation, layer.activate_in_training)
         elif isinstance(layer, LayerNorm):
             layer.norm_in_training = layer_norm
+        elif isinstance(layer, GroupNorm):
+            layer.norm_in_training = group_norm
         elif isinstance(layer, Biased):
             layer.add_bias_in_training = add_bias
     return model

@@ -1,4 +1,4 @@
-"""The forms of GELU and of biases that training on CPUs uses, beside the plain ones."""
+"""The forms of GELU, norms and biases that training on CPUs uses, beside the plain ones."""
 
 import dataclasses
 
@@ -10,12 +10,16 @@ from support import max_difference, need_rounded_bfloat16, randomise
 from tensorflow.python.eager import context
 
 import keras_vit
-from keras_vit.layers import encoder, mlp
+from keras_vit.layers import encoder, mlp, resnet
 from keras_vit.train import fused
 from keras_vit.train.stages import Forward, Span
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 FORMS = [(fused.gelu_tanh, mlp.gelu_tanh), (fused.gelu, mlp.gelu)]
+NORMS = [
+    pytest.param(fused.layer_norm, encoder.layer_norm, (3, 7, 64), id="layer"),
+    pytest.param(fused.group_norm, resnet.group_norm, (3, 4, 5, 64), id="group"),
+]
 
 
 def value_and_slope(function, x):
@@ -42,21 +46,22 @@ def test_half_precision_rounds_once(form, plain):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_layer_norm_has_the_plain_value_and_gradients(dtype):
-    x, towards = (tf.random.stateless_normal((3, 7, 16), (i, 2), 1.0, 3.0) for i in (1, 2))
-    x = tf.cast(x, dtype)
-    gamma, beta = tf.linspace(-1.0, 2.0, 16), tf.linspace(3.0, 0.0, 16)
+@pytest.mark.parametrize(("form", "plain", "shape"), NORMS)
+def test_a_norm_has_the_plain_value_and_gradients(form, plain, shape, dtype):
+    x, towards = (tf.cast(tf.random.stateless_normal(shape, (i, 2), 1.0, 3.0), dtype) for i in (1, 2))
+    gamma, beta = tf.linspace(-1.0, 2.0, 64), tf.linspace(3.0, 0.0, 64)
 
     def all_of(form):
         with tf.GradientTape() as tape:
             tape.watch([x, gamma, beta])
             y = form(x, gamma, beta, 1e-6)
-        return y, *tape.gradient(y, [x, gamma, beta], towards)
+        return y, *tape.gradient(y, [x, gamma, beta], tf.cast(towards, y.dtype))
 
-    found, expected = all_of(fused.layer_norm), all_of(encoder.layer_norm)
-    assert [a.dtype for a in found] == [tf.float32, x.dtype, tf.float32, tf.float32]
+    found, expected = all_of(form), all_of(plain)
+    assert [a.dtype for a in found[1:]] == [x.dtype, tf.float32, tf.float32]
     for new, old in zip(found, expected, strict=True):
-        np.testing.assert_allclose(tf.cast(new, tf.float32), tf.cast(old, tf.float32), rtol=1e-5, atol=1e-5)
+        rounding = 1e-5 if new.dtype == old.dtype == tf.float32 else 2**-7
+        np.testing.assert_allclose(tf.cast(new, tf.float32), tf.cast(old, tf.float32), rtol=rounding, atol=1e-5)
 
 
 def _as_run(function, *inputs):
@@ -71,7 +76,8 @@ def _as_run(function, *inputs):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_layer_norm_keeps_as_much_as_its_input_for_the_backward_pass(dtype):
+@pytest.mark.parametrize(("form", "plain", "shape"), NORMS)
+def test_a_norm_keeps_as_much_as_its_input_for_the_backward_pass(form, plain, shape, dtype):
     def kept(form):
         """Types of the tensors of the input's size that the backward pass takes of the forward one."""
         before = []
@@ -82,18 +88,29 @@ def test_layer_norm_keeps_as_much_as_its_input_for_the_backward_pass(dtype):
                 tape.watch([x, gamma, beta])
                 y = form(x, gamma, beta, 1e-6)
             before.extend(tf.compat.v1.get_default_graph().get_operations())
-            return y, tape.gradient(y, [x, gamma, beta], gradient)
+            return y, tape.gradient(y, [x, gamma, beta], tf.cast(gradient, y.dtype))
 
-        x = tf.random.stateless_normal((5, 64), (0, 0))
+        x = tf.random.stateless_normal(shape, (0, 0))
         inputs = tf.cast(x, dtype), tf.fill((64,), 0.5), tf.ones((64,)), x
         nodes = _as_run(both, *inputs)
         later = both.get_concrete_function(*inputs).graph.get_operations()[len(before) :]
-        wide = {op.name: op.outputs[0].dtype.name for op in before if op.outputs and op.outputs[0].shape == (5, 64)}
+        outputs = {op.name: op.outputs[0] for op in before if op.outputs}
+        wide = {name: a.dtype.name for name, a in outputs.items() if a.shape.num_elements() == x.shape.num_elements()}
         taken = {name for node in nodes if node.name in {op.name for op in later} for name in node.input}
         return [wide[name] for name in taken & wide.keys() - {"gradient"}]
 
-    assert kept(fused.layer_norm) == [dtype]
-    assert kept(encoder.layer_norm).count("float32") >= 2
+    assert kept(form) == [dtype]
+    assert kept(plain).count("float32") >= (2 if plain is encoder.layer_norm else 1)
+
+
+def test_a_unit_has_fused_group_norms_while_it_trains():
+    unit = keras_vit.layers.ResidualUnit(64)
+    model = fused.fuse(randomise(keras.Sequential([keras.Input((6, 6, 256)), unit])))
+    x = np.random.default_rng(0).uniform(-1, 1, (2, 6, 6, 256)).astype("float32")
+    assert max_difference(model(x, training=True), model(x, training=False)) < 1e-5
+    for training, calls in ((True, 3 * 3), (False, 0)):
+        graph = tf.function(lambda x, training=training: model(x, training=training)).get_concrete_function(x).graph
+        assert [operation.type for operation in graph.get_operations()].count("PartitionedCall") == calls
 
 
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu"])
