@@ -110,6 +110,7 @@ class MultiHeadSelfAttention(Layer):
         self.num_heads = num_heads
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.relative_positions = relative_positions
+        self.attended_product_in_training = None  # `attend` and the product with out's kernel in one, leaner
         self.watch = None  # a function that the weights pass on their way to the values: keras_vit.analysis
 
     def build(self, input_shape):
@@ -162,8 +163,11 @@ class MultiHeadSelfAttention(Layer):
         query, key, _ = self._split(self._project(tokens))
         return ops.softmax(self._logits(query, key), axis=-1)
 
-    def _attend(self, qkv, training):
-        """The values that each token gathers: (B, N, 3, h, d) -> (B, N, h, d)."""
+    def attend(self, qkv, training=False):
+        """The values that each token gathers: (B, N, 3, h, d) -> (B * N, D)."""
+        return ops.reshape(self._gathered(qkv, training), (-1, qkv.shape[3] * qkv.shape[4]))
+
+    def _gathered(self, qkv, training):
         dropped = training and self.attention_dropout_rate
         if HAS_FUSED_ATTENTION and not (self.watch or self.relative_positions or dropped):
             return ops.dot_product_attention(*ops.unstack(qkv, 3, axis=2))
@@ -174,8 +178,11 @@ class MultiHeadSelfAttention(Layer):
         return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
 
     def call(self, tokens, training=False):
-        attended = self._attend(self._project(tokens), training)
-        return like(self.out(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)
+        qkv = self._project(tokens)
+        product = self.attended_product_in_training
+        if training and product:
+            return like(self.out.add_bias(product(qkv, self.out.kernel), training), tokens)
+        return like(self.out(self.attend(qkv, training)), tokens)
 
 
 def _by_key(of_offsets, tokens: int):

@@ -1,56 +1,91 @@
 """For training on CPUs: the same numbers but for rounding, by cheaper gradients (benchmarks/NOTES.md has the gains).
 
-GELU: TensorFlow runs its gradient as a dozen passes over the widest tensor of a block. Here XLA compiles the value and
-the slope into one loop, in float32 whatever the type, and the backward pass multiplies by the slope it kept in place
-of the input: as much memory. Biases: their gradient, a sum over all rows, is the product of a row of ones with them,
-which oneDNN computes faster than TensorFlow its sum. Norms: XLA compiles each pass over their input into one loop, and
-the backward pass keeps that input alone, where TensorFlow keeps up to two tensors of its size in float32. Evaluation
-and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does this by itself.
+GELU and norms: XLA compiles each pass over their input into one loop, in float32 whatever the type, where TensorFlow
+runs up to a dozen. Biases: their gradient, a sum over all rows, is the product of a row of ones with them, which oneDNN
+computes faster than TensorFlow its sum. Of a norm the backward pass keeps the input alone, in wide models of attention
+and of GELU's product with the kernel behind it, too: what is between is computed again. Evaluation and exports keep the
+plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does the like by itself.
 """
 
 import math
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
-from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock
+from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock, MultiHeadSelfAttention
 from keras_vit.layers.base import Biased
 from keras_vit.layers.resnet import mean_of_groups
+from keras_vit.train.recompute import computed_again
+from keras_vit.train.strategy import on_gpu
 
 _compiled = tf.function(jit_compile=True)  # by XLA, for each shape
+WIDE = 512  # from this width on attention and GELU are computed again, which at 768 costs nothing, at 192 a tenth
 _SLOPE, _CUBE = math.sqrt(2.0 / math.pi), 0.044715
 
 
-@tf.function(jit_compile=True, reduce_retracing=True)
 def _gelu_tanh(x):
-    wide = tf.cast(x, tf.float32)
-    square = wide * wide
-    tanh = tf.tanh(_SLOPE * wide * (1.0 + _CUBE * square))
+    """GELU by its tanh approximation, and its slope."""
+    square = x * x
+    tanh = tf.tanh(_SLOPE * x * (1.0 + _CUBE * square))
     share = 0.5 * (1.0 + tanh)
-    slope = share + 0.5 * wide * (1.0 - tanh * tanh) * _SLOPE * (1.0 + 3.0 * _CUBE * square)
-    return tf.cast(wide * share, x.dtype), tf.cast(slope, x.dtype)
+    return x * share, share + 0.5 * x * (1.0 - tanh * tanh) * _SLOPE * (1.0 + 3.0 * _CUBE * square)
 
 
-@tf.function(jit_compile=True, reduce_retracing=True)
 def _gelu(x):
-    wide = tf.cast(x, tf.float32)
-    share = 0.5 * (1.0 + tf.math.erf(wide / math.sqrt(2.0)))
-    slope = share + wide * tf.exp(-0.5 * wide * wide) / math.sqrt(2.0 * math.pi)
-    return tf.cast(wide * share, x.dtype), tf.cast(slope, x.dtype)
+    """GELU by the error function, and its slope."""
+    share = 0.5 * (1.0 + tf.math.erf(x / math.sqrt(2.0)))
+    return x * share, share + x * tf.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
 
 
-@tf.custom_gradient
-def gelu_tanh(x):
-    """GELU by its tanh approximation; the gradient is one product."""
-    value, slope = _gelu_tanh(x)
-    return value, lambda gradient: gradient * slope
+class Activation:
+    """An activation in float32, whatever the type, by loops that XLA compiles.
+
+    Args:
+        formula: x of float32 -> its value and its slope.
+    """
+
+    def __init__(self, formula: Callable):
+        self._formula = formula
+        self._value = _compiled(self._value)
+        self._value_and_slope = _compiled(self._value_and_slope)
+        self._value_and_by_input = _compiled(self._value_and_by_input)
+
+    def _value(self, x):
+        return tf.cast(self._formula(tf.cast(x, tf.float32))[0], x.dtype)
+
+    def _value_and_slope(self, x):
+        return tuple(tf.cast(numbers, x.dtype) for numbers in self._formula(tf.cast(x, tf.float32)))
+
+    def _value_and_by_input(self, x, gradient):
+        value, slope = self._formula(tf.cast(x, tf.float32))
+        return tf.cast(value, x.dtype), tf.cast(tf.cast(gradient, tf.float32) * slope, x.dtype)
+
+    def __call__(self, x):
+        """The value of each number of `x`; kept for the gradient, which is one product, is the slope in its place."""
+
+        @tf.custom_gradient
+        def activated(x):
+            value, slope = self._value_and_slope(x)
+            return value, lambda gradient: gradient * slope
+
+        return activated(x)
+
+    def product(self, x, kernel):
+        """(rows, M) and (M, F) -> the values times the kernel, (rows, F); kept for the gradient are these two alone."""
+
+        @tf.custom_gradient
+        def product(x, kernel):
+            def gradients(gradient):
+                value, by_x = self._value_and_by_input(x, tf.matmul(gradient, kernel, transpose_b=True))
+                return by_x, tf.matmul(value, gradient, transpose_a=True)
+
+            return self._value(x) @ kernel, gradients
+
+        return product(x, tf.convert_to_tensor(kernel))
 
 
-@tf.custom_gradient
-def gelu(x):
-    """GELU by the error function; the gradient is one product."""
-    value, slope = _gelu(x)
-    return value, lambda gradient: gradient * slope
+GELU_TANH, GELU = Activation(_gelu_tanh), Activation(_gelu)
 
 
 def add_bias(x, bias):
@@ -111,6 +146,12 @@ def layer_norm(x, gamma, beta, epsilon: float):
     return normed(x, gamma, beta)
 
 
+def _attended_product(attend: Callable) -> Callable:
+    """Attention and the product behind it, of which the inputs are kept: (B, N, 3, h, d), (D, D) -> (B * N, D)."""
+    product = computed_again(lambda qkv, kernel: attend(qkv) @ kernel)
+    return lambda qkv, kernel: product(qkv, tf.convert_to_tensor(kernel))
+
+
 # GroupNorm's passes over a feature map of P pixels: (B, P, C) with (B, 1, C) of means and factors.
 
 
@@ -159,19 +200,20 @@ def group_norm(x, gamma, beta, epsilon: float):
     return normed(x, gamma, beta)
 
 
-def on_gpu() -> bool:
-    """Whether TensorFlow computes on a GPU."""
-    return bool(tf.config.list_logical_devices("GPU"))
-
-
 def fuse(model: keras.Model) -> keras.Model:
     """Give a model that will be trained on CPUs the forms above, while it trains; returns the model."""
-    forms = {"gelu_tanh": gelu_tanh, "gelu": gelu}
+    forms = {"gelu_tanh": GELU_TANH, "gelu": GELU}
     if on_gpu() or tf.config.list_logical_devices("TPU"):
         return model
     for layer in model._flatten_layers():
-        if isinstance(layer, MLPBlock):
-            layer.activate_in_training = forms.get(layer.activation, layer.activate_in_training)
+        if isinstance(layer, MLPBlock) and layer.activation in forms:
+            layer.activate_in_training = forms[layer.activation]
+            if layer.fc2.units >= WIDE:
+                layer.activated_product_in_training = forms[layer.activation].product
+        elif isinstance(layer, MultiHeadSelfAttention):
+            plain = not (layer.attention_dropout_rate or layer.relative_positions)  # no drawn mask, no weight inside
+            if plain and layer.out.units >= WIDE:
+                layer.attended_product_in_training = _attended_product(layer.attend)
         elif isinstance(layer, LayerNorm):
             layer.norm_in_training = layer_norm
         elif isinstance(layer, GroupNorm):

@@ -49,7 +49,9 @@ class Update(keras.optimizers.Optimizer):
         index = self._get_variable_index(variable)
         rate = tf.cast(learning_rate, variable.dtype) * self._shares[index]
         slots = [slot.value for slot in self._slots[index]]
-        self.step(tf.cast(gradient, variable.dtype), variable, rate, self._decays[index], *slots)
+        # Not before there is the gradient: the backward pass still holds the old weights, and memory is short then.
+        with tf.control_dependencies([gradient]):
+            self.step(tf.cast(gradient, variable.dtype), variable, rate, self._decays[index], *slots)
 
     def decay(self, variable, rate, decay):
         """Decoupled: variable -= rate * decay * variable."""

@@ -5,6 +5,31 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
+from keras_vit.train.strategy import on_gpu
+
+
+def computed_again(function: Callable) -> Callable:
+    """`function(x, *others)` of tensors, but that its insides are computed again for the gradient, not kept.
+
+    As `tf.recompute_grad`, which copies all of its inputs, weights too, so that XLA does not merge the computations.
+    """
+    if on_gpu() or tf.config.list_logical_devices("TPU"):
+        return tf.recompute_grad(function)
+
+    @tf.custom_gradient
+    def computed(x, *others):
+        def gradients(gradient):
+            with tf.control_dependencies([gradient]):  # else TensorFlow would merge the two computations
+                late = tf.identity(x)
+            with tf.GradientTape() as tape:
+                tape.watch([late, *others])
+                again = function(late, *others)
+            return tape.gradient(again, [late, *others], gradient)
+
+        return function(x, *others), gradients
+
+    return computed
+
 
 class Recomputed(keras.layers.Layer):
     """A layer as it is, but that only its input is kept for the gradient.
@@ -31,9 +56,8 @@ class Recomputed(keras.layers.Layer):
         values = [known[id(v)][1] if id(v) in known else tf.convert_to_tensor(v.value) for v in weights]
         seeds = [known[id(v)] for v in layer.non_trainable_variables if id(v) in known]
 
-        @tf.recompute_grad
         def computed(x, *values):
             with keras.StatelessScope(state_mapping=[*zip(weights, values, strict=True), *seeds]):
                 return layer(x, *grid, training=training)
 
-        return computed(x, *values)
+        return computed_again(computed)(x, *values)

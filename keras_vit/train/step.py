@@ -6,11 +6,11 @@ B batch, K classes.
 import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
-from keras_vit.train.fused import on_gpu
 from keras_vit.train.optimizer import average_towards, clip_by_norm
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
 from keras_vit.train.state import State
+from keras_vit.train.strategy import on_gpu
 from keras_vit.train.task import task_of
 
 GROWTH_STEPS = 2000  # updates in a row without overflow, after which the loss scale doubles

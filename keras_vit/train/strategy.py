@@ -118,6 +118,11 @@ class Devices:
         return total
 
 
+def on_gpu() -> bool:
+    """Whether TensorFlow computes on a GPU."""
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
 def choose(name: str, batch_size: int, accumulate: int = 1, tpu: str | None = None) -> Devices:
     """The devices of a name. Call it before anything else touches TensorFlow: several workers must meet first.
 

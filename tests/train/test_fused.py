@@ -1,6 +1,7 @@
-"""The forms of GELU, norms and biases that training on CPUs uses, beside the plain ones."""
+"""The forms of GELU, attention, norms and biases that training on CPUs uses, beside the plain ones."""
 
 import dataclasses
+import math
 
 import keras
 import numpy as np
@@ -12,10 +13,11 @@ from tensorflow.python.eager import context
 import keras_vit
 from keras_vit.layers import encoder, mlp, resnet
 from keras_vit.train import fused
+from keras_vit.train.recompute import computed_again
 from keras_vit.train.stages import Forward, Span
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
-FORMS = [(fused.gelu_tanh, mlp.gelu_tanh), (fused.gelu, mlp.gelu)]
+FORMS = [(fused.GELU_TANH, mlp.gelu_tanh), (fused.GELU, mlp.gelu)]
 NORMS = [
     pytest.param(fused.layer_norm, encoder.layer_norm, (3, 7, 64), id="layer"),
     pytest.param(fused.group_norm, resnet.group_norm, (3, 4, 5, 64), id="group"),
@@ -75,32 +77,78 @@ def _as_run(function, *inputs):
     return max(graphs, key=lambda graph: len(graph.node)).node
 
 
+def _kept(form, inputs, least):
+    """Types and shapes of the tensors of `least` numbers or more that the backward pass takes of the forward one."""
+    before = []
+
+    @tf.function
+    def both(inputs, gradient):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            y = form(*inputs)
+        before.extend(tf.compat.v1.get_default_graph().get_operations())
+        return y, tape.gradient(y, inputs, tf.cast(gradient, y.dtype))
+
+    arguments = inputs, tf.random.stateless_normal(form(*inputs).shape, (0, 0))
+    nodes = _as_run(both, *arguments)
+    later = both.get_concrete_function(*arguments).graph.get_operations()[len(before) :]
+    outputs = [output for op in before for output in op.outputs if op.name != "gradient"]
+    wide = {output.name.removesuffix(":0"): output for output in outputs if math.prod(output.shape) >= least}
+    taken = {name for node in nodes if node.name in {op.name for op in later} for name in node.input}
+    return sorted((wide[name].dtype.name, tuple(wide[name].shape)) for name in taken & wide.keys())
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("form", "plain", "shape"), NORMS)
 def test_a_norm_keeps_as_much_as_its_input_for_the_backward_pass(form, plain, shape, dtype):
-    def kept(form):
-        """Types of the tensors of the input's size that the backward pass takes of the forward one."""
-        before = []
+    x = tf.cast(tf.random.stateless_normal(shape, (0, 0)), dtype)
+    inputs, least = [x, tf.fill((64,), 0.5), tf.ones((64,))], math.prod(shape)
+    found = _kept(lambda *inputs: form(*inputs, 1e-6), inputs, least)
+    assert [name for name, _ in found] == [dtype]
+    kept = [name for name, _ in _kept(lambda *inputs: plain(*inputs, 1e-6), inputs, least)]
+    assert kept.count("float32") >= (2 if plain is encoder.layer_norm else 1)
 
-        @tf.function
-        def both(x, gamma, beta, gradient):
-            with tf.GradientTape() as tape:
-                tape.watch([x, gamma, beta])
-                y = form(x, gamma, beta, 1e-6)
-            before.extend(tf.compat.v1.get_default_graph().get_operations())
-            return y, tape.gradient(y, [x, gamma, beta], tf.cast(gradient, y.dtype))
 
-        x = tf.random.stateless_normal(shape, (0, 0))
-        inputs = tf.cast(x, dtype), tf.fill((64,), 0.5), tf.ones((64,)), x
-        nodes = _as_run(both, *inputs)
-        later = both.get_concrete_function(*inputs).graph.get_operations()[len(before) :]
-        outputs = {op.name: op.outputs[0] for op in before if op.outputs}
-        wide = {name: a.dtype.name for name, a in outputs.items() if a.shape.num_elements() == x.shape.num_elements()}
-        taken = {name for node in nodes if node.name in {op.name for op in later} for name in node.input}
-        return [wide[name] for name in taken & wide.keys() - {"gradient"}]
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("form", "plain"), FORMS)
+def test_an_activated_product_keeps_its_inputs_alone(form, plain, dtype):
+    inputs = [tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 24), (24, 8))]
+    assert _kept(form.product, inputs, 192) == [(dtype, (24, 8)), (dtype, (33, 24))]
+    assert len(_kept(lambda x, kernel: plain(x) @ kernel, inputs, 192)) > 2
 
-    assert kept(form) == [dtype]
-    assert kept(plain).count("float32") >= (2 if plain is encoder.layer_norm else 1)
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("form", "plain"), FORMS)
+def test_an_activated_product_has_the_plain_value_and_gradients(form, plain, dtype):
+    if dtype == "bfloat16":
+        need_rounded_bfloat16()
+    x, kernel = (tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 24), (24, 8)))
+
+    def all_of(product):
+        with tf.GradientTape() as tape:
+            tape.watch([x, kernel])
+            y = product(x, kernel)
+        return y, *tape.gradient(y, [x, kernel], tf.cast(tf.random.stateless_normal(y.shape, (3, 4)), dtype))
+
+    for new, old in zip(all_of(form.product), all_of(lambda x, kernel: plain(x) @ kernel), strict=True):
+        new, old = (tf.cast(a, tf.float32) for a in (new, old))
+        bound = (2**-6 if dtype == "bfloat16" else 1e-5) * float(tf.reduce_max(tf.abs(old)))
+        np.testing.assert_allclose(new, old, rtol=0, atol=bound)
+
+
+def test_attention_keeps_its_projections_alone():
+    attention = keras_vit.layers.MultiHeadSelfAttention(2)
+    attention.build((None, 9, 8))
+    qkv, kernel = (tf.random.stateless_normal(shape, (0, 0)) for shape in ((5, 9, 3, 2, 4), (8, 8)))
+    plain = lambda qkv, kernel: attention.attend(qkv) @ kernel  # noqa: E731
+    lean = computed_again(plain)
+    assert _kept(lean, [qkv, kernel], 5 * 9 * 8) == [("float32", (5, 9, 3, 2, 4))]
+    assert {("float32", (5, 2, 9, 9)), ("float32", (45, 8))} <= set(_kept(plain, [qkv, kernel], 5 * 9 * 8))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([qkv, kernel])
+        found, expected = (tf.reduce_sum(form(qkv, kernel) ** 2) for form in (lean, plain))
+    for new, old in zip(*(tape.gradient(y, [qkv, kernel]) for y in (found, expected)), strict=True):
+        assert max_difference(new, old) < 1e-5
 
 
 def test_a_unit_has_fused_group_norms_while_it_trains():
@@ -113,8 +161,10 @@ def test_a_unit_has_fused_group_norms_while_it_trains():
         assert [operation.type for operation in graph.get_operations()].count("PartitionedCall") == calls
 
 
+@pytest.mark.parametrize("wide", [True, False])
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu"])
-def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activation, monkeypatch):
+def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activation, wide, monkeypatch):
+    monkeypatch.setattr(fused, "WIDE", 16 if wide else 17)
     model = randomise(keras_vit.build(ROW, classes=5, activation=activation))
     x = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
 
@@ -128,10 +178,36 @@ def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activatio
     for new, old in zip(gradients(), before, strict=True):
         assert max_difference(new, old) < 1e-5
     assert max_difference(model(x, training=False), predicted) == 0
+    products = [bool(block.mlp.activated_product_in_training) for block in _blocks(model)]
+    assert products == [wide and activation != "relu"] * 2
+    assert [bool(block.attention.attended_product_in_training) for block in _blocks(model)] == [wide] * 2
     calls = {layer.activate_in_training for layer in model._flatten_layers() if hasattr(layer, "activate_in_training")}
     norms = [layer for layer in model._flatten_layers() if isinstance(layer, encoder.LayerNorm)]
     assert len(norms) == 5 and all(norm.norm_in_training is fused.layer_norm for norm in norms)
-    assert calls == {{"gelu_tanh": fused.gelu_tanh, "gelu": fused.gelu}.get(activation, keras.activations.relu)}
+    assert calls == {{"gelu_tanh": fused.GELU_TANH, "gelu": fused.GELU}.get(activation, keras.activations.relu)}
+
+
+def _blocks(model):
+    return [layer for layer in model._flatten_layers() if isinstance(layer, encoder.EncoderBlock)]
+
+
+@pytest.mark.parametrize("options", [{"dropout_rate": 0.1}, {"attention_dropout_rate": 0.1}])
+def test_what_draws_is_not_computed_again(options, monkeypatch):
+    """A second draw would be another one."""
+    monkeypatch.setattr(fused, "WIDE", 0)
+    model = fused.fuse(randomise(keras_vit.build(ROW, classes=5, **options)))
+    x = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
+    draws = lambda graph: [operation.type for operation in graph.get_operations()].count("StatelessRandomUniformV2")  # noqa: E731
+
+    @tf.function
+    def gradients(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x, training=True)[:, 0])
+        before.append(draws(tf.compat.v1.get_default_graph()))
+        return tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+
+    before = []
+    assert draws(gradients.get_concrete_function(x).graph) == before[0] > 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -187,12 +263,3 @@ def test_no_bias_is_summed_where_a_model_trains(training):
     operations = gradients.get_concrete_function(tf.TensorSpec((2, 8, 8, 3))).graph.get_operations()
     sums = [operation.name for operation in operations if operation.type == "BiasAddGrad"]
     assert sum("head" not in name for name in sums) == (0 if training else 1 + 2 * 4)
-
-
-def test_the_gradient_is_one_product():
-    graph = tf.function(lambda x: value_and_slope(fused.gelu_tanh, x)[1])
-    operations = [o.type for o in graph.get_concrete_function(tf.TensorSpec((4, 8))).graph.get_operations()]
-    assert (
-        "Tanh" not in operations
-        and operations.count("PartitionedCall") + operations.count("StatefulPartitionedCall") == 1
-    )

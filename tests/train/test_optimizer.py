@@ -157,6 +157,27 @@ def test_decay_reaches_kernels_alone(kind):
     assert np.array_equal(bias, START[1])
 
 
+@pytest.mark.parametrize("kind", ["adamw", "sgd", "lamb", "adafactor", "muon"])
+def test_nothing_as_large_as_a_weight_is_made_before_its_gradient(kind):
+    """While the backward pass still holds the old weights, which a change would have TensorFlow copy."""
+    weights = variables()
+    optimizer = build_optimizer(Optimizer(kind, 0.1, weight_decay=0.1), 0.0, weights)
+
+    @tf.function
+    def update(kernel, bias):
+        optimizer.apply([kernel, bias], weights)
+
+    graph = update.get_concrete_function(*(tf.TensorSpec(w.shape) for w in weights)).graph
+    behind = {graph.get_operation_by_name("kernel")}  # operations that wait for the kernel's gradient
+    early = []
+    for operation in graph.get_operations():  # in the order of their making: inputs first
+        if behind & {operation, *operation.control_inputs, *(tensor.op for tensor in operation.inputs)}:
+            behind.add(operation)
+        elif operation.type != "ReadVariableOp":
+            early += [operation.name for output in operation.outputs if output.shape == (64, 48)]
+    assert not early and len(behind) > 3
+
+
 def test_clipping_is_by_the_norm_of_all():
     gradients = [tf.constant([3.0, 0.0]), tf.constant([[4.0]])]
     clipped, norm = clip_by_norm(gradients, 1.0)

@@ -149,7 +149,7 @@ def test_beside_a_gpu_a_replicas_gradient_is_compiled(kind, monkeypatch):
     assert kind == "float16" or max_difference(weights, plain) < 1e-4
     state = first_state(RECIPE, LABELS, 100, tf.distribute.get_strategy())
     blocks = [layer for layer in state.model._flatten_layers() if isinstance(layer, MLPBlock)]
-    assert not any(block.activate_in_training is fused.gelu_tanh for block in blocks)
+    assert not any(block.activate_in_training is fused.GELU_TANH for block in blocks)
 
 
 def test_the_island_is_part_of_a_larger_compiled_function():
@@ -159,7 +159,7 @@ def test_the_island_is_part_of_a_larger_compiled_function():
     def value_and_slope(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = fused.gelu_tanh(x)
+            y = fused.GELU_TANH(x)
         return y, tape.gradient(y, x)
 
     compiled = tf.function(value_and_slope, jit_compile=True)
@@ -167,4 +167,4 @@ def test_the_island_is_part_of_a_larger_compiled_function():
     assert "custom-call" not in compiled.experimental_get_compiler_ir(x)(stage="optimized_hlo")
     state = first_state(RECIPE, LABELS, 100, tf.distribute.get_strategy())
     blocks = [layer for layer in state.model._flatten_layers() if isinstance(layer, MLPBlock)]
-    assert [block.activate_in_training for block in blocks] == [fused.gelu_tanh]
+    assert [block.activate_in_training for block in blocks] == [fused.GELU_TANH]
