@@ -1,4 +1,4 @@
-"""Blocks whose insides are computed again in the backward pass in place of being kept (arXiv 1604.06174)."""
+"""Insides that are computed again in the backward pass in place of being kept (arXiv 1604.06174)."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ def computed_again(function: Callable) -> Callable:
             with tf.GradientTape() as tape:
                 tape.watch([late, *others])
                 again = function(late, *others)
-            return tape.gradient(again, [late, *others], gradient)
+            return tape.gradient(again, [late, *others], gradient, unconnected_gradients="zero")
 
         return function(x, *others), gradients
 

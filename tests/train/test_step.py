@@ -137,9 +137,10 @@ print(said, broken, all(np.array_equal(a, b) for a, b in zip(before, after, stri
 """
 
 
-def test_computing_again_makes_the_plain_update():
+@pytest.mark.parametrize("freeze", [(), ("encoder_block_00",)])
+def test_computing_again_makes_the_plain_update(freeze):
     """With dropout and stochastic depth, whose draws must be the same ones the second time."""
-    plain = replace(RECIPE, model=RANDOM)
+    plain = replace(RECIPE, model=replace(RANDOM, freeze=freeze))
     (loss, expected), (found, weights) = after(plain), after(replace(plain, recompute=True))
     assert found == pytest.approx(loss, abs=1e-6)
     assert max_difference(weights, expected) < 1e-6
