@@ -17,7 +17,7 @@ from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock, MultiHeadSelfAttent
 from keras_vit.layers.base import Biased
 from keras_vit.layers.resnet import mean_of_groups
 from keras_vit.train.recompute import computed_again
-from keras_vit.train.strategy import on_gpu
+from keras_vit.train.strategy import by_xla
 
 _compiled = tf.function(jit_compile=True)  # by XLA, for each shape
 WIDE = 512  # from this width on attention and GELU are computed again, which at 768 costs nothing, at 192 a tenth
@@ -203,7 +203,7 @@ def group_norm(x, gamma, beta, epsilon: float):
 def fuse(model: keras.Model) -> keras.Model:
     """Give a model that will be trained on CPUs the forms above, while it trains; returns the model."""
     forms = {"gelu_tanh": GELU_TANH, "gelu": GELU}
-    if on_gpu() or tf.config.list_logical_devices("TPU"):
+    if by_xla():
         return model
     for layer in model._flatten_layers():
         if isinstance(layer, MLPBlock) and layer.activation in forms:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from keras_vit.train.strategy import on_gpu
+from keras_vit.train.strategy import by_xla
 
 
 def computed_again(function: Callable) -> Callable:
@@ -13,7 +13,7 @@ def computed_again(function: Callable) -> Callable:
 
     As `tf.recompute_grad`, which copies all of its inputs, weights too, so that XLA does not merge the computations.
     """
-    if on_gpu() or tf.config.list_logical_devices("TPU"):
+    if by_xla():
         return tf.recompute_grad(function)
 
     @tf.custom_gradient

@@ -263,3 +263,10 @@ def test_no_bias_is_summed_where_a_model_trains(training):
     operations = gradients.get_concrete_function(tf.TensorSpec((2, 8, 8, 3))).graph.get_operations()
     sums = [operation.name for operation in operations if operation.type == "BiasAddGrad"]
     assert sum("head" not in name for name in sums) == (0 if training else 1 + 2 * 4)
+
+
+@pytest.mark.parametrize("form", [form for form, _ in FORMS])
+def test_the_gradient_of_gelu_is_one_product(form):
+    graph = tf.function(lambda x: value_and_slope(form, x)[1]).get_concrete_function(tf.TensorSpec((4, 8))).graph
+    types = [operation.type for operation in graph.get_operations()]
+    assert not {"Tanh", "Erf"} & set(types) and types.count("PartitionedCall") == 1

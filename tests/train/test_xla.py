@@ -139,7 +139,7 @@ def test_beside_a_gpu_a_replicas_gradient_is_compiled(kind, monkeypatch):
     """With a CPU in the GPU's place: TensorFlow had none at hand."""
     (first, *_), plain, _ = after(RECIPES[kind], False)
     monkeypatch.setattr(steps_of, "on_gpu", lambda: True)
-    monkeypatch.setattr(fused, "on_gpu", lambda: True)
+    monkeypatch.setattr(fused, "by_xla", lambda: True)
     seen = []
     function = tf.function
     monkeypatch.setattr(tf, "function", lambda *args, **kwargs: seen.append(kwargs) or function(*args, **kwargs))
