@@ -142,7 +142,7 @@ def test_importing_brings_in_no_optional_library():
 # Of some kinds of model, beside what compares with other code; JAX compiles each step anew, which takes its time.
 ALIKE = "test_layers or logits_and_features or every_resolution or another_resolution"
 ALL = "round_trip or one_step or declared or half_precision or static_and_free or looked_into"
-KINDS = " or ".join(f"[{kind}]" for kind in ("token", "map", "hybrid", "axial"))
+KINDS = " or ".join(f"[{kind}]" for kind in ("token", "hybrid"))
 
 
 @pytest.mark.parametrize(

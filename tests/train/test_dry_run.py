@@ -15,6 +15,7 @@ from keras_vit.train.recipe_file import load_recipe, recipes_in
 pytestmark = needs_tensorflow
 FILES = sorted((ROOT / "recipes").glob("*.py"))
 DIGITS = str(ROOT / "recipes/digits.py")
+STAGED = ("cifar10_hybrid", "cifar10_local", "cifar10_masked")  # of cifar10_scratch's kind of curriculum
 
 
 ABLATED = operator.attrgetter("positions", "positions_at", "mlp_kernel_size", "axial")
@@ -34,12 +35,12 @@ def kind(recipe):
 
 
 def kinds():
-    """Every recipe, one of each kind: the first row of a file is quick enough."""
+    """Every recipe, one of each kind: the first row of a file is quick enough, but for those of several stages."""
     seen = set()
     for path in FILES:
         for i, (_, recipe) in enumerate(sorted(recipes_in(path).items())):
             if kind(recipe) not in seen or i == 0:
-                yield pytest.param(recipe, id=recipe.name, marks=[pytest.mark.large] * (i > 0))
+                yield pytest.param(recipe, id=recipe.name, marks=[pytest.mark.large] * (i > 0 or recipe.name in STAGED))
             seen.add(kind(recipe))
 
 

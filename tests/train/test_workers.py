@@ -182,7 +182,7 @@ def test_workers_are_numbered_as_tensorflow_numbers_them():
             of(cluster, kind, 0)
 
 
-@pytest.mark.parametrize("strategy", ["one", "mirrored"])
+@pytest.mark.parametrize("strategy", ["one", pytest.param("mirrored", marks=pytest.mark.large)])
 def test_killed_anywhere_it_goes_on_to_the_same_bit(tmp_path, strategy):
     """kill -9 at a random step, with shuffle, dropout, stochastic depth, mixup and average on."""
     code = (TWO_CPUS if strategy == "mirrored" else "") + RECIPE + RANDOM
