@@ -33,7 +33,7 @@ pytestmark = needs_tensorflow
 ROW = Variant("tiny", width=8, depth=2, mlp_dim=16, num_heads=2, patch_size=4, image_size=16)
 RECIPE = Recipe(
     "growing",
-    Model(ROW, channels=1, dropout_rate=0.1),
+    Model(replace(ROW, depth=1), channels=1, dropout_rate=0.1),
     Data("digits", train_split="train[:5%]", test_split="test[:20%]", batch_size=16),
     Augment(shift=0.1, mixup=0.2),
     Optimizer("adamw", learning_rate=1e-2, weight_decay=0.1),
