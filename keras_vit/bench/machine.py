@@ -15,13 +15,15 @@ WITHOUT_BFLOAT16 = ("AVX2",)  # of these: torch's products in bfloat16 take many
 def machine() -> dict:
     """What the figures depend on: processor, cores, memory, GPUs, load, system, versions, TensorFlow's switch.
 
-    `source` tells one state of this package from another: the first of a hash of all its files.
+    `cpu_model` tells processors apart that a virtual machine gives one name; `source` one state of this package from
+    another: the first of a hash of all its files.
     """
     info = _read("/proc/cpuinfo")
     names = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
     flags = info.split()
     return {
         "cpu": names[0] if names else platform.processor() or "unknown processor",
+        "cpu_model": _model(info),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "instructions": next((name for flag, name in _INSTRUCTIONS if flag in flags), None),
         "memory_bytes": _memory("MemTotal"),
@@ -38,7 +40,8 @@ def machine() -> dict:
 def in_words(found: dict | None = None) -> str:
     """The same in one line."""
     found = found or machine()
-    parts = [found["cpu"], f"{found['cores']} cores", found["instructions"]]
+    numbers = f" ({found['cpu_model']})" if found.get("cpu_model") else ""  # a run of before has none
+    parts = [found["cpu"] + numbers, f"{found['cores']} cores", found["instructions"]]
     parts += [f"{found['memory_bytes'] / 2**30:.0f} GiB of memory" if found["memory_bytes"] else None]
     parts += [", ".join(gpu["name"] for gpu in found["gpus"]) or "no GPU"]
     versions = [f"{name} {number}" if number else f"no {name}" for name, number in found["versions"].items()]
@@ -64,6 +67,13 @@ def gpus() -> list[dict]:
 def free_memory() -> int | None:
     """Bytes that processes can still take without swapping; None where the system does not say."""
     return _memory("MemAvailable")
+
+
+def _model(info) -> str | None:
+    """The first processor's family and model by their numbers, of /proc/cpuinfo's lines; None where it has none."""
+    fields = [[part.strip() for part in line.partition(":")[::2]] for line in info.splitlines()]
+    found = {name: value for name, value in reversed(fields) if name in ("cpu family", "model")}
+    return f"family {found['cpu family']}, model {found['model']}" if len(found) == 2 else None
 
 
 def _memory(name) -> int | None:

@@ -1,5 +1,5 @@
-"""This package's contestants: forward passes on any backend, by Keras's `predict` and by a SavedModel; training by the
-engine, or compiled whole on JAX."""
+"""This package's contestants: forward passes on any backend, by XLA, by Keras's `predict` and by a SavedModel; training
+by the engine, or compiled whole on JAX."""
 
 import dataclasses
 import tempfile
@@ -21,6 +21,11 @@ def prepare(contestant: dict):
 def recompute(contestant: dict):
     """A training step whose backward pass computes each block's insides again."""
     return _prepare(contestant, recompute=True)
+
+
+def xla(contestant: dict):
+    """The forward pass with all of it compiled by XLA."""
+    return _prepare(contestant, recompute=False, by_xla=True)
 
 
 def predict(contestant: dict):
@@ -56,7 +61,7 @@ def row_of(contestant: dict):
     return row if contestant["depth"] is None else dataclasses.replace(row, depth=contestant["depth"])
 
 
-def _prepare(contestant, recompute):
+def _prepare(contestant, recompute, by_xla=False):
     require_device(contestant["device"])
     row, size, batch, dtype = row_of(contestant), *(contestant[name] for name in ("image_size", "batch", "dtype"))
     peak = device_peak(contestant["device"])
@@ -66,7 +71,7 @@ def _prepare(contestant, recompute):
     if contestant["task"] == "train":
         model = build(row, input_shape=shape, classes=CLASSES, classifier_activation=None, dtype=dtype)
         return jax_step(model, images, labels), peak
-    return forward(_classifier(contestant), images), peak
+    return forward(_classifier(contestant), images, by_xla), peak
 
 
 def _classifier(contestant):

@@ -71,7 +71,7 @@ def _header(result) -> list[str]:
         "each round by the median call of the turns that both took in it; what shared no round is compared by way of "
         "the first row. `apart`: nor was there a round with that row, for want of memory; each turn of one is divided "
         "by each of the other, and, since the machine's speed drifts, multiplied by the matmul's rate beside the one "
-        "over that beside the other, where both are known.",
+        "over that beside the other, where both are known and no row comes out above 100 % of it.",
         "`mixed_bfloat16`: float32 weights, products in bfloat16 (torch: autocast); `bfloat16`: the weights are stored "
         "in it.",
         *(["On the GPU products in float32 are made in TensorFloat-32, by all libraries."] if on_gpu else []),

@@ -17,11 +17,19 @@ ON_KERAS = {
     OURS: "ours.py:prepare",
     "keras-hub": "keras_hub_peer.py:prepare",
     "keras_vit-recompute": "ours.py:recompute",
+    "keras_vit-xla": "ours.py:xla",
     "keras_vit-predict": "ours.py:predict",
     "keras_vit-saved_model": "ours.py:saved_model",
 }
 ALL_OURS = tuple(library for library in ON_KERAS if library.startswith(OURS))
-ONLY = {"keras_vit-recompute": "train", "keras_vit-predict": "forward", "keras_vit-saved_model": "forward"}
+FOR_MEMORY = ("keras_vit-recompute",)  # that gives up speed for it
+ON_TENSORFLOW = ("keras_vit-recompute", "keras_vit-xla")  # the engine; what XLA always compiles on JAX
+ONLY = {
+    "keras_vit-recompute": "train",
+    "keras_vit-xla": "forward",
+    "keras_vit-predict": "forward",
+    "keras_vit-saved_model": "forward",
+}
 ON_TORCH = {
     "timm": "torch_peers.py:timm",
     "timm-compiled": "torch_peers.py:timm_compiled",
@@ -146,8 +154,8 @@ def _contestants(settings, dtypes, where) -> tuple[Contestant, ...]:
         if ONLY.get(library, task) != task:
             continue
         backends = settings.backends if library in ON_KERAS else (None,)
-        if library == "keras_vit-recompute":  # the engine's, which runs on TensorFlow
-            backends = ("tensorflow",) if "tensorflow" in settings.backends else ()
+        if library in ON_TENSORFLOW:
+            backends = tuple(backend for backend in backends if backend == "tensorflow")
         for backend in backends:
             found += [Contestant(library, model, task, dtype, batch, size, depth, device, backend) for dtype in dtypes]
     return tuple(found)

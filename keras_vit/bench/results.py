@@ -5,7 +5,7 @@ import itertools
 import statistics
 from dataclasses import dataclass, field
 
-from keras_vit.bench.plan import ALL_OURS, MATMUL, Contestant, Question
+from keras_vit.bench.plan import ALL_OURS, FOR_MEMORY, MATMUL, Contestant, Question
 from keras_vit.bench.processes import Event
 from keras_vit.models.variants import find_variant
 
@@ -127,7 +127,8 @@ def compared(row: dict, first: dict | None, rates: dict[int, float]) -> dict:
     """How a row stands beside the first one, as its part of the JSON says it.
 
     Args:
-        row: with its `turns` and the `groups` of them.
+        row: with its `turns`, the `groups` of them, and `share_of_matmul`; that is above 1 where the matmul's rate
+            came out too low, and corrects nothing.
         first: likewise; None where it was not measured.
         rates: operations a second of the matmul in each group; a group whose rate is not known may be left out.
     """
@@ -136,6 +137,7 @@ def compared(row: dict, first: dict | None, rates: dict[int, float]) -> dict:
     together = bool(quotients)
     if not together:  # no round is shared: each turn by each, as on a machine that had kept its speed
         known = {group for group, _ in (*own, *others)} <= set(rates)
+        known = known and all((one["share_of_matmul"] or 0) <= 1 for one in (row, first) if one)
         quotients = [seconds / other * (rates[group] / rates[beside] if known else 1)
                      for (group, _), seconds in own.items() for (beside, _), other in others.items()]  # fmt: skip
     return {
@@ -146,8 +148,8 @@ def compared(row: dict, first: dict | None, rates: dict[int, float]) -> dict:
 
 
 def best_of(rows: list[dict], ours: bool) -> dict | None:
-    """The fastest of our rows, or of the others; None where there is none."""
-    some = [row for row in rows if (row["library"] in ALL_OURS) == ours]
+    """The fastest of our rows that are made for speed, or of the others; None where there is none."""
+    some = [row for row in rows if (row["library"] in ALL_OURS) == ours and row["library"] not in FOR_MEMORY]
     return max(some, key=_standing, default=None)
 
 

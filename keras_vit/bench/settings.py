@@ -13,7 +13,12 @@ BACKENDS = ("tensorflow", "jax")
 DEVICES = ("cpu", "gpu")
 PEERS = ("keras-hub", "timm", "timm-compiled", "transformers")
 SERVED = ("keras_vit-predict", "keras_vit-saved_model")
-OTHERS = ("transformers-compiled", "keras_vit-recompute", *SERVED)  # known, and asked for by name alone
+OTHERS = (
+    "transformers-compiled",
+    "keras_vit-recompute",
+    "keras_vit-xla",
+    *SERVED,
+)  # known, and asked for by name alone
 
 
 @dataclass(frozen=True)
@@ -90,11 +95,13 @@ _HALF = ("bfloat16", "mixed_bfloat16")
 PRESETS = {
     # the goals of the project on a CPU; JAX in float32 alone, to save time
     "targets": (
-        Settings(dtypes=("float32",)),
+        Settings(dtypes=("float32",), peers=(*PEERS, "keras_vit-xla")),
         Settings(
             dtypes=_HALF, batches=(8, 32), backends=("tensorflow",), peers=(*PEERS, "keras_vit-recompute", *SERVED)
         ),
-        Settings(models=("ViT_Ti16",), tasks=("forward",), dtypes=("float32",), batches=(1,)),
+        Settings(
+            models=("ViT_Ti16",), tasks=("forward",), dtypes=("float32",), batches=(1,), peers=(*PEERS, "keras_vit-xla")
+        ),
         Settings(models=("ViT_L16", "R50_ViT_B16", "BiT_R50x1"), backends=("tensorflow",)),
     ),
     # how the time grows with the image, the batch and the depth

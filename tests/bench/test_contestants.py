@@ -38,6 +38,17 @@ def test_ours_computes_what_is_asked(task):
 
 
 @needs_tensorflow
+def test_by_xla_all_of_the_forward_pass_is_one_compiled_program(monkeypatch):
+    import tensorflow as tf
+
+    compiled, function = [], tf.function
+    monkeypatch.setattr(tf, "function", lambda *args, **options: compiled.append(options) or function(*args, **options))
+    expected, found = (prepare(contestant())[0]() for prepare in (ours.prepare, ours.xla))
+    assert [options["jit_compile"] for options in compiled] == [None, True]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+@needs_tensorflow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "mixed_bfloat16"])
 def test_predict_and_the_saved_model_give_the_answers_of_the_forward_pass(dtype, monkeypatch):
     import tensorflow as tf

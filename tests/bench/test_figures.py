@@ -88,6 +88,18 @@ def test_a_ratio_of_turns_apart_is_corrected_by_the_machines_speed_beside_each()
     assert (peer["first_over_it"], peer["first_over_it_range"]) == (1.25, [1.0, 1.5])
 
 
+def test_a_ratio_of_turns_apart_is_left_as_it_is_where_the_machines_speed_came_out_too_low():
+    asked = question(batches=(8,))
+    beside = rows(asked, (2.0,), (), (0.5,)) + rows(asked, (), (2.0, 3.0), (4.0, 4.0), group=1)
+    ours, peer = results.result_of(asked, 10**11, beside, 10**12)["rows"]
+    assert (ours["share_of_matmul"], peer["share_of_matmul"]) == (0.2, pytest.approx(4 / 3))
+    assert (peer["first_over_it"], peer["first_over_it_range"]) == (1.25, [1.0, 1.5])  # and not an eighth of that
+    beside = rows(asked, (0.25,), (), (0.5,)) + rows(asked, (), (2.0, 3.0), (1.0, 1.0), group=1)
+    ours, peer = results.result_of(asked, 10**11, beside, 10**12)["rows"]
+    assert (ours["share_of_matmul"], peer["share_of_matmul"]) == (1.6, pytest.approx(1 / 3))
+    assert (peer["first_over_it"], peer["first_over_it_range"]) == (10.0, [8.0, 12.0])  # and not half of that
+
+
 def test_a_peer_of_another_group_is_compared_with_what_ran_beside_it():
     asked = question()
     beside = rows(asked, (2.0,), (), (0.5,)) + rows(asked, (4.0,), (8.0,), (1.0,), group=1)
@@ -106,6 +118,13 @@ def test_a_file_of_ones_own_is_a_peer_whatever_its_name():
     rows = [{"library": name, "first_over_it": n + 1.0} for n, name in enumerate(plan.ALL_OURS)]
     rows.append({"library": "keras_vit_fork.py:prepare", "first_over_it": 0.5})
     assert results.best_of(rows, True) is rows[0] and results.best_of(rows, False) is rows[-1]
+
+
+def test_a_row_that_gives_up_speed_for_memory_is_not_the_one_that_stands_beside_the_peers():
+    plain, other = (
+        {"library": name, "first_over_it": n} for name, n in (("keras_vit", 1.0), ("keras_vit-recompute", 0.9))
+    )
+    assert results.best_of([plain, other], True) is plain
 
 
 def test_the_tables_show_these_figures():
@@ -218,3 +237,15 @@ def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monke
     file = tmp_path / "benchmarks/results/bench-2026-11-21-120000.json"
     file.unlink()
     assert "expected a finished run" in readme.main()
+
+
+def test_processors_of_one_name_are_told_apart_by_their_numbers(monkeypatch):
+    info = "model name\t: AMD EPYC\ncpu family\t: 26\nmodel\t\t: 2\nflags\t\t: avx2\n"
+    infos = {"/proc/cpuinfo": info + "\n" + info.replace("26", "25")}
+    monkeypatch.setattr(machine, "_read", lambda path: infos.get(path, ""))
+    found = machine.machine()
+    assert (found["cpu"], found["cpu_model"]) == ("AMD EPYC", "family 26, model 2")
+    assert machine.in_words(found).startswith("AMD EPYC (family 26, model 2), ")
+    infos["/proc/cpuinfo"] = "processor\t: 0\nmodel name\t: ARM\n"
+    found = machine.machine()
+    assert found["cpu_model"] is None and machine.in_words(found).startswith("ARM, ")

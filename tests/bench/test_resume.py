@@ -48,7 +48,9 @@ def test_a_resumed_run_keeps_the_answered_questions_and_asks_the_others(interrup
 MISTAKES = (
     ([], {"settings": None}, "resume expected the JSON of a run of keras-vit bench, received "),
     ([], {"complete": True}, "which ran to its end"),
-    ([], {"machine": {"cpu": "abacus"}}, "received one of abacus"),
+    ([], {"machine": {"cpu": "abacus", "cpu_model": None}}, "received one of abacus, "),
+    ([], {"machine": {"cpu": "abacus", "cpu_model": "family 0, model 1"}}, "one of abacus (family 0, model 1), "),
+    ([], {"machine": {"cpu_model": "family 0, model 1"}}, "resume expected a run of this machine"),
     ([], {"machine": {"source": "0123"}}, "source of keras_vit 0123"),
     (["--batches", "2"], {}, "--resume expected no other option, received --batches"),
     (["--quick"], {}, "--resume expected no other option, received --quick"),

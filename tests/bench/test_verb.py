@@ -178,7 +178,8 @@ def test_a_processor_without_bfloat16_is_asked_in_float32_alone_and_the_page_say
     for batch in (8, 32):
         names = asked[f"ViT_B16, forward, float32, batch {batch}, 224 px"]
         trained = asked[f"ViT_B16, train step, float32, batch {batch}, 224 px"]
-        assert names[-2:] == ["keras_vit-predict float32, tensorflow", "keras_vit-saved_model float32, tensorflow"]
+        served = [f"keras_vit-{way} float32, tensorflow" for way in ("predict", "saved_model")]
+        assert names[-2:] == served and ("keras_vit-xla float32, tensorflow" in names) == (batch == 8)
         assert trained[-1] == "keras_vit-recompute float32, tensorflow" and len(names) == len(set(names))
         assert names[:3] == trained[:3] == both if batch == 8 else not any("jax" in name for name in names)
     assert {dtype for part in parts for dtype in part.dtypes} == {"float32"}
@@ -212,5 +213,10 @@ def test_presets_and_options_make_the_questions(monkeypatch):
         trained = targets[f"ViT_B16, train step, bfloat16, batch {batch}, 224 px"]
         assert "keras_vit-recompute mixed_bfloat16, tensorflow" in trained
         assert not any(name.startswith(("keras_vit-predict", "keras_vit-saved_model")) for name in trained)
+    by_xla = [title for title, names in targets.items() if "keras_vit-xla float32, tensorflow" in names]
+    assert by_xla == [
+        f"ViT_{name}, 224 px" for name in ("B16, forward, float32, batch 8", "Ti16, forward, float32, batch 1")
+    ]
+    assert not any("keras_vit-xla" in name and "jax" in name for names in targets.values() for name in names)
     growth = plan.questions(settings.PRESETS["growth"])
     assert len(growth) == len(set(growth)) == 14  # the middle of the three axes is asked once
