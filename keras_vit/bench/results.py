@@ -148,9 +148,14 @@ def compared(row: dict, first: dict | None, rates: dict[int, float]) -> dict:
 
 
 def best_of(rows: list[dict], ours: bool) -> dict | None:
-    """The fastest of our rows that are made for speed, or of the others; None where there is none."""
+    """The fastest of our rows that are made for speed, or of the others; None where there is none.
+
+    By the share of the matmul rate, which the machine's drift does not change, and which hangs on no third row's turns;
+    where a row's is not known, or came out too high, by the ratio to the first row.
+    """
     some = [row for row in rows if (row["library"] in ALL_OURS) == ours and row["library"] not in FOR_MEMORY]
-    return max(some, key=_standing, default=None)
+    by_share = all(0 < (row.get("share_of_matmul") or 0) <= 1 for row in some)
+    return max(some, key=lambda row: row["share_of_matmul"] if by_share else _standing(row), default=None)
 
 
 def _standing(row) -> float:

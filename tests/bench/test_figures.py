@@ -120,6 +120,20 @@ def test_a_file_of_ones_own_is_a_peer_whatever_its_name():
     assert results.best_of(rows, True) is rows[0] and results.best_of(rows, False) is rows[-1]
 
 
+def test_the_fastest_row_is_the_one_with_the_largest_share_of_the_matmul_rate():
+    asked = question(backends=("tensorflow", "jax"), batches=(8,))
+    (first, second, theirs), multiplier = asked.contestants, plan.multipliers("float32", "cpu", ())[0]
+    some = ((first, 0, 10.0), (second, 0, 8.0), (multiplier, 0, 2.5))  # the first was held up in this group
+    some += ((first, 1, 5.0, 5.0), (theirs, 1, 6.0, 6.0), (multiplier, 1, 2.5, 2.5))
+    beside = [results.Row(one, group, 3.0, 2.0, [[s] for s in seconds], 10**9) for one, group, *seconds in some]
+    rows = results.result_of(asked, 10**11, beside, 10**12)["rows"]
+    assert [row["share_of_matmul"] for row in rows] == pytest.approx([0.4, 0.25, 1 / 3])
+    assert rows[1]["first_over_it"] == 0.8 and results.best_of(rows, True) is rows[0]
+    for unusable in (None, 1.2):
+        rows[0]["share_of_matmul"] = unusable
+        assert results.best_of(rows, True) is rows[1]
+
+
 def test_a_row_that_gives_up_speed_for_memory_is_not_the_one_that_stands_beside_the_peers():
     plain, other = (
         {"library": name, "first_over_it": n} for name, n in (("keras_vit", 1.0), ("keras_vit-recompute", 0.9))
