@@ -29,10 +29,17 @@ def xla(contestant: dict):
 
 
 def predict(contestant: dict):
-    """Keras's `predict` of `PREDICTED` batches of numpy's: its users give it many, which share what a call costs."""
+    """Keras's `predict` of `PREDICTED` batches: its users give it many, which share what a call costs.
+
+    They come from NumPy, on TensorFlow as a dataset without tuning, for whose end `predict` waits otherwise.
+    """
     require_device(contestant["device"])
     batch = contestant["batch"]
     model, images = _classifier(contestant), batch_of(contestant["image_size"], PREDICTED * batch)[0]
+    if keras.backend.backend() == "tensorflow":
+        from keras_vit.data.settings import batches_of_array
+
+        images, batch = batches_of_array(images, batch), None
     call = lambda: model.predict(images, batch_size=batch, verbose=0)  # noqa: E731
     return call, device_peak(contestant["device"]), PREDICTED
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_vit.data.decode import decode, decode_other
 from keras_vit.data.examples import Examples
+from keras_vit.data.settings import untuned
 
 MOST = 0.01  # share of the files that may be left out
 DATA_ERRORS = (
@@ -48,9 +49,9 @@ def without_broken(examples: Examples, source: str) -> Examples:
         )
         return tf.where(sizes[0] > 0, index, index)  # hangs on the decoding, which must not be optimised away
 
-    every = np.fromiter(examples.stream().map(lambda index, *_: index).as_numpy_iterator(), "int64")
+    every = np.fromiter(untuned(examples.stream().map(lambda index, *_: index)).as_numpy_iterator(), "int64")
     whole = examples.stream().map(good, tf.data.AUTOTUNE).ignore_errors(log_warning=False)
-    whole = np.fromiter(whole.as_numpy_iterator(), "int64")
+    whole = np.fromiter(untuned(whole).as_numpy_iterator(), "int64")
     broken = np.setdiff1d(every, whole)
     if not len(broken):
         return examples

@@ -12,6 +12,7 @@ from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.decode import decode, decode_crop, fitted, middle, shortened
 from keras_vit.data.examples import Examples
 from keras_vit.data.randaugment import rand_augment
+from keras_vit.data.settings import BATCHES_AHEAD, BATCHES_AT_ONCE, untuned
 from keras_vit.data.sources import open_data
 from keras_vit.preprocess import preprocess_input
 
@@ -101,16 +102,8 @@ def training_batches(
             return images, corrupt(position // used, index)
         if blending:
             images, targets, others = _partners(images, targets, worker, workers)
-            images, targets = blend(
-                images,
-                targets,
-                others,
-                augment.mixup,
-                augment.cutmix,
-                seed,
-                position[0] // batch_size * batch_size,
-                _BLEND,
-            )
+            number = position[0] // batch_size * batch_size
+            images, targets = blend(images, targets, others, augment.mixup, augment.cutmix, seed, number, _BLEND)
         return images, targets
 
     alone = examples.encoded or examples.multi or augment.crop != "none" or augment.randaugment or augment.erasing
@@ -121,7 +114,7 @@ def training_batches(
     if alone:
         dataset = dataset.map(one_example, tf.data.AUTOTUNE)
     dataset = dataset.batch(own + partner, drop_remainder=True)
-    return dataset.map(one_batch, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    return untuned(dataset.map(one_batch, BATCHES_AT_ONCE).prefetch(BATCHES_AHEAD))
 
 
 def _share(batch_size: int, shard: tuple[int, int]) -> int:
@@ -244,11 +237,11 @@ def evaluation_batches(
     rows = examples.stream()
     if own < batch_size:
         rows = rows.enumerate().filter(lambda position, _: _is_of(position, batch_size, shard)).map(lambda _, row: row)
-    dataset = rows.map(one_example, tf.data.AUTOTUNE).batch(own).map(one_batch, tf.data.AUTOTUNE)
+    dataset = rows.map(one_example, tf.data.AUTOTUNE).batch(own).map(one_batch, BATCHES_AT_ONCE)
     if own < batch_size:  # who has nothing of the last batch
         nothing = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), dataset.element_spec)
         dataset = dataset.concatenate(tf.data.Dataset.from_tensors(nothing)).take(-(-examples.count // batch_size))
-    return dataset.prefetch(tf.data.AUTOTUNE)
+    return untuned(dataset.prefetch(BATCHES_AHEAD))
 
 
 def _require_larger(resize, input_shape) -> None:
@@ -289,7 +282,7 @@ def held_out(data, input_shape: tuple[int, int, int], data_dir: str | None = Non
     rows = rows.take(-1 if limit is None else limit)
     rows = rows.map(lambda index, image, label: (_whole(image, examples, input_shape, data.resize), label), 2)
     with naming_broken_files(examples):
-        images, labels = zip(*rows.as_numpy_iterator(), strict=True)
+        images, labels = zip(*untuned(rows).as_numpy_iterator(), strict=True)
     return np.stack(images), np.array(labels, "int64"), list(examples.labels)
 
 

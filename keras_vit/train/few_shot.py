@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.analysis.probe import SEEDS, few_of_each, few_shot_accuracies
+from keras_vit.data.settings import untuned
 from keras_vit.data.sources import Examples
 from keras_vit.train.evaluate import logits_model
 
@@ -50,7 +51,7 @@ def few_shot(rows, train: Examples, test: Examples, shots: tuple[int, ...], batc
     """
     if train.multi or test.multi:
         raise ValueError("few_shot expected data of one class an image, received images of several classes.")
-    pairs = train.stream().map(lambda index, _, label: (index, label)).as_numpy_iterator()
+    pairs = untuned(train.stream().map(lambda index, _, label: (index, label))).as_numpy_iterator()
     indices, labels = (np.array(column) for column in zip(*pairs, strict=True))
     draws = {count: [few_of_each(labels, count, seed) for seed in SEEDS] for count in shots}
     drawn = np.unique(np.concatenate([rows for of_count in draws.values() for rows in of_count]))

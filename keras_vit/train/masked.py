@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from keras_vit.data.corrupt import corruption
+from keras_vit.data.settings import BATCHES_AT_ONCE
 from keras_vit.layers.patches import extract_patches
 from keras_vit.models.masked import build_masked, encoder_of
 from keras_vit.train.recipe_masked import LEVELS, patches_of
@@ -51,7 +52,7 @@ class MaskedPatches:
             images, _, weights = batch
             return images, self._drawn(number * size + own, _EVALUATION), weights
 
-        return batches.enumerate().map(corrupted, tf.data.AUTOTUNE)
+        return batches.enumerate().map(corrupted, BATCHES_AT_ONCE)
 
     def inputs(self, images, targets) -> tuple:
         """What the model takes: images, sources (B, N), places (B, K)."""

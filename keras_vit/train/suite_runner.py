@@ -9,6 +9,7 @@ import keras
 from keras_vit.analysis.kept import fingerprint
 from keras_vit.analysis.probe import L2, SEEDS, SHOTS, few_of_each, few_shot_accuracies
 from keras_vit.data.pipeline import evaluation_batches
+from keras_vit.data.settings import untuned
 from keras_vit.data.sources import open_split
 from keras_vit.models.interface import describe
 from keras_vit.models.load import load_model
@@ -124,7 +125,7 @@ class Runner:
                              f"received one of {interface.classes}.")  # fmt: skip
         among = None
         if some:
-            among = sorted({int(label) for *_, label in examples.stream().as_numpy_iterator()})
+            among = sorted({int(label) for *_, label in untuned(examples.stream()).as_numpy_iterator()})
         metrics = ("accuracy", "top5", "calibration")
         batches = evaluation_batches(
             examples, batch_size=self.settings.batch_size,

@@ -1,7 +1,9 @@
 """Batches: the same ones for the same seed, wherever a run goes on."""
 
 import dataclasses
+import os
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.decode import decode, decode_crop, middle
 from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches
 from keras_vit.data.seeds import seed_pair
+from keras_vit.data.settings import batches_of_array, untuned
 from keras_vit.data.sources import from_arrays, in_memory
 from keras_vit.train.recipe import Augment
 
@@ -51,6 +54,32 @@ def test_shapes_are_static_and_the_rest_is_dropped():
     assert all(images.min() >= -1 and images.max() <= 1 for images, _ in found)
     dataset = training_batches(ARRAYS, Augment(), batch_size=4, input_shape=(8, 8, 1), epochs=1)
     assert [spec.shape.as_list() for spec in dataset.element_spec] == [[4, 8, 8, 1], [4, 3]]
+
+
+def test_no_pipeline_is_tuned_while_it_runs():
+    shape, tuned = {"batch_size": 4, "input_shape": (8, 8, 1)}, lambda dataset: dataset.options().autotune.enabled
+    one = training_batches(ARRAYS, EVERYTHING, epochs=1, **shape)
+    assert tuned(one) is tuned(evaluation_batches(ARRAYS, **shape)) is False
+    assert tuned(batches_of_array(np.zeros((5, 2)), 2)) is tuned(one.rebatch(2)) is False
+    assert tuned(tf.data.Dataset.range(3)) is not False
+
+
+def test_without_tuning_maps_still_use_all_cores():
+    together = threading.Barrier(min(2, os.cpu_count()))
+
+    def call(number):
+        together.wait(10)
+        return number
+
+    calls = tf.data.Dataset.range(8).map(lambda x: tf.numpy_function(call, [x], tf.int64), tf.data.AUTOTUNE)
+    assert list(untuned(calls).as_numpy_iterator()) == list(range(8))
+
+
+def test_arrays_come_whole_and_in_order():
+    rows = RNG.normal(size=(5, 3))
+    found = list(batches_of_array(rows, 2).as_numpy_iterator())
+    assert [len(batch) for batch in found] == [2, 2, 1]
+    np.testing.assert_array_equal(np.concatenate(found), rows)
 
 
 @pytest.mark.parametrize("source", ["arrays", "files"])
