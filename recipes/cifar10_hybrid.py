@@ -50,8 +50,8 @@ recipe = Recipe(
     Schedule("cosine", warmup_steps=400),
     Loss(label_smoothing=0.1),
     Average(0.999),
-    Evaluate(every=16),
+    Evaluate(every=13),
     curriculum=Curriculum((Stage(0.45, image_size=32), Stage(0.75, image_size=48))),
-    epochs=16,
+    epochs=13,
     precision="mixed_bfloat16",
 )

@@ -102,7 +102,10 @@ PRESETS = {
         Settings(
             models=("ViT_Ti16",), tasks=("forward",), dtypes=("float32",), batches=(1,), peers=(*PEERS, "keras_vit-xla")
         ),
-        Settings(models=("ViT_L16", "R50_ViT_B16", "BiT_R50x1"), backends=("tensorflow",)),
+        Settings(
+            models=("ViT_L16", "R50_ViT_B16", "BiT_R50x1"), backends=("tensorflow",),
+            peers=(*PEERS, "keras_vit-saved_model"),
+        ),
     ),
     # how the time grows with the image, the batch and the depth
     "growth": (

@@ -82,7 +82,7 @@ def _kernel_in_use(layer: StdConv) -> tf.Variable:
 def _standardized(kernels):
     """In a function so decorated, these convolutions take kernels that are standardised already: (layer, kernel)."""
     for layer, kernel in kernels:
-        layer.standardized_kernel = lambda kernel=kernel: kernel
+        layer.standardized_kernel = lambda training, kernel=kernel: kernel
     try:
         yield
     finally:

@@ -115,6 +115,7 @@ class StdConv(Layer):
         self.epsilon = epsilon
         self.epsilon_on = epsilon_on
         self.conversion = conversion
+        self.standardized_in_training = standardized  # the same function, which a backend may have in a faster form
 
     def build(self, input_shape):
         require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
@@ -126,23 +127,28 @@ class StdConv(Layer):
         # Odd kernels padded by half their size and TensorFlow's SAME both give ceil(side / stride).
         return (batch, *(side and -(-side // self.strides) for side in sides), self.filters)
 
-    def standardized_kernel(self):
+    def standardized_kernel(self, training=False):
         """The kernel as the convolution uses it: mean 0 and variance 1 for each filter."""
-        kernel = ops.cast(self.kernel, "float32")
-        deviation = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
-        variance = ops.mean(deviation * deviation, axis=(0, 1, 2), keepdims=True)
-        if self.epsilon_on == "std":
-            return deviation / (ops.sqrt(variance) + self.epsilon)
-        return deviation * ops.rsqrt(variance + self.epsilon)
+        function = self.standardized_in_training if training else standardized
+        return function(ops.cast(self.kernel, "float32"), self.epsilon, self.epsilon_on)
 
-    def call(self, x):
+    def call(self, x, training=False):
         padding = "same"
         if self.padding == "symmetric" and self.strides > 1:  # without strides `same` is just that
             top, left = (size // 2 for size in self.kernel_size)
             x = ops.pad(x, ((0, 0), (top, top), (left, left), (0, 0))) if top or left else x
             padding = "valid"
-        kernel = ops.cast(self.standardized_kernel(), self.compute_dtype)
+        kernel = ops.cast(self.standardized_kernel(training), self.compute_dtype)
         return ops.conv(x, kernel, self.strides, padding, data_format="channels_last")
+
+
+def standardized(kernel, epsilon: float, epsilon_on: str):
+    """A kernel (height, width, inputs, filters) with mean 0 and variance 1 for each filter, as `StdConv` says."""
+    deviation = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
+    variance = ops.mean(deviation * deviation, axis=(0, 1, 2), keepdims=True)
+    if epsilon_on == "std":
+        return deviation / (ops.sqrt(variance) + epsilon)
+    return deviation * ops.rsqrt(variance + epsilon)
 
 
 class StemPool(Layer):

@@ -2,9 +2,10 @@
 
 GELU and norms: XLA compiles each pass over their input into one loop, in float32 whatever the type, where TensorFlow
 runs up to a dozen. Biases: their gradient, a sum over all rows, is the product of a row of ones with them, which oneDNN
-computes faster than TensorFlow its sum. Of a norm the backward pass keeps the input alone, in wide models of attention
-and of GELU's product with the kernel behind it, too: what is between is computed again. Evaluation and exports keep the
-plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does the like by itself.
+computes faster than TensorFlow its sum. BiT's kernels are standardised by oneDNN's batch normalisation. Of a norm the
+backward pass keeps the input alone, in wide models of attention and of GELU's product with the kernel behind it, too:
+what is between is computed again. Evaluation and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a
+replica's gradient, and does the like by itself.
 """
 
 import math
@@ -13,7 +14,7 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock, MultiHeadSelfAttention
+from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock, MultiHeadSelfAttention, StdConv
 from keras_vit.layers.base import Biased
 from keras_vit.layers.resnet import mean_of_groups
 from keras_vit.train.recompute import computed_again
@@ -200,6 +201,17 @@ def group_norm(x, gamma, beta, epsilon: float):
     return normed(x, gamma, beta)
 
 
+def standardized(kernel, epsilon: float, epsilon_on: str = "variance"):
+    """`keras_vit.layers.resnet.standardized` with its epsilon on the variance, as batch normalisation has it."""
+    filters = kernel.shape[-1]
+    none, ones, zeros = tf.zeros(0), tf.ones(filters), tf.zeros(filters)
+    normed, *_ = tf.raw_ops.FusedBatchNormV3(
+        x=tf.reshape(kernel, (-1, 1, 1, filters)), scale=ones, offset=zeros, mean=none, variance=none,
+        epsilon=epsilon, is_training=True,
+    )  # fmt: skip
+    return tf.reshape(normed, kernel.shape)
+
+
 def fuse(model: keras.Model) -> keras.Model:
     """Give a model that will be trained on CPUs the forms above, while it trains; returns the model."""
     forms = {"gelu_tanh": GELU_TANH, "gelu": GELU}
@@ -218,6 +230,8 @@ def fuse(model: keras.Model) -> keras.Model:
             layer.norm_in_training = layer_norm
         elif isinstance(layer, GroupNorm):
             layer.norm_in_training = group_norm
+        elif isinstance(layer, StdConv) and layer.epsilon_on == "variance":
+            layer.standardized_in_training = standardized
         elif isinstance(layer, Biased):
             layer.add_bias_in_training = add_bias
     return model

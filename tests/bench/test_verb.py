@@ -213,6 +213,9 @@ def test_presets_and_options_make_the_questions(monkeypatch):
         trained = targets[f"ViT_B16, train step, bfloat16, batch {batch}, 224 px"]
         assert "keras_vit-recompute mixed_bfloat16, tensorflow" in trained
         assert not any(name.startswith(("keras_vit-predict", "keras_vit-saved_model")) for name in trained)
+    for model in ("ViT_L16", "R50_ViT_B16", "BiT_R50x1"):
+        names = targets[f"{model}, forward, bfloat16, batch 8, 224 px"]
+        assert {f"keras_vit-saved_model {dtype}, tensorflow" for dtype in ("bfloat16", "mixed_bfloat16")} <= set(names)
     by_xla = [title for title, names in targets.items() if "keras_vit-xla float32, tensorflow" in names]
     assert by_xla == [
         f"ViT_{name}, 224 px" for name in ("B16, forward, float32, batch 8", "Ti16, forward, float32, batch 1")

@@ -66,6 +66,31 @@ def test_a_norm_has_the_plain_value_and_gradients(form, plain, shape, dtype):
         np.testing.assert_allclose(tf.cast(new, tf.float32), tf.cast(old, tf.float32), rtol=rounding, atol=1e-5)
 
 
+@pytest.mark.parametrize("epsilon", [1e-10, 0.3])
+def test_a_standardised_kernel_has_the_plain_value_and_gradient(epsilon):
+    kernel, towards = (tf.random.stateless_normal((3, 3, 40, 24), (i, 2), 1.0, 0.5) for i in (1, 2))
+
+    def both_of(form):
+        with tf.GradientTape() as tape:
+            tape.watch(kernel)
+            y = form(kernel, epsilon, "variance")
+        return y, tape.gradient(y, kernel, towards)
+
+    for new, old in zip(both_of(fused.standardized), both_of(resnet.standardized), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("epsilon_on", "times"), [("variance", 1), ("std", 0)])
+def test_kernels_are_standardised_by_batch_normalisation_where_a_model_trains(epsilon_on, times):
+    layer = keras_vit.layers.StdConv(8, 3, epsilon=0.1, epsilon_on=epsilon_on)
+    model = fused.fuse(keras.Sequential([keras.Input((6, 6, 4)), layer]))
+    x = np.random.default_rng(0).uniform(-1, 1, (2, 6, 6, 4)).astype("float32")
+    assert max_difference(model(x, training=True), model(x, training=False)) < 1e-5
+    for training, calls in ((True, times), (False, 0)):
+        graph = tf.function(lambda x, training=training: model(x, training=training)).get_concrete_function(x).graph
+        assert [operation.type for operation in graph.get_operations()].count("FusedBatchNormV3") == calls
+
+
 def _as_run(function, *inputs):
     """The nodes of a compiled function's graph after TensorFlow's optimiser, which merges what is computed twice."""
     context.enable_run_metadata()
