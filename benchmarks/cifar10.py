@@ -4,8 +4,8 @@
     python benchmarks/cifar10.py --read               # from the runs that are finished, without training
 
 Trains what is not finished yet, one run after the other, in runs/cifar10/RECIPE-SEED, so that it goes on after an
-interruption; tests after every second epoch, for the curves. Half an hour a run on two cores. Writes cifar10.md and
-cifar10.png beside this file.
+interruption; tests after every second epoch, for the curves. Half an hour a run on two cores. Adds the finished runs to
+cifar10.json beside this file, of which it makes cifar10.md, a table a machine, and cifar10.png of this machine's runs.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import json
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from keras_vit.analysis.curves import read_metrics
@@ -31,13 +31,15 @@ class Run:
     """A finished run.
 
     Args:
+        machine: in words.
         recipe: name of the recipe.
         seed: of the run.
-        summary: its summary.json.
+        summary: `accuracy`, `seconds`, `images_per_second` and `epochs` of its summary.json.
         minutes: from the beginning to the end of the epoch before each test.
         accuracies: of these tests, in percent.
     """
 
+    machine: str
     recipe: str
     seed: int
     summary: dict
@@ -49,7 +51,7 @@ class Run:
         return next((m for m, a in zip(self.minutes, self.accuracies, strict=True) if a >= 100 * accuracy), None)
 
 
-def read_run(workdir: Path) -> Run | None:
+def read_run(workdir: Path, machine: str) -> Run | None:
     """The run of a folder, None where it is not finished."""
     if not (workdir / "summary.json").is_file():
         return None
@@ -58,8 +60,17 @@ def read_run(workdir: Path) -> Run | None:
     steps, accuracies = curves["accuracy"]["test"]
     recipe = json.loads((workdir / "recipe.json").read_text())
     summary = json.loads((workdir / "summary.json").read_text())
-    minutes = tuple(float(until[step]) / 60 for step in steps)
-    return Run(recipe["name"], recipe["seed"], summary, minutes, tuple(100 * accuracies))
+    summary = {name: summary[name] for name in ("accuracy", "seconds", "images_per_second", "epochs")}
+    minutes = tuple(round(float(until[step]) / 60, 3) for step in steps)
+    accuracies = tuple(round(100 * float(accuracy), 2) for accuracy in accuracies)
+    return Run(machine, recipe["name"], recipe["seed"], summary, minutes, accuracies)
+
+
+def with_recorded(runs: list[Run], record: Path) -> list[Run]:
+    """These runs, and those of a record that they do not replace; by machine, recipe and seed."""
+    known = [Run(**fields) for fields in json.loads(record.read_text())] if record.is_file() else []
+    found = {(run.machine, run.recipe, run.seed): run for run in [*known, *runs]}
+    return [found[key] for key in sorted(found)]
 
 
 def train(recipe: str, seed: int, workdir: Path, data_dir: str) -> None:
@@ -69,21 +80,30 @@ def train(recipe: str, seed: int, workdir: Path, data_dir: str) -> None:
     subprocess.run(command, check=True, cwd=HERE.parent)
 
 
-def page(runs: list[Run], machine: str) -> str:
+def page(runs: list[Run]) -> str:
     """The Markdown."""
     accuracy, minutes = STUDENT
     lines = [
         "# CIFAR-10 from scratch",
         "",
-        f"{machine}. Test accuracy of the weights' average over 10,000 images; all of a run's time but the start of "
-        f"the process, with a test after every second epoch. A student's ViT took {minutes} minutes to {accuracy:.0%}, "
-        "on hardware unstated.",
+        "Test accuracy of the weights' average over 10,000 images; all of a run's time but the start of the process, "
+        f"with a test after every second epoch. A student's ViT took {minutes} minutes to {accuracy:.0%}, on hardware "
+        "unstated. Made by `benchmarks/cifar10.py` from [cifar10.json](cifar10.json).",
         "",
         "![Test accuracy over minutes of training](cifar10.png)",
-        "",
-        "| recipe | seeds | accuracy, %: mean ± deviation | of each | minutes, median | images/s "
+    ]
+    for machine in dict.fromkeys(run.machine for run in runs):
+        lines += ["", f"## {machine}", "", *table([run for run in runs if run.machine == machine])]
+    return "\n".join(lines) + "\n"
+
+
+def table(runs: list[Run]) -> list[str]:
+    """A machine's lines of the Markdown."""
+    accuracy = STUDENT[0]
+    lines = [
+        "| recipe | epochs | seeds | accuracy, %: mean ± deviation | of each | minutes, median | images/s "
         f"| minutes to {accuracy:.0%} |",
-        "|---|---:|---:|---|---:|---:|---:|",
+        "|---|---:|---:|---:|---|---:|---:|---:|",
     ]
     for name, some in by_recipe(runs).items():
         final = [100 * run.summary["accuracy"] for run in some]
@@ -92,6 +112,7 @@ def page(runs: list[Run], machine: str) -> str:
         reached = [m for m in until if m is not None]
         cells = [
             f"`{name}`",
+            ", ".join(str(epochs) for epochs in sorted({run.summary["epochs"] for run in some})),
             str(len(some)),
             f"{statistics.mean(final):.2f}{deviation}",
             ", ".join(f"{value:.2f}" for value in final),
@@ -100,7 +121,7 @@ def page(runs: list[Run], machine: str) -> str:
             f"{statistics.median(reached):.1f}" if len(reached) == len(some) else "–",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def by_recipe(runs: list[Run]) -> dict[str, list[Run]]:
@@ -140,12 +161,15 @@ def main():
     for (recipe, seed), workdir in () if options.read else places.items():
         if not (workdir / "summary.json").is_file():
             train(recipe, seed, workdir, options.data_dir)
-    runs = [run for recipe in recipes for seed in seeds if (run := read_run(places[recipe, seed]))]
+    machine = in_words().partition(";")[0]
+    runs = [run for workdir in places.values() if (run := read_run(workdir, machine))]
     if not runs:
         return f"benchmarks/cifar10.py expected finished runs in {str(options.runs)!r}, found none"
-    draw(runs, HERE / "cifar10.png")
-    write_atomically(HERE / "cifar10.md", page(runs, in_words().partition(";")[0]))
-    print("wrote benchmarks/cifar10.md and cifar10.png")
+    runs = with_recorded(runs, HERE / "cifar10.json")
+    draw([run for run in runs if run.machine == machine], HERE / "cifar10.png")
+    write_atomically(HERE / "cifar10.json", json.dumps([asdict(run) for run in runs], indent=1) + "\n")
+    write_atomically(HERE / "cifar10.md", page(runs))
+    print("wrote benchmarks/cifar10.json, cifar10.md and cifar10.png")
     return None
 
 

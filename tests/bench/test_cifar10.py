@@ -19,7 +19,7 @@ def write_run(runs, recipe, seed, accuracies, seconds):
     lines = [json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows]
     (folder / "metrics.jsonl").write_text("".join(lines))
     (folder / "recipe.json").write_text(json.dumps({"name": recipe, "seed": seed}))
-    summary = {"accuracy": accuracies[-1], "seconds": seconds, "images_per_second": 600.0}
+    summary = {"accuracy": accuracies[-1], "seconds": seconds, "images_per_second": 600.0, "epochs": 3, "replicas": 1}
     (folder / "summary.json").write_text(json.dumps(summary))
 
 
@@ -37,16 +37,42 @@ def test_a_table_of_mean_deviation_and_minutes_by_recipe(runs, monkeypatch, caps
     arguments = ["cifar10.py", "--read", "--recipes", "slow,plain", "--seeds", "2,0,1,3", "--runs", str(runs)]
     monkeypatch.setattr(cifar10.sys, "argv", arguments)
     assert cifar10.main() is None and "wrote" in capsys.readouterr().out
-    slow, plain = (runs / "cifar10.md").read_text().splitlines()[-2:]
-    assert slow == "| `slow` | 1 | 70.00 | 70.00 | 60.0 | 600 | – |"
+    plain, slow = (runs / "cifar10.md").read_text().splitlines()[-2:]
+    assert slow == "| `slow` | 3 | 1 | 70.00 | 70.00 | 60.0 | 600 | – |"
     spread = statistics.stdev((80, 82, 84))
-    assert plain == f"| `plain` | 3 | 82.00 ± {spread:.2f} | 80.00, 82.00, 84.00 | 31.0 | 600 | 20.7 |"
+    assert plain == f"| `plain` | 3 | 3 | 82.00 ± {spread:.2f} | 80.00, 82.00, 84.00 | 31.0 | 600 | 20.7 |"
     assert (runs / "cifar10.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_runs_join_those_of_before_and_other_machines(runs, monkeypatch, tmp_path):
+    monkeypatch.setattr(cifar10, "HERE", runs)
+    drawn = []
+    monkeypatch.setattr(cifar10, "draw", lambda some, path: drawn.append({(run.recipe, run.seed) for run in some}))
+
+    def made(machine, recipes, seeds):
+        monkeypatch.setattr(cifar10, "in_words", lambda: f"{machine}; its system")
+        arguments = ["--read", "--recipes", recipes, "--seeds", seeds, "--runs", str(runs)]
+        monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", *arguments])
+        assert cifar10.main() is None
+        return (runs / "cifar10.md").read_text()
+
+    made("one", "slow", "0")
+    made("two", "plain", "0,1")
+    write_run(tmp_path / "new", "plain", 1, (0.7, 0.9), 60)
+    for name in ("summary.json", "metrics.jsonl"):  # trained anew
+        (tmp_path / "new" / "plain-1" / name).replace(runs / "plain-1" / name)
+    text = made("two", "plain", "1,2")
+    places = [text.index(part) for part in ("## one", "| `slow` | 3 | 1 |", "## two", "| `plain` | 3 | 3 |")]
+    assert places == sorted(places)
+    assert "80.00, 90.00, 84.00" in text and drawn[-1] == {("plain", seed) for seed in range(3)}
+    found = [cifar10.Run(**fields) for fields in json.loads((runs / "cifar10.json").read_text())]
+    assert [(run.machine, run.seed) for run in found] == [("one", 0), ("two", 0), ("two", 1), ("two", 2)]
+    assert found[2].minutes[-1] == 1.0 and found[2].accuracies[-1] == 90.0
+
+
 def test_the_picture_has_a_line_a_run_and_a_colour_a_recipe(runs):
-    found = [cifar10.read_run(runs / name) for name in ("plain-1", "plain-0", "slow-0")]
-    assert cifar10.read_run(runs / "plain-3") is None
+    found = [cifar10.read_run(runs / name, "this") for name in ("plain-1", "plain-0", "slow-0")]
+    assert cifar10.read_run(runs / "plain-3", "this") is None
     (axes,) = cifar10.draw(found, runs / "a.png").axes
     zero, one, slow, student = axes.lines
     assert zero.get_color() == one.get_color() != slow.get_color()
