@@ -25,6 +25,8 @@ def prepare(name: str, files: list[str]):
     """A function that makes all batches of one pass over the files, repeated."""
     import tensorflow as tf
 
+    from keras_vit.data.settings import BATCHES_AHEAD, untuned
+
     if name.startswith(ALONE):
         antialias = "antialias" in name
 
@@ -33,7 +35,7 @@ def prepare(name: str, files: list[str]):
             return tf.image.resize(pixels, (SIZE, SIZE), antialias=antialias)
 
         dataset = tf.data.Dataset.from_tensor_slices(files).repeat(REPEATED).map(image, tf.data.AUTOTUNE)
-        dataset = dataset.batch(BATCH, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+        dataset = untuned(dataset.batch(BATCH, drop_remainder=True).prefetch(BATCHES_AHEAD))
     else:
         import numpy as np
 
