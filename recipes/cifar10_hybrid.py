@@ -2,12 +2,12 @@
 
 Command:  keras-vit train recipes/cifar10_hybrid.py --workdir runs/cifar10_hybrid --data-dir TFDS_FOLDER
 Hardware: 2 CPU cores (AMD EPYC, AVX-512 bf16, no AMX), TensorFlow 2.21, bfloat16.
-Time:     2,236 s for the 16 epochs, next to nothing else at the machine for the first 20 minutes and with tests beside
-          it for the rest, which ran at 194 images a second in place of 222. 15 epochs (`--set epochs=15`) on another
-          machine with AVX-512 bf16, whose matrix products are as fast: 2,141 s, tests beside it for a minute.
-Figure:   86.52 % of the 10,000 test images (seed 0, once; the weights' average), in 15 epochs 86.56 %. With crops of
-          60 % and more 79.89 % after 6 epochs, where cifar10_scratch.py has 69.5. At the images' own size, behind one
-          pooled stage of two units and with 6 blocks, 73.83 % after 6 epochs, and 83.21 % after 19 in 1,966 s.
+Time:     1,139 s. Machines of this kind are not always as fast: the day before 15 epochs (`--set epochs=15`) took
+          2,141 s, 16 on another one 2,236 s, with tests beside it for a third of the time.
+Figure:   85.62 % of the 10,000 test images (seed 0; the weights' average); 85.48 +- 0.23 over three seeds, in
+          benchmarks/cifar10.md. In 15 epochs 86.56 %, in 16 86.52 (seed 0, once). With crops of 60 % and more 79.89 %
+          after 6 epochs, where cifar10_scratch.py has 69.5. At the images' own size, behind one pooled stage of two
+          units and with 6 blocks, 73.83 % after 6 epochs, and 83.21 % after 19 in 1,966 s.
 Source:   cifar10_scratch.py behind a ResNet (arXiv 2010.11929, section 3.1, hybrid architecture): a root convolution
           and one bottleneck unit in each of two stages, on images of twice their size, so that a cell is 4 of their
           own pixels wide, as a patch of the plain model is. Two blocks fewer pay for it.
