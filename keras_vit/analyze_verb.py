@@ -66,7 +66,6 @@ def _analyze_run(model, recipe, options, parts):
     from keras_vit.data.settings import batches_of_array
     from keras_vit.export_images import of_split
     from keras_vit.models.interface import describe, named_outputs
-    from keras_vit.predict.predictor import BATCH
     from keras_vit.preprocess import preprocess_input
 
     output = Path(options.output)
@@ -81,7 +80,7 @@ def _analyze_run(model, recipe, options, parts):
         _draw_hidden(options, recipe.masked, inputs, output)
         also["masked.png"] = "What the model makes of hidden patches."
     else:
-        scores = named_outputs(model).predict(batches_of_array(inputs, BATCH), verbose=0)["probabilities"]
+        scores = named_outputs(model).predict(batches_of_array(inputs), verbose=0)["probabilities"]
         best = scores.argmax(1)
         analysis.plot_predictions(images, labels, best, scores.max(1), output / "predictions.png", names=names)
         also["predictions.png"] = "The answers on the test split: mistakes first, then the least sure, then a sample."

@@ -26,10 +26,10 @@ RULES = {
     "export": ({"layers", "models", "preprocess"}, True),
     "serve": ({"preprocess"}, True),
     # its plan counts models, its run shows progress and writes files as others do; its contestants are in processes,
-    # and one of them is an export
-    "bench": ({"analysis", "export", "models", "predict", "train"}, False),
+    # and one of them is an export, another has its batches from a pipeline
+    "bench": ({"analysis", "data", "export", "models", "predict", "train"}, False),
     "export_images": ({"models", "preprocess", "data", "train"}, False),
-    "analyze_verb": ({"analysis", "export_images", "models", "preprocess", "train"}, False),
+    "analyze_verb": ({"analysis", "data", "export_images", "models", "preprocess", "train"}, False),
 }
 TENSORFLOW = {"tensorflow", "tensorflow_datasets", "keras_cv"}
 PEERS = {"torch", "timm", "transformers", "keras_hub", "flax"}

@@ -23,6 +23,6 @@ def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return dataset.with_options(options)
 
 
-def batches_of_array(array, batch_size: int) -> tf.data.Dataset:
+def batches_of_array(array, batch_size: int = 32) -> tf.data.Dataset:
     """An array (N, ...) as batches (B, ...) for Keras's `predict`, whose own of an array are tuned."""
     return untuned(tf.data.Dataset.from_tensor_slices(array).batch(batch_size))
