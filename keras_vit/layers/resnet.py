@@ -252,8 +252,7 @@ class ResidualUnit(Layer):
 
     def compute_output_shape(self, input_shape):
         batch, height, width, _ = input_shape
-        sides = (side and -(-side // self.strides) for side in (height, width))
-        return (batch, *sides, 4 * self.filters)
+        return (batch, *(side and -(-side // self.strides) for side in (height, width)), 4 * self.filters)
 
     def call(self, x):
         y = ops.relu(self.norm1(self.conv1(x)))
@@ -296,7 +295,6 @@ class PreActivationUnit(ResidualUnit):
 
     def call(self, x):
         active = ops.relu(self.norm1(x))
-        y = self.conv1(active)
-        y = self.conv2(ops.relu(self.norm2(y)))
+        y = self.conv2(ops.relu(self.norm2(self.conv1(active))))
         y = self.conv3(ops.relu(self.norm3(y)))
         return y + (self.proj(active) if self.projects else x)
