@@ -2,7 +2,7 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-formats = ["ai-edge-litert>=2.1", "onnx>=1.19", "onnxruntime>=1.23", "openvino>=2025.4", "tf2onnx>=1.17"]
+formats = ["ai-edge-litert>=2.1", "nncf>=3", "onnx>=1.19", "onnxruntime>=1.23", "openvino>=2025.4", "tf2onnx>=1.17"]
 serve = [
     "starlette>=0.47",
     "uvicorn>=0.35",

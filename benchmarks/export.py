@@ -62,8 +62,15 @@ WRITTEN = {
     "the default formats": _WRITTEN.format(formats=None),
     "the SavedModel alone": _WRITTEN.format(formats=["saved_model"]),
 }
-EXPORTS = ("saved_model:bfloat16", "openvino:bfloat16", "openvino:float32", "tflite:int8")
-FAST = (*EXPORTS, "timm:autocast", "timm:compile")
+EXPORTS = (
+    "saved_model:bfloat16",
+    "saved_model:float32",
+    "openvino:bfloat16",
+    "openvino:float32",
+    "openvino:int8",
+    "tflite:int8",
+)
+FAST = (*EXPORTS, "timm:autocast", "timm:compiled-autocast", "timm:compiled-float32")
 BATCHES = (8, 32)
 LATENCY = "ViT_Ti16"
 IMAGES = 200  # at most: half of them to measure int8's scales on, half to compare on
@@ -89,6 +96,7 @@ def prepare(folder: Path, name: str, images: str) -> None:
     for dtype in ("float32", "bfloat16"):
         write_saved_model(in_dtype(model, dtype), folder / dtype)
     write_openvino(model, folder / "model.xml")
+    write_openvino(model, folder / "int8.xml", scales)
     (folder / "int8.tflite").write_bytes(convert(model, "int8", calibration=scales))
     asked = {"float32": parity.EXACT, "bfloat16": parity.REDUCED, "int8": parity.CALIBRATED}
     found = {}
@@ -119,7 +127,7 @@ def saved_model(folder, what):
 def openvino(folder, what):
     from keras_vit.export.openvino import runner
 
-    return runner(folder / "model.xml", what)
+    return runner(folder / "int8.xml") if what == "int8" else runner(folder / "model.xml", what)
 
 
 def tflite(folder, what):
@@ -137,11 +145,11 @@ def timm(model, what, images):
     from keras_vit.models.variants import find_variant
 
     model = timm_library.create_model(f"{find_variant(model)[0].timm_name}_224").eval()
-    model = torch.compile(model) if what == "compile" else model
+    model = torch.compile(model) if what.startswith("compiled") else model
     images = torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
 
     def call():
-        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled="autocast" in what):
             model(images)
 
     return call
@@ -202,6 +210,7 @@ def sizes(folder: Path, model: str) -> str:
     found = {"weights": weights}
     found["SavedModel"] = sum(path.stat().st_size for path in (folder / "float32").rglob("*") if path.is_file())
     found["OpenVINO"] = sum((folder / f"model.{suffix}").stat().st_size for suffix in ("xml", "bin"))
+    found["OpenVINO int8"] = sum((folder / f"int8.{suffix}").stat().st_size for suffix in ("xml", "bin"))
     found["TFLite int8"] = (folder / "int8.tflite").stat().st_size
     lines = [f"### {model} on disk", "", "| | MB | over its weights |", "|---|---:|---:|"]
     lines += [f"| {name} | {size / 1e6:.1f} | {size / weights:.4f} |" for name, size in found.items()]

@@ -193,8 +193,8 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--output", required=True, help="folder of the versions, saved_models/NAME")
     sub.add_argument(
         "--formats",
-        help="some of saved_model,tflite,tflite-fp16,tflite-int8-dynamic (these by default),onnx,openvino,tflite-int8,"
-        "tflite-int16x8 (the last two need --calibration)",
+        help="some of saved_model,tflite,tflite-fp16,tflite-int8-dynamic (these by default),onnx,openvino,"
+        "openvino-int8,tflite-int8,tflite-int16x8 (the last three need --calibration)",
     )
     sub.add_argument(
         "--dtype", help="float32 or bfloat16, which the SavedModel computes in; the model's own by default"

@@ -7,9 +7,9 @@ from keras_vit.export.report import ExportReport
 from keras_vit.models.interface import describe
 
 _CALIBRATED = (
-    "The scales of integer activations were measured on {}. `tflite-int8` computes the products with "
-    "weights in int8 and the rest in float32; `tflite-int16x8` computes in integers throughout, without fast kernels "
-    "on common processors: its time above is the price."
+    "The scales of integer activations were measured on {}. `tflite-int8` computes the products with weights in int8 "
+    "and the rest in float32, `openvino-int8` those of attention in int8, too; `tflite-int16x8` computes in integers "
+    "throughout, without fast kernels on common processors: its time above is the price."
 )
 
 _RESIZED = (

@@ -80,6 +80,17 @@ def _one_file(file: str, write, runner) -> Format:
     )
 
 
+def _openvino_int8(file: str) -> Format:
+    return Format(
+        write=lambda model, folder, chosen: openvino.write_openvino(model, folder / file, chosen.calibration),
+        load=lambda folder: {"serving_default": openvino.runner(folder / file)},
+        tolerance=parity.CALIBRATED,
+        file=file,
+        by_default=False,
+        calibrated=True,
+    )
+
+
 FORMATS = {
     "saved_model": Format(_saved_model, saved_model.signatures_of, parity.EXACT, file="saved_model.pb"),
     "tflite": _tflite("model.tflite", "float32", parity.EXACT),
@@ -87,6 +98,7 @@ FORMATS = {
     "tflite-int8-dynamic": _tflite("model-int8-dynamic.tflite", "int8-dynamic", parity.REDUCED),
     "onnx": _one_file("model.onnx", onnx.write_onnx, onnx.runner),
     "openvino": _one_file("model.xml", openvino.write_openvino, openvino.runner),
+    "openvino-int8": _openvino_int8("model-int8.xml"),
     "tflite-int8": _tflite("model-int8.tflite", "int8", parity.CALIBRATED),
     "tflite-int16x8": _tflite("model-int16x8.tflite", "int16x8", parity.CALIBRATED),
 }

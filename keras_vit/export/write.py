@@ -44,8 +44,8 @@ def export(
         labels: (N,) the images' classes, for the accuracy; unknown where None.
         formats: some of `FORMATS`: `saved_model` (the version's folder itself), `tflite` (`model.tflite` in it),
             `tflite-fp16`, `tflite-int8-dynamic`, which are written where None (of a free image size `saved_model`
-            alone); `onnx` (`model.onnx`), `openvino` (`model.xml`); `tflite-int8`, `tflite-int16x8`, for which
-            `calibration` is needed.
+            alone); `onnx` (`model.onnx`), `openvino` (`model.xml`); `openvino-int8`
+            (`model-int8.xml`), `tflite-int8`, `tflite-int16x8`, for which `calibration` is needed.
         dtype: `float32` or `bfloat16`, which the SavedModel stores and computes in; the model's own where None.
         batch: images a call of the TFLite files; None for any number.
         origin: of the weights, for the manifest and the model card.

@@ -122,10 +122,16 @@ def test_they_are_written_on_request_and_what_is_missing_is_named(labelled, tmp_
     def missing(name):
         raise ModuleNotFoundError(f"No module named {name!r}")
 
+    images = np.zeros((1, *labelled.input_shape[1:]))
+    whole = optional.importlib.import_module
     monkeypatch.setattr(optional.importlib, "import_module", missing)
-    for name, package in (("onnx", "tf2onnx"), ("openvino", "openvino")):
+    for name, package in (("onnx", "tf2onnx"), ("openvino", "openvino"), ("openvino-int8", "nncf")):
+        if package == "nncf":  # OpenVINO alone is not enough
+            monkeypatch.setattr(
+                optional.importlib, "import_module", lambda name: missing(name) if name == "nncf" else whole(name)
+            )
         with pytest.raises(ValueError, match=rf"format {name} expected {package}, which `pip install keras_vit\[form"):
-            export(labelled, tmp_path / "out", formats=(name,))
+            export(labelled, tmp_path / "out", formats=(name,), calibration=images)
     assert not (tmp_path / "out").exists()
     stray = tmp_path / "model.onnx"
     stray.write_bytes(b"")

@@ -93,6 +93,58 @@ def test_calibrated_integers_of_every_kind_pass(case, tmp_path):
     assert "measured on 8 other images" in card
 
 
+@pytest.mark.parametrize("case", principal_first(MODELS))
+def test_openvinos_integers_of_every_kind_pass(case, tmp_path):
+    """Products and convolutions take integers; nothing that is summed up or normed does."""
+    pytest.importorskip("nncf", reason="extra `formats` is not installed")
+    library = importlib.import_module("openvino")
+    model = randomise(case.make())
+    pixels = pixels_for(model, 24)
+    chosen = {"formats": ("openvino-int8",), "calibration": pixels[16:]}
+    report = export(model, tmp_path / "tiny", pixels[:16], **chosen)
+    (row,) = report.rows
+    assert row.agreement == (1 if describe(model).classes else None) and row.max_difference > 1e-5
+    network = library.Core().read_model(str(report.path / "model-int8.xml"))
+    assert network.input().partial_shape[0].is_dynamic
+    rounded = [node for node in network.get_ops() if node.get_type_name() == "FakeQuantize"]
+    on_integers = {taker for node in rounded for taker in takers(node)}
+    assert on_integers and on_integers <= {"MatMul", "Convolution", "GroupConvolution"}
+    assert "int8" in network.get_rt_info(["keras_vit.json"]).astype(str)
+
+
+def takers(node) -> set[str]:
+    """The kinds of nodes that a node's numbers reach by way of what only moves or picks them."""
+    moving = (
+        "MaxPool",
+        "Transpose",
+        "Reshape",
+        "Pad",
+        "StridedSlice",
+        "Gather",
+        "Unsqueeze",
+        "Squeeze",
+        "Concat",
+        "Split",
+    )
+    found = set()
+    for output in node.outputs():
+        for taker in (target.get_node() for target in output.get_target_inputs()):
+            found |= takers(taker) if taker.get_type_name() in moving else {taker.get_type_name()}
+    return found
+
+
+def test_nncf_is_imported_without_its_reports(tmp_path):
+    """It sends them over the net unless its variable is set while it is imported, which is then as it was before."""
+    pytest.importorskip("nncf", reason="extra `formats` is not installed")
+    code = (
+        "import os; from keras_vit.export import openvino; nncf = openvino._nncf()\n"
+        "from nncf.telemetry import telemetry; assert 'Mock' in type(telemetry).__name__, telemetry\n"
+        "assert 'NNCF_CI' not in os.environ"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "NNCF_CI"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=environment)
+
+
 def test_both_sides_are_compared_in_whole_float32(tmp_path, monkeypatch):
     """Of a GPU's TensorFloat-32, switched off meanwhile, there is nothing else to be seen here."""
     shortened, seen, answer = tf.config.experimental.tensor_float_32_execution_enabled, [], parity.keras_answer

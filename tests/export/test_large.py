@@ -23,7 +23,7 @@ def made(name):
 
 @pytest.mark.parametrize("name", ["ViT_B16", "R50_ViT_B16"])
 def test_every_format_passes(name, tmp_path):
-    for package in ("ai_edge_litert", "tf2onnx", "onnxruntime", "openvino"):
+    for package in ("ai_edge_litert", "tf2onnx", "onnxruntime", "openvino", "nncf"):
         pytest.importorskip(package, reason="extra `formats` is not installed")
     model, pixels = made(name)
     formats = [name for name in FORMATS if name not in LEFT_OUT]
@@ -34,7 +34,7 @@ def test_every_format_passes(name, tmp_path):
     # Some formats keep equal arrays once, and an untrained model has many: zeros as biases.
     whole = {name: size[name] for name in ("saved_model", "onnx", "openvino", "tflite")}
     assert all(0.99 < share < 1.01 for share in whole.values()), whole
-    assert size["tflite-int8"] < 0.27
+    assert size["tflite-int8"] < 0.27 and size["openvino-int8"] < 0.27
 
 
 @pytest.mark.parametrize("name", ["ViT_B16", "R50_ViT_B16"])
