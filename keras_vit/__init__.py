@@ -55,5 +55,6 @@ from keras_vit.preprocess import preprocess_input as preprocess_input
 from keras_vit.weights import list_weights as list_weights
 from keras_vit.weights import load_weights as load_weights
 from keras_vit.weights import save_weights as save_weights
+from keras_vit.xla.forward import compiled as compiled
 
 __version__ = "0.1.0"

@@ -21,13 +21,14 @@ RULES = {
     "analysis": ({"layers", "models", "preprocess"}, False),
     "predict": ({"models", "preprocess", "export"}, False),
     "data": ({"preprocess"}, True),
+    "xla": ({"layers"}, True),
     # its stages rewire layers, and its few-shot evaluation is a probe of analysis
-    "train": ({"analysis", "layers", "models", "data", "preprocess", "weights"}, True),
+    "train": ({"analysis", "layers", "models", "data", "preprocess", "weights", "xla"}, True),
     "export": ({"layers", "models", "preprocess"}, True),
     "serve": ({"preprocess"}, True),
     # its plan counts models, its run shows progress and writes files as others do; its contestants are in processes,
     # and one of them is an export, another has its batches from a pipeline
-    "bench": ({"analysis", "data", "export", "models", "predict", "train"}, False),
+    "bench": ({"analysis", "data", "export", "models", "predict", "train", "xla"}, False),
     "export_images": ({"models", "preprocess", "data", "train"}, False),
     "analyze_verb": ({"analysis", "data", "export_images", "models", "preprocess", "train"}, False),
 }
@@ -95,7 +96,7 @@ def test_the_public_names_are_listed_by_hand():
     public = {name for name, value in vars(keras_vit).items() if not name.startswith("_") and name in listed}
     assert public == listed
     contract = {"build", "create_model", "decode_predictions", "feature_model", "layers", "list_models", "load_weights"}
-    contract |= {"preprocess_input", "save_weights", "Variant", *keras_vit.list_models()}
+    contract |= {"compiled", "preprocess_input", "save_weights", "Variant", *keras_vit.list_models()}
     assert contract <= listed
 
 

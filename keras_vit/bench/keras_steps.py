@@ -31,13 +31,12 @@ def device_peak(device: str):
     return _gpu() if device == "gpu" else process_peak
 
 
-def forward(model: keras.Model, images: np.ndarray, by_xla: bool = False):
+def forward(model: keras.Model, images: np.ndarray):
     """A function that computes the model's output and waits for it.
 
     Args:
         model: of one input.
         images: (B, S, S, 3).
-        by_xla: whether XLA compiles all of it on TensorFlow, too, as it does on JAX.
     """
     if keras.backend.backend() == "jax":
         import jax
@@ -49,7 +48,7 @@ def forward(model: keras.Model, images: np.ndarray, by_xla: bool = False):
     import tensorflow as tf
 
     images = tf.constant(images)
-    compiled = tf.function(lambda x: model(x, training=False), jit_compile=by_xla or None)
+    compiled = tf.function(lambda x: model(x, training=False))
     return lambda: compiled(images).numpy()
 
 

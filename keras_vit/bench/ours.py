@@ -1,5 +1,5 @@
-"""This package's contestants: forward passes on any backend, by XLA, by Keras's `predict` and by a SavedModel; training
-by the engine, or compiled whole on JAX."""
+"""This package's contestants: forward passes on any backend, compiled, by Keras's `predict` and by a SavedModel;
+training by the engine, or compiled whole on JAX."""
 
 import dataclasses
 import tempfile
@@ -9,6 +9,7 @@ import keras
 from keras_vit.bench.keras_steps import CLASSES, DECAY, RATE, batch_of, device_peak, forward, jax_step, require_device
 from keras_vit.models.builders import build
 from keras_vit.models.variants import find_variant
+from keras_vit.xla.forward import compiled as compiled_forward
 
 PREDICTED = 8  # batches of a call of `predict`
 
@@ -23,9 +24,19 @@ def recompute(contestant: dict):
     return _prepare(contestant, recompute=True)
 
 
+def compiled(contestant: dict, whole: bool = False):
+    """The forward pass of `keras_vit.compiled`."""
+    import tensorflow as tf
+
+    require_device(contestant["device"])
+    answer = compiled_forward(_classifier(contestant), whole)
+    images = tf.constant(batch_of(contestant["image_size"], contestant["batch"])[0])
+    return (lambda: answer(images).numpy()), device_peak(contestant["device"])
+
+
 def xla(contestant: dict):
     """The forward pass with all of it compiled by XLA."""
-    return _prepare(contestant, recompute=False, by_xla=True)
+    return compiled(contestant, whole=True)
 
 
 def predict(contestant: dict):
@@ -68,7 +79,7 @@ def row_of(contestant: dict):
     return row if contestant["depth"] is None else dataclasses.replace(row, depth=contestant["depth"])
 
 
-def _prepare(contestant, recompute, by_xla=False):
+def _prepare(contestant, recompute):
     require_device(contestant["device"])
     row, size, batch, dtype = row_of(contestant), *(contestant[name] for name in ("image_size", "batch", "dtype"))
     peak = device_peak(contestant["device"])
@@ -78,7 +89,7 @@ def _prepare(contestant, recompute, by_xla=False):
     if contestant["task"] == "train":
         model = build(row, input_shape=shape, classes=CLASSES, classifier_activation=None, dtype=dtype)
         return jax_step(model, images, labels), peak
-    return forward(_classifier(contestant), images, by_xla), peak
+    return forward(_classifier(contestant), images), peak
 
 
 def _classifier(contestant):

@@ -17,15 +17,18 @@ ON_KERAS = {
     OURS: "ours.py:prepare",
     "keras-hub": "keras_hub_peer.py:prepare",
     "keras_vit-recompute": "ours.py:recompute",
+    "keras_vit-compiled": "ours.py:compiled",
     "keras_vit-xla": "ours.py:xla",
     "keras_vit-predict": "ours.py:predict",
     "keras_vit-saved_model": "ours.py:saved_model",
 }
 ALL_OURS = tuple(library for library in ON_KERAS if library.startswith(OURS))
 FOR_MEMORY = ("keras_vit-recompute",)  # that gives up speed for it
-ON_TENSORFLOW = ("keras_vit-recompute", "keras_vit-xla")  # the engine; what XLA always compiles on JAX
+# the engine; what XLA always compiles on JAX
+ON_TENSORFLOW = ("keras_vit-recompute", "keras_vit-compiled", "keras_vit-xla")
 ONLY = {
     "keras_vit-recompute": "train",
+    "keras_vit-compiled": "forward",
     "keras_vit-xla": "forward",
     "keras_vit-predict": "forward",
     "keras_vit-saved_model": "forward",

@@ -16,6 +16,7 @@ SERVED = ("keras_vit-predict", "keras_vit-saved_model")
 OTHERS = (
     "transformers-compiled",
     "keras_vit-recompute",
+    "keras_vit-compiled",
     "keras_vit-xla",
     *SERVED,
 )  # known, and asked for by name alone
@@ -91,20 +92,21 @@ def _check_peer(peer: str) -> None:
                          f"{peer!r}.")  # fmt: skip
 
 
-_HALF = ("bfloat16", "mixed_bfloat16")
+HALF = ("bfloat16", "mixed_bfloat16")
 PRESETS = {
     # the goals of the project on a CPU; JAX in float32 alone, to save time
     "targets": (
-        Settings(dtypes=("float32",), peers=(*PEERS, "keras_vit-xla")),
+        Settings(dtypes=("float32",), peers=(*PEERS, "keras_vit-compiled", "keras_vit-xla")),
         Settings(
-            dtypes=_HALF, batches=(8, 32), backends=("tensorflow",), peers=(*PEERS, "keras_vit-recompute", *SERVED)
+            dtypes=HALF, batches=(8, 32), backends=("tensorflow",),
+            peers=(*PEERS, "keras_vit-recompute", "keras_vit-compiled", *SERVED),
         ),
         Settings(
             models=("ViT_Ti16",), tasks=("forward",), dtypes=("float32",), batches=(1,), peers=(*PEERS, "keras_vit-xla")
         ),
         Settings(
             models=("ViT_L16", "R50_ViT_B16", "BiT_R50x1"), backends=("tensorflow",),
-            peers=(*PEERS, "keras_vit-saved_model"),
+            peers=(*PEERS, "keras_vit-compiled", "keras_vit-saved_model"),
         ),
     ),
     # how the time grows with the image, the batch and the depth
@@ -115,7 +117,7 @@ PRESETS = {
     ),
     "gpu": (
         Settings(
-            models=("ViT_B16", "ViT_L16"), dtypes=_HALF, batches=(256,), backends=("jax",), image_sizes=(224, 384),
+            models=("ViT_B16", "ViT_L16"), dtypes=HALF, batches=(256,), backends=("jax",), image_sizes=(224, 384),
             peers=("timm", "timm-compiled", "transformers", "transformers-compiled"), device="gpu",
         ),
     ),

@@ -3,7 +3,6 @@
 B batch, H W C image, N tokens, D width, k best classes.
 """
 
-import contextlib
 from pathlib import Path
 
 import keras
@@ -12,7 +11,8 @@ from keras import ops
 
 from keras_vit.export.image_bytes import read_images
 from keras_vit.export.rollout import attention_layers, rollout
-from keras_vit.layers import StdConv, watching
+from keras_vit.layers import watching
+from keras_vit.layers.resnet import standardized_kernels, taking_kernels
 from keras_vit.models.interface import describe, named_outputs
 
 TOP_K = 5
@@ -37,10 +37,10 @@ class ServingModule(tf.Module):
             raise ValueError(f"export expected Keras on TensorFlow, received KERAS_BACKEND={keras.backend.backend()}.")
         super().__init__(name=model.name)
         self.interface = describe(model)
-        kernels = [(layer, _kernel_in_use(layer)) for layer in model._flatten_layers() if isinstance(layer, StdConv)]
-        in_place = {id(layer.kernel): kernel for layer, kernel in kernels}
+        kernels = standardized_kernels(model)
+        in_place = {id(layer.kernel): kernel.value for layer, kernel in kernels}
         self.variables_held_once = [in_place.get(id(weight), weight.value) for weight in model.weights]
-        self.computed = _standardized(kernels)
+        self.computed = taking_kernels(kernels)
         answer = named_outputs(model)
         # A plain function: a model or a traced function as an attribute would be saved a second time.
         self.answer = self.computed(lambda images: answer(images, training=False))
@@ -72,22 +72,6 @@ class ServingModule(tf.Module):
             return {"probabilities": probabilities, "labels": names, "scores": scores, "error": errors}
 
         return tf.function(classify_bytes, [tf.TensorSpec((None,), tf.string, name="image_bytes")], autograph=False)
-
-
-def _kernel_in_use(layer: StdConv) -> tf.Variable:
-    return tf.Variable(tf.cast(layer.standardized_kernel(), layer.compute_dtype))
-
-
-@contextlib.contextmanager
-def _standardized(kernels):
-    """In a function so decorated, these convolutions take kernels that are standardised already: (layer, kernel)."""
-    for layer, kernel in kernels:
-        layer.standardized_kernel = lambda training, kernel=kernel: kernel
-    try:
-        yield
-    finally:
-        for layer, _ in kernels:
-            del layer.standardized_kernel
 
 
 def inference_function(model: keras.Model):

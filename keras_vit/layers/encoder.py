@@ -40,7 +40,7 @@ class LayerNorm(Layer):
     def __init__(self, epsilon: float = 1e-6, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = epsilon
-        self.norm_in_training = layer_norm  # the same function, which a backend may have in a leaner form
+        self.norm_in_training = self.norm = layer_norm  # the same function, which a backend may have in a leaner form
 
     def build(self, input_shape):
         shape = (input_shape[-1],)
@@ -51,7 +51,7 @@ class LayerNorm(Layer):
         return input_shape
 
     def call(self, x, training=False):
-        norm = self.norm_in_training if training else layer_norm
+        norm = self.norm_in_training if training else self.norm
         gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
         return ops.cast(norm(x, gamma, beta, self.epsilon), self.compute_dtype)
 

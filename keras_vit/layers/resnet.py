@@ -3,6 +3,9 @@
 B batch, H W C feature map, F filters of the narrow convolutions of a unit, 4 F the channels it puts out.
 """
 
+import contextlib
+
+import keras
 from keras import ops
 
 from keras_vit.layers.axial import AxialAttention
@@ -20,7 +23,7 @@ class GroupNorm(Layer):
         epsilon: added to the variance; 1e-6 in the official hybrids, 1e-5 in BiT and timm.
         gamma_initializer: start of the scale; zeros on the last norm of a v1 unit.
 
-    Input and output shape: (B, H, W, C).
+    Input and output shape: (B, H, W, C). Called with `relu=True` it ends in a ReLU, which a backend may compute along.
 
     Raises:
         ValueError: the channels are no multiple of 32.
@@ -30,7 +33,7 @@ class GroupNorm(Layer):
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.gamma_initializer = gamma_initializer
-        self.norm_in_training = group_norm  # the same function, which a backend may have in a faster form
+        self.norm_in_training = self.norm = group_norm  # the same function, which a backend may have in a faster form
 
     def build(self, input_shape):
         require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
@@ -45,19 +48,20 @@ class GroupNorm(Layer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def call(self, x, training=False):
-        norm = self.norm_in_training if training else group_norm
+    def call(self, x, relu=False, training=False):
+        norm = self.norm_in_training if training else self.norm
         gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
-        return ops.cast(norm(x, gamma, beta, self.epsilon), self.compute_dtype)
+        return ops.cast(norm(x, gamma, beta, self.epsilon, relu), self.compute_dtype)
 
 
-def group_norm(x, gamma, beta, epsilon: float):
-    """Group normalisation: (B, H, W, C), (C,), (C,) -> (B, H, W, C) of float32."""
+def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
+    """Group normalisation, and a ReLU where asked: (B, H, W, C), (C,), (C,) -> (B, H, W, C) of float32."""
     # Means over the pixels first: a reduction over contiguous channels, then a small one inside the groups.
     deviation = ops.cast(x, "float32")
     deviation = deviation - _means(deviation)
     scale = ops.rsqrt(_means(deviation * deviation) + epsilon) * gamma
-    return deviation * scale + beta
+    normed = deviation * scale + beta
+    return ops.relu(normed) if relu else normed
 
 
 def _means(x):
@@ -149,6 +153,25 @@ def standardized(kernel, epsilon: float, epsilon_on: str):
     if epsilon_on == "std":
         return deviation / (ops.sqrt(variance) + epsilon)
     return deviation * ops.rsqrt(variance + epsilon)
+
+
+def standardized_kernels(model) -> list:
+    """Each `StdConv` of a model with the kernel that it uses, in a variable of the type that it computes in."""
+    found = [layer for layer in model._flatten_layers() if isinstance(layer, StdConv)]
+    in_use = lambda layer: ops.cast(layer.standardized_kernel(), layer.compute_dtype)  # noqa: E731
+    return [(layer, keras.Variable(in_use(layer), dtype=layer.compute_dtype, trainable=False)) for layer in found]
+
+
+@contextlib.contextmanager
+def taking_kernels(kernels):
+    """While entered, or in a function so decorated, convolutions take these `standardized_kernels`."""
+    for layer, kernel in kernels:
+        layer.standardized_kernel = lambda training, kernel=kernel: kernel
+    try:
+        yield
+    finally:
+        for layer, _ in kernels:
+            del layer.standardized_kernel
 
 
 class StemPool(Layer):
@@ -255,8 +278,8 @@ class ResidualUnit(Layer):
         return (batch, *(side and -(-side // self.strides) for side in (height, width)), 4 * self.filters)
 
     def call(self, x):
-        y = ops.relu(self.norm1(self.conv1(x)))
-        y = ops.relu(self.norm2(self.conv2(y)))
+        y = self.norm1(self.conv1(x), relu=True)
+        y = self.norm2(self.conv2(y), relu=True)
         y = self.norm3(self.conv3(y))
         return ops.relu(y + (self.proj_norm(self.proj(x)) if self.projects else x))
 
@@ -294,7 +317,7 @@ class PreActivationUnit(ResidualUnit):
         self.norm3 = self._norm("norm3", (*shape[:3], self.filters))
 
     def call(self, x):
-        active = ops.relu(self.norm1(x))
-        y = self.conv2(ops.relu(self.norm2(self.conv1(active))))
-        y = self.conv3(ops.relu(self.norm3(y)))
+        active = self.norm1(x, relu=True)
+        y = self.conv2(self.norm2(self.conv1(active), relu=True))
+        y = self.conv3(self.norm3(y, relu=True))
         return y + (self.proj(active) if self.projects else x)

@@ -207,7 +207,7 @@ def test_presets_and_options_make_the_questions(monkeypatch):
         ways = {name.split(",")[0] for name in names if name.startswith(("keras_vit-", "timm-compiled"))}
         assert ways == {
             f"{library} {dtype}"
-            for library in ("keras_vit-predict", "keras_vit-saved_model", "timm-compiled")
+            for library in ("keras_vit-compiled", "keras_vit-predict", "keras_vit-saved_model", "timm-compiled")
             for dtype in ("bfloat16", "mixed_bfloat16")
         }
         trained = targets[f"ViT_B16, train step, bfloat16, batch {batch}, 224 px"]
@@ -215,7 +215,10 @@ def test_presets_and_options_make_the_questions(monkeypatch):
         assert not any(name.startswith(("keras_vit-predict", "keras_vit-saved_model")) for name in trained)
     for model in ("ViT_L16", "R50_ViT_B16", "BiT_R50x1"):
         names = targets[f"{model}, forward, bfloat16, batch 8, 224 px"]
-        assert {f"keras_vit-saved_model {dtype}, tensorflow" for dtype in ("bfloat16", "mixed_bfloat16")} <= set(names)
+        asked = {
+            f"keras_vit-{way} {dtype}, tensorflow" for way in ("compiled", "saved_model") for dtype in settings.HALF
+        }
+        assert asked <= set(names)
     by_xla = [title for title, names in targets.items() if "keras_vit-xla float32, tensorflow" in names]
     assert by_xla == [
         f"ViT_{name}, 224 px" for name in ("B16, forward, float32, batch 8", "Ti16, forward, float32, batch 1")

@@ -1,0 +1,76 @@
+"""GELU and its gradient on CPUs, in float32 whatever the type, each pass one loop that XLA compiles.
+
+TensorFlow runs up to a dozen (benchmarks/NOTES.md has the gains).
+"""
+
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+_compiled = tf.function(jit_compile=True)  # for each shape
+_SLOPE, _CUBE = math.sqrt(2.0 / math.pi), 0.044715
+
+
+def _gelu_tanh(x):
+    """GELU by its tanh approximation, and its slope."""
+    square = x * x
+    tanh = tf.tanh(_SLOPE * x * (1.0 + _CUBE * square))
+    share = 0.5 * (1.0 + tanh)
+    return x * share, share + 0.5 * x * (1.0 - tanh * tanh) * _SLOPE * (1.0 + 3.0 * _CUBE * square)
+
+
+def _gelu(x):
+    """GELU by the error function, and its slope."""
+    share = 0.5 * (1.0 + tf.math.erf(x / math.sqrt(2.0)))
+    return x * share, share + x * tf.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+
+
+class Activation:
+    """An activation in float32, whatever the type, by loops that XLA compiles.
+
+    Args:
+        formula: x of float32 -> its value and its slope.
+    """
+
+    def __init__(self, formula: Callable):
+        self._formula = formula
+        self._value = _compiled(self._value)
+        self._value_and_slope = _compiled(self._value_and_slope)
+        self._value_and_by_input = _compiled(self._value_and_by_input)
+
+    def _value(self, x):
+        return tf.cast(self._formula(tf.cast(x, tf.float32))[0], x.dtype)
+
+    def _value_and_slope(self, x):
+        return tuple(tf.cast(numbers, x.dtype) for numbers in self._formula(tf.cast(x, tf.float32)))
+
+    def _value_and_by_input(self, x, gradient):
+        value, slope = self._formula(tf.cast(x, tf.float32))
+        return tf.cast(value, x.dtype), tf.cast(tf.cast(gradient, tf.float32) * slope, x.dtype)
+
+    def __call__(self, x):
+        """The value of each number of `x`; kept for the gradient, which is one product, is the slope in its place."""
+
+        @tf.custom_gradient
+        def activated(x):
+            value, slope = self._value_and_slope(x)
+            return value, lambda gradient: gradient * slope
+
+        return activated(x)
+
+    def product(self, x, kernel):
+        """(rows, M) and (M, F) -> the values times the kernel, (rows, F); kept for the gradient are these two alone."""
+
+        @tf.custom_gradient
+        def product(x, kernel):
+            def gradients(gradient):
+                value, by_x = self._value_and_by_input(x, tf.matmul(gradient, kernel, transpose_b=True))
+                return by_x, tf.matmul(value, gradient, transpose_a=True)
+
+            return self._value(x) @ kernel, gradients
+
+        return product(x, tf.convert_to_tensor(kernel))
+
+
+GELU_TANH, GELU = Activation(_gelu_tanh), Activation(_gelu)

@@ -1,0 +1,71 @@
+"""A model's forward pass, compiled for the machine that it runs on.
+
+B batch, H W C image.
+"""
+
+import contextlib
+from collections.abc import Callable
+
+import keras
+
+from keras_vit.layers import GroupNorm, LayerNorm
+from keras_vit.layers.resnet import standardized_kernels, taking_kernels
+
+
+def compiled(model: keras.Model, whole: bool = False) -> Callable:
+    """The fastest forward pass of a model here: a function images (B, H, W, C) -> what the model answers.
+
+    On TensorFlow and CPUs XLA compiles the norms, and kernels of weight-standardised convolutions (BiT, the hybrids)
+    are standardised once, now: compile again when they have changed. All other weights are read at each call. On GPUs
+    and TPUs, and on JAX everywhere, XLA compiles all of it. Exports, which must run without XLA, are made of the model
+    itself.
+
+    Args:
+        model: a model of this package, or one that is made of its layers.
+        whole: have XLA compile all of it on CPUs, too: faster where a call is short (one image in a narrow model, in
+            float32), slower elsewhere.
+
+    Raises:
+        ValueError: Keras runs on another backend than TensorFlow or JAX.
+    """
+    if keras.backend.backend() == "jax":
+        return _on_jax(model)
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(f"compiled expected Keras on TensorFlow or JAX, received {keras.backend.backend()}.")
+    import tensorflow as tf
+
+    if whole or any(device.device_type != "CPU" for device in tf.config.list_logical_devices()):
+        return tf.function(lambda images: model(images, training=False), jit_compile=True, autograph=False)
+    by_loops = _by_loops(model)
+    return tf.function(by_loops(lambda images: model(images, training=False)), autograph=False)
+
+
+def _on_jax(model):
+    import jax
+
+    call = jax.jit(lambda variables, images: model.stateless_call(*variables, images, training=False)[0])
+    parts = model.trainable_variables, model.non_trainable_variables
+    return lambda images: call([[variable.value for variable in part] for part in parts], images)
+
+
+def _by_loops(model):
+    """A decorator: while the function runs, which is while it is traced, the model's layers have XLA's forms."""
+    from keras_vit.xla.norms import group_norm, layer_normed
+
+    forms, layers = {GroupNorm: group_norm, LayerNorm: layer_normed}, model._flatten_layers()
+    norms = [(layer, form) for layer in layers for kind, form in forms.items() if isinstance(layer, kind)]
+    kernels = standardized_kernels(model)
+
+    @contextlib.contextmanager
+    def in_place():
+        plain = [norm.norm for norm, _ in norms]
+        for norm, form in norms:
+            norm.norm = form
+        try:
+            with taking_kernels(kernels):
+                yield
+        finally:
+            for (norm, _), form in zip(norms, plain, strict=True):
+                norm.norm = form
+
+    return in_place()

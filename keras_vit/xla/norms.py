@@ -1,0 +1,128 @@
+"""Norms and their gradients on CPUs, in float32 whatever the type, each pass one loop that XLA compiles.
+
+The backward pass keeps a norm's input alone. The whole of a norm as one function is slower (GroupNorm) or no faster
+(LayerNorm). Kernels are standardised by oneDNN's batch normalisation (benchmarks/NOTES.md has the gains).
+"""
+
+import tensorflow as tf
+
+from keras_vit.layers.resnet import mean_of_groups
+
+_compiled = tf.function(jit_compile=True)  # for each shape
+
+
+@_compiled
+def _normed(x, gamma, beta, epsilon: float):
+    wide = tf.cast(x, tf.float32)
+    mean = tf.reduce_mean(wide, axis=-1, keepdims=True)
+    deviation = wide - mean
+    rate = tf.math.rsqrt(tf.reduce_mean(deviation * deviation, axis=-1, keepdims=True) + epsilon)
+    return deviation * rate * gamma + beta, mean, rate
+
+
+@_compiled
+def _with_deviation(gradient, x, mean):
+    return gradient * (tf.cast(x, tf.float32) - mean)
+
+
+@_compiled
+def _by_input(gradient, x, mean, rate, gamma, along, constant, beta=None):
+    gradient, deviation = _of_normed(gradient, x, mean, rate, gamma, beta), tf.cast(x, tf.float32) - mean
+    return tf.cast(rate * (gradient * gamma - deviation * along - constant), x.dtype)
+
+
+def _of_normed(gradient, x, mean, rate, gamma, beta):
+    """A norm's output's gradient in float32; with a `beta` it is given that of the output of a ReLU behind the norm."""
+    gradient = tf.cast(gradient, tf.float32)
+    return (
+        gradient if beta is None else tf.where((tf.cast(x, tf.float32) - mean) * (rate * gamma) + beta > 0, gradient, 0)
+    )
+
+
+def layer_norm(x, gamma, beta, epsilon: float):
+    """`keras_vit.layers.encoder.layer_norm`: (..., D) -> float32, keeping no more than `x` and two numbers a row."""
+    shape, width = tf.shape(x), x.shape[-1]
+
+    @tf.custom_gradient
+    def normed(x, gamma, beta):
+        rows = tf.reshape(x, (-1, width))
+        y, mean, rate = _normed(rows, gamma, beta, epsilon)
+
+        def gradients(gradient):
+            gradient, column = tf.reshape(gradient, (-1, width)), gamma[:, None]
+            product = _with_deviation(gradient, rows, mean)
+            by_gamma = tf.matmul(rate, product, transpose_a=True)[0]
+            by_beta = (tf.ones((1, tf.shape(rows)[0])) @ gradient)[0]
+            along, constant = rate**2 * (product @ column) / width, (gradient @ column) / width
+            by_x = _by_input(gradient, rows, mean, rate, gamma, along, constant)
+            return tf.reshape(by_x, shape), by_gamma, by_beta
+
+        return tf.reshape(y, shape), gradients
+
+    return normed(x, gamma, beta)
+
+
+@_compiled
+def layer_normed(x, gamma, beta, epsilon: float):
+    """`keras_vit.layers.encoder.layer_norm` in the type of `x`, without a gradient."""
+    return tf.cast(_normed.python_function(x, gamma, beta, epsilon)[0], x.dtype)
+
+
+# GroupNorm's passes over a feature map of P pixels: (B, P, C) with (B, 1, C) of means and factors.
+
+
+@_compiled
+def _sums(x):
+    return tf.reduce_sum(tf.cast(x, tf.float32), axis=1)
+
+
+@_compiled
+def _sums_of_squares(x, mean):
+    return tf.reduce_sum(tf.square(tf.cast(x, tf.float32) - mean), axis=1)
+
+
+@_compiled
+def _scaled(x, mean, rate, gamma, beta, relu: bool):
+    y = (tf.cast(x, tf.float32) - mean) * (rate * gamma) + beta
+    return tf.cast(tf.nn.relu(y) if relu else y, x.dtype)
+
+
+@_compiled
+def _sums_with(gradient, x, mean, rate, gamma, beta):
+    gradient = _of_normed(gradient, x, mean, rate, gamma, beta)
+    return tf.reduce_sum(gradient, axis=1), tf.reduce_sum(gradient * (tf.cast(x, tf.float32) - mean), axis=1)
+
+
+def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
+    """`keras_vit.layers.resnet.group_norm`: (B, H, W, C) -> the same in the type of `x`, keeping no more than `x`."""
+    shape, channels = tf.shape(x), x.shape[-1]
+    pixels = tf.cast(shape[1] * shape[2], tf.float32)
+
+    @tf.custom_gradient
+    def normed(x, gamma, beta):
+        x = tf.reshape(x, (shape[0], -1, channels))
+        mean = mean_of_groups(_sums(x) / pixels)[:, None]
+        rate = tf.math.rsqrt(mean_of_groups(_sums_of_squares(x, mean) / pixels) + epsilon)[:, None]
+
+        def gradients(gradient):
+            gradient, shift = tf.reshape(gradient, (shape[0], -1, channels)), beta if relu else None
+            of_gradient, of_product = _sums_with(gradient, x, mean, rate, gamma, shift)
+            constant, along = (mean_of_groups(sums * gamma / pixels)[:, None] for sums in (of_gradient, of_product))
+            by_x = _by_input(gradient, x, mean, rate, gamma, rate**2 * along, constant, shift)
+            by_gamma = tf.reduce_sum(of_product * rate[:, 0], axis=0)
+            return tf.reshape(by_x, shape), by_gamma, tf.reduce_sum(of_gradient, axis=0)
+
+        return tf.reshape(_scaled(x, mean, rate, gamma, beta, relu), shape), gradients
+
+    return normed(x, gamma, beta)
+
+
+def standardized(kernel, epsilon: float, epsilon_on: str = "variance"):
+    """`keras_vit.layers.resnet.standardized` with its epsilon on the variance, as batch normalisation has it."""
+    filters = kernel.shape[-1]
+    none, ones, zeros = tf.zeros(0), tf.ones(filters), tf.zeros(filters)
+    normed, *_ = tf.raw_ops.FusedBatchNormV3(
+        x=tf.reshape(kernel, (-1, 1, 1, filters)), scale=ones, offset=zeros, mean=none, variance=none,
+        epsilon=epsilon, is_training=True,
+    )  # fmt: skip
+    return tf.reshape(normed, kernel.shape)

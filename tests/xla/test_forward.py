@@ -1,0 +1,91 @@
+"""A compiled forward pass answers as the model does, and leaves the model as it was."""
+
+import keras
+import numpy as np
+import pytest
+from contract.cases import MODELS, principal_first
+from support import max_difference, needs_tensorflow, randomise, run_python
+
+import keras_vit
+from keras_vit.layers import GroupNorm, LayerNorm, StdConv, encoder, resnet
+
+CASES = {case.name: case for case in MODELS}
+
+
+def images_for(model, count=3):
+    shape = tuple(side or 32 for side in model.input_shape[1:])
+    top = 255 if any(layer.name == "rescaling" for layer in model.layers) else 1
+    return np.random.default_rng(0).uniform(-1, top, (count, *shape)).astype("float32")
+
+
+def operations(compiled, images):
+    """Types of the operations of a compiled function's graph, those that stand in it themselves."""
+    return [operation.type for operation in compiled.get_concrete_function(images).graph.get_operations()]
+
+
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.large)])
+@pytest.mark.parametrize("case", principal_first(MODELS))
+def test_it_answers_as_every_kind_of_model_does(case, whole):
+    if keras.backend.backend() == "torch":
+        pytest.skip("TensorFlow and JAX alone")
+    model = randomise(case.make())
+    answer = keras_vit.compiled(model, whole)
+    for images in (images_for(model), images_for(model, 1)):
+        assert max_difference(answer(images), model(images, training=False)) < 2e-5
+    variable = model.trainable_variables[-1]
+    variable.assign(variable + 0.5)
+    assert max_difference(answer(images), model(images, training=False)) < 2e-5, "weights are read at each call"
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("name", ["hybrid", "bit"])
+def test_in_half_precision_it_is_as_near_as_the_model(name):
+    exact = randomise(CASES[name].make())
+    half = CASES[name].make("bfloat16")
+    half.set_weights(exact.get_weights())
+    images = images_for(exact)
+    expected, plain = (np.asarray(model(images), "float32") for model in (exact, half))
+    error = np.abs(np.asarray(keras_vit.compiled(half)(images), "float32") - expected).max()
+    assert error < 1.5 * np.abs(plain - expected).max() + 1e-3
+
+
+@needs_tensorflow
+def test_norms_are_loops_and_kernels_are_standardised_once():
+    model = randomise(CASES["hybrid"].make())
+    images = images_for(model)
+    norms = {kind: sum(isinstance(layer, kind) for layer in model._flatten_layers()) for kind in (GroupNorm, LayerNorm)}
+    found = operations(keras_vit.compiled(model), images)
+    assert found.count("PartitionedCall") == 3 * norms[GroupNorm] + norms[LayerNorm] > 10
+    assert "Sqrt" not in found, "a kernel's deviation"
+    assert max_difference(keras_vit.compiled(model)(images), model(images)) < 2e-5
+    kernel = next(layer.kernel for layer in model._flatten_layers() if isinstance(layer, StdConv))
+    before = keras_vit.compiled(model)
+    first = np.asarray(before(images))
+    kernel.assign(kernel[::-1])
+    assert max_difference(before(images), first) == 0 < max_difference(keras_vit.compiled(model)(images), first)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_model_is_left_as_it_was(whole):
+    model = randomise(CASES["hybrid"].make())
+    images = images_for(model)
+    before = np.asarray(model(images))
+    keras_vit.compiled(model, whole)(images)
+    forms = {GroupNorm: resnet.group_norm, LayerNorm: encoder.layer_norm}
+    for layer in model._flatten_layers():
+        assert getattr(layer, "norm", None) in (None, forms.get(type(layer)))
+        assert "standardized_kernel" not in vars(layer)
+    assert max_difference(model(images), before) == 0
+
+
+@needs_tensorflow
+def test_as_a_whole_it_is_one_function_of_xla():
+    model = randomise(CASES["token"].make())
+    assert keras_vit.compiled(model, whole=True)._jit_compile and not keras_vit.compiled(model)._jit_compile
+
+
+def test_on_torch_it_says_what_it_needs():
+    pytest.importorskip("torch", reason="torch is not installed")
+    code = "import keras_vit\ntry: keras_vit.compiled(keras_vit.ViT_Ti16())\nexcept ValueError as error: print(error)"
+    assert run_python(code, "torch").strip() == "compiled expected Keras on TensorFlow or JAX, received torch."

@@ -1,0 +1,61 @@
+"""The norms' forms by XLA, beside the plain ones."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vit.layers import encoder, resnet
+from keras_vit.xla import norms
+
+NORMS = [
+    pytest.param(norms.layer_norm, encoder.layer_norm, (3, 7, 64), id="layer"),
+    pytest.param(norms.group_norm, resnet.group_norm, (3, 4, 5, 64), id="group"),
+    pytest.param(
+        partial(norms.group_norm, relu=True), partial(resnet.group_norm, relu=True), (3, 4, 5, 64), id="group, relu"
+    ),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("form", "plain", "shape"), NORMS)
+def test_a_norm_has_the_plain_value_and_gradients(form, plain, shape, dtype):
+    x, towards = (tf.cast(tf.random.stateless_normal(shape, (i, 2), 1.0, 3.0), dtype) for i in (1, 2))
+    gamma, beta = tf.linspace(-1.0, 2.0, 64), tf.linspace(3.0, 0.0, 64)
+
+    def all_of(form):
+        with tf.GradientTape() as tape:
+            tape.watch([x, gamma, beta])
+            y = form(x, gamma, beta, 1e-6)
+        return y, *tape.gradient(y, [x, gamma, beta], tf.cast(towards, y.dtype))
+
+    found, expected = all_of(form), all_of(plain)
+    assert [a.dtype for a in found[1:]] == [x.dtype, tf.float32, tf.float32]
+    for new, old in zip(found, expected, strict=True):
+        rounding = 1e-5 if new.dtype == old.dtype == tf.float32 else 2**-7
+        np.testing.assert_allclose(tf.cast(new, tf.float32), tf.cast(old, tf.float32), rtol=rounding, atol=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [1e-10, 0.3])
+def test_a_standardised_kernel_has_the_plain_value_and_gradient(epsilon):
+    kernel, towards = (tf.random.stateless_normal((3, 3, 40, 24), (i, 2), 1.0, 0.5) for i in (1, 2))
+
+    def both_of(form):
+        with tf.GradientTape() as tape:
+            tape.watch(kernel)
+            y = form(kernel, epsilon, "variance")
+        return y, tape.gradient(y, kernel, towards)
+
+    for new, old in zip(both_of(norms.standardized), both_of(resnet.standardized), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_layer_norm_without_a_gradient_rounds_once(dtype):
+    x = tf.cast(tf.random.stateless_normal((3, 7, 64), (1, 2), 1.0, 3.0), dtype)
+    arguments = x, tf.linspace(-1.0, 2.0, 64), tf.linspace(3.0, 0.0, 64), 1e-6
+    found, expected = norms.layer_normed(*arguments), encoder.layer_norm(*arguments)
+    assert found.dtype == x.dtype
+    rounding = 1e-5 if dtype == "float32" else 2**-8
+    np.testing.assert_allclose(tf.cast(found, tf.float32), expected, rtol=rounding, atol=1e-5)
