@@ -37,6 +37,20 @@ def test_it_names_every_public_name_and_opens_with_the_two_commands():
     assert [line.split("#")[0].strip() for line in commands[:2]] == ["make demo", "make test"]
 
 
-def test_links_point_at_files_that_exist():
-    for target in re.findall(r"\]\((?!https?://|#)([^)]+)\)", README):
-        assert (ROOT / target).exists(), target
+def linked(page):
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+    return re.findall(r"\]\((?!https?://)([^)]+)\)", text)
+
+
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "benchmarks").rglob("*.md"), *(ROOT / "saved_models").glob("*.md")]
+
+
+@pytest.mark.parametrize("page", [*filter(linked, PAGES)], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_point_at_files_and_headings_that_exist(page):
+    for target in linked(page):
+        file, _, heading = target.partition("#")
+        place = page.parent / file if file else page
+        assert place.exists(), target
+        if heading:
+            headings = re.findall(r"^#+ (.+)$", place.read_text(), re.MULTILINE)
+            assert heading in [re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in headings], target
