@@ -8,6 +8,8 @@ import functools
 import keras
 import numpy as np
 
+from keras_vit.xla.forward import compiled
+
 CLASSES = 1000
 RATE, DECAY = 1e-4, 0.1  # AdamW's
 
@@ -41,15 +43,13 @@ def forward(model: keras.Model, images: np.ndarray):
     if keras.backend.backend() == "jax":
         import jax
 
-        variables = [[v.value for v in part] for part in (model.trainable_variables, model.non_trainable_variables)]
-        compiled = jax.jit(lambda variables, x: model.stateless_call(*variables, x, training=False)[0])
-        images = jax.numpy.asarray(images)
-        return lambda: jax.block_until_ready(compiled(variables, images))
+        answer, images = compiled(model), jax.numpy.asarray(images)
+        return lambda: jax.block_until_ready(answer(images))
     import tensorflow as tf
 
     images = tf.constant(images)
-    compiled = tf.function(lambda x: model(x, training=False))
-    return lambda: compiled(images).numpy()
+    traced = tf.function(lambda x: model(x, training=False))
+    return lambda: traced(images).numpy()
 
 
 def jax_step(model: keras.Model, images: np.ndarray, labels: np.ndarray):

@@ -48,7 +48,8 @@ def size_of(question: Question) -> Size:
         else:  # three copies of the weights (as made, as given, in another type), and a few layers' activations
             alive = 4 / len(cost.layers) * cost.activations * contestant.batch * BYTES[contestant.dtype]
             held[contestant] = BASE + 12 * cost.parameters + alive
-        held[contestant] += BASE if contestant.library.endswith("-compiled") else 0  # the compiler's processes
+        torch_compiles = contestant.library in ON_TORCH and contestant.library.endswith("-compiled")
+        held[contestant] += BASE if torch_compiles else 0  # the compiler's processes
     times = 3 if question.task == "train" else 1
     return Size(times * cost.flops, held)
 

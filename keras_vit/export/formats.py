@@ -70,24 +70,17 @@ def _tflite(file: str, precision: str, tolerance: parity.Tolerance) -> Format:
     )
 
 
-def _one_file(file: str, write, runner) -> Format:
+def _one_file(file: str, write, runner, calibrated: bool = False) -> Format:
+    def written(model, folder: Path, chosen: Settings) -> None:
+        write(model, folder / file, **({"calibration": chosen.calibration} if calibrated else {}))
+
     return Format(
-        write=lambda model, folder, chosen: write(model, folder / file),
+        write=written,
         load=lambda folder: {"serving_default": runner(folder / file)},
-        tolerance=parity.EXACT,
+        tolerance=parity.CALIBRATED if calibrated else parity.EXACT,
         file=file,
         by_default=False,
-    )
-
-
-def _openvino_int8(file: str) -> Format:
-    return Format(
-        write=lambda model, folder, chosen: openvino.write_openvino(model, folder / file, chosen.calibration),
-        load=lambda folder: {"serving_default": openvino.runner(folder / file)},
-        tolerance=parity.CALIBRATED,
-        file=file,
-        by_default=False,
-        calibrated=True,
+        calibrated=calibrated,
     )
 
 
@@ -98,7 +91,7 @@ FORMATS = {
     "tflite-int8-dynamic": _tflite("model-int8-dynamic.tflite", "int8-dynamic", parity.REDUCED),
     "onnx": _one_file("model.onnx", onnx.write_onnx, onnx.runner),
     "openvino": _one_file("model.xml", openvino.write_openvino, openvino.runner),
-    "openvino-int8": _openvino_int8("model-int8.xml"),
+    "openvino-int8": _one_file("model-int8.xml", openvino.write_openvino, openvino.runner, calibrated=True),
     "tflite-int8": _tflite("model-int8.tflite", "int8", parity.CALIBRATED),
     "tflite-int16x8": _tflite("model-int16x8.tflite", "int16x8", parity.CALIBRATED),
 }

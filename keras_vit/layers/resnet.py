@@ -51,16 +51,16 @@ class GroupNorm(Layer):
     def call(self, x, relu=False, training=False):
         norm = self.norm_in_training if training else self.norm
         gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
-        return ops.cast(norm(x, gamma, beta, self.epsilon, relu), self.compute_dtype)
+        return norm(x, gamma, beta, self.epsilon, relu)
 
 
 def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
-    """Group normalisation, and a ReLU where asked: (B, H, W, C), (C,), (C,) -> (B, H, W, C) of float32."""
+    """Group normalisation in float32, and a ReLU where asked: (B, H, W, C), (C,), (C,) -> the same in x's type."""
     # Means over the pixels first: a reduction over contiguous channels, then a small one inside the groups.
     deviation = ops.cast(x, "float32")
     deviation = deviation - _means(deviation)
     scale = ops.rsqrt(_means(deviation * deviation) + epsilon) * gamma
-    normed = deviation * scale + beta
+    normed = ops.cast(deviation * scale + beta, x.dtype)
     return ops.relu(normed) if relu else normed
 
 

@@ -1,10 +1,10 @@
 """For training on CPUs: the same numbers but for rounding, by cheaper gradients (benchmarks/NOTES.md has the gains).
 
-GELU and norms: loops that XLA compiles (`keras_vit.xla`). Biases: their gradient, a sum over all rows, is the product
-of a row of ones with them, which oneDNN computes faster than TensorFlow its sum. Of a norm the backward pass keeps the
-input alone, in wide models of attention and of GELU's product with the kernel behind it, too: what is between is
-computed again. Evaluation and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient,
-and does the like by itself.
+GELU and norms, with the ReLU behind one: loops that XLA compiles (`keras_vit.xla`). Biases: their gradient, a sum over
+all rows, is the product of a row of ones with them, which oneDNN computes faster than TensorFlow its sum. Of a norm the
+backward pass keeps the input alone, in wide models of attention and of GELU's product with the kernel behind it, too:
+what is between is computed again. Evaluation and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a
+replica's gradient, and does the like by itself.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock, MultiHeadSelfAttention, StdConv
 from keras_vit.layers.base import Biased
 from keras_vit.train.recompute import computed_again
-from keras_vit.train.strategy import by_xla
+from keras_vit.xla import by_xla
 from keras_vit.xla.activations import GELU, GELU_TANH
 from keras_vit.xla.norms import group_norm, layer_norm, standardized
 
@@ -44,7 +44,7 @@ def _attended_product(attend: Callable) -> Callable:
 
 
 def fuse(model: keras.Model) -> keras.Model:
-    """Give a model that will be trained on CPUs the forms above, while it trains; returns the model."""
+    """Give a model that will be trained on CPUs these forms, while it trains; returns the model."""
     forms = {"gelu_tanh": GELU_TANH, "gelu": GELU}
     if by_xla():
         return model

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from keras_vit.train.strategy import by_xla
+from keras_vit.xla import by_xla
 
 
 def computed_again(function: Callable) -> Callable:

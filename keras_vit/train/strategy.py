@@ -123,11 +123,6 @@ def on_gpu() -> bool:
     return bool(tf.config.list_logical_devices("GPU"))
 
 
-def by_xla() -> bool:
-    """Whether XLA compiles a replica's gradient: on GPUs and TPUs."""
-    return on_gpu() or bool(tf.config.list_logical_devices("TPU"))
-
-
 def choose(name: str, batch_size: int, accumulate: int = 1, tpu: str | None = None) -> Devices:
     """The devices of a name. Call it before anything else touches TensorFlow: several workers must meet first.
 

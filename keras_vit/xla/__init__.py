@@ -1,1 +1,8 @@
-"""On TensorFlow: what XLA compiles, of a model on CPUs its loops over many numbers, elsewhere all of it."""
+"""What XLA compiles: on TensorFlow and CPUs loops over many numbers, elsewhere all of a model's pass."""
+
+
+def by_xla() -> bool:
+    """Whether XLA compiles all that TensorFlow computes of a model: on GPUs and TPUs."""
+    import tensorflow as tf  # this room is imported on JAX, too
+
+    return any(device.device_type in ("GPU", "TPU") for device in tf.config.list_logical_devices())

@@ -4,21 +4,26 @@ B batch, H W C image.
 """
 
 import contextlib
+import threading
 from collections.abc import Callable
 
 import keras
 
 from keras_vit.layers import GroupNorm, LayerNorm
 from keras_vit.layers.resnet import standardized_kernels, taking_kernels
+from keras_vit.xla import by_xla
+
+_tracing = threading.Lock()  # layers have one form at a time
 
 
 def compiled(model: keras.Model, whole: bool = False) -> Callable:
     """The fastest forward pass of a model here: a function images (B, H, W, C) -> what the model answers.
 
     On TensorFlow and CPUs XLA compiles the norms, and kernels of weight-standardised convolutions (BiT, the hybrids)
-    are standardised once, now: compile again when they have changed. All other weights are read at each call. On GPUs
-    and TPUs, and on JAX everywhere, XLA compiles all of it. Exports, which must run without XLA, are made of the model
-    itself.
+    are standardised once, now, into a second copy: compile again when they have changed. All other weights are read at
+    each call. On GPUs and TPUs, and on JAX everywhere, XLA compiles all of it (not measured there). It is compiled anew
+    for each shape of images, within the first call of it: keep to one batch size. Exports, which must run without XLA,
+    are made of the model itself.
 
     Args:
         model: a model of this package, or one that is made of its layers.
@@ -26,26 +31,31 @@ def compiled(model: keras.Model, whole: bool = False) -> Callable:
             float32), slower elsewhere.
 
     Raises:
-        ValueError: Keras runs on another backend than TensorFlow or JAX.
+        ValueError: Keras runs on another backend than TensorFlow and JAX.
     """
     if keras.backend.backend() == "jax":
         return _on_jax(model)
     if keras.backend.backend() != "tensorflow":
-        raise ValueError(f"compiled expected Keras on TensorFlow or JAX, received {keras.backend.backend()}.")
+        raise ValueError(
+            f"compiled expected Keras on TensorFlow or JAX, received KERAS_BACKEND={keras.backend.backend()}."
+        )
     import tensorflow as tf
 
-    if whole or any(device.device_type != "CPU" for device in tf.config.list_logical_devices()):
+    if whole or by_xla():
         return tf.function(lambda images: model(images, training=False), jit_compile=True, autograph=False)
-    by_loops = _by_loops(model)
-    return tf.function(by_loops(lambda images: model(images, training=False)), autograph=False)
+    return tf.function(_by_loops(model)(lambda images: model(images, training=False)), autograph=False)
 
 
 def _on_jax(model):
     import jax
 
     call = jax.jit(lambda variables, images: model.stateless_call(*variables, images, training=False)[0])
-    parts = model.trainable_variables, model.non_trainable_variables
-    return lambda images: call([[variable.value for variable in part] for part in parts], images)
+
+    def answer(images):
+        parts = model.trainable_variables, model.non_trainable_variables
+        return call([[variable.value for variable in part] for part in parts], images)
+
+    return answer
 
 
 def _by_loops(model):
@@ -58,14 +68,14 @@ def _by_loops(model):
 
     @contextlib.contextmanager
     def in_place():
-        plain = [norm.norm for norm, _ in norms]
-        for norm, form in norms:
-            norm.norm = form
-        try:
-            with taking_kernels(kernels):
-                yield
-        finally:
-            for (norm, _), form in zip(norms, plain, strict=True):
+        with _tracing, taking_kernels(kernels):
+            plain = [norm.norm for norm, _ in norms]
+            for norm, form in norms:
                 norm.norm = form
+            try:
+                yield
+            finally:
+                for (norm, _), form in zip(norms, plain, strict=True):
+                    norm.norm = form
 
     return in_place()

@@ -62,10 +62,14 @@ def layer_norm(x, gamma, beta, epsilon: float):
     return normed(x, gamma, beta)
 
 
-@_compiled
 def layer_normed(x, gamma, beta, epsilon: float):
     """`keras_vit.layers.encoder.layer_norm` in the type of `x`, without a gradient."""
-    return tf.cast(_normed.python_function(x, gamma, beta, epsilon)[0], x.dtype)
+    return _layer_normed(x, gamma, beta, epsilon)
+
+
+@_compiled
+def _layer_normed(x, gamma, beta, epsilon):
+    return tf.cast(_normed(x, gamma, beta, epsilon)[0], x.dtype)
 
 
 # GroupNorm's passes over a feature map of P pixels: (B, P, C) with (B, 1, C) of means and factors.

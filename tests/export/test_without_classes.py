@@ -16,7 +16,7 @@ from keras_vit.preprocess import preprocess_input
 
 pytestmark = needs_tensorflow
 CASES = {case.name: case for case in MODELS}
-REDUCED = ("tflite-fp16", "tflite-int8-dynamic", "tflite-int8", "tflite-int16x8")
+REDUCED = ("tflite-fp16", "tflite-int8-dynamic", "openvino-int8", "tflite-int8", "tflite-int16x8")
 PLACES = [*((name, "serving_default", "features") for name in REDUCED)]
 PLACES += [("saved_model", "features", "pooled"), ("saved_model", "features", "tokens")]
 PLACES += [("saved_model", "attention", "rollout")]
@@ -41,7 +41,8 @@ def chosen(pixels, *formats):
 
 @pytest.mark.parametrize("name", ["headless", "token_sequence", "bit_map"])
 def test_what_is_right_passes_in_every_reduced_format(name, tmp_path):
-    pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
+    for package in ("ai_edge_litert", "nncf"):
+        pytest.importorskip(package, reason="extra `formats` is not installed")
     model = randomise(CASES[name].make())
     report = export(model, tmp_path / "tiny", **chosen(images_for(model), "saved_model", *REDUCED))
     most = {"saved_model": 0.05, "tflite-fp16": 0.01, "tflite-int8-dynamic": 0.1}
@@ -72,7 +73,8 @@ def written(headless, tmp_path_factory):
 def test_a_reduced_file_that_answers_something_else_is_refused(
     name, signature, output, way, headless, written, tmp_path, monkeypatch
 ):
-    pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
+    for package in ("ai_edge_litert", "nncf"):
+        pytest.importorskip(package, reason="extra `formats` is not installed")
     model, pixels, others = headless
     right, form = written(name), FORMATS[name]
 

@@ -52,6 +52,13 @@ def test_group_norm():
     mean, variance = groups.mean((1, 2, 4), keepdims=True), groups.var((1, 2, 4), keepdims=True)
     expected = ((groups - mean) / np.sqrt(variance + 1e-2)).reshape(x.shape) * gamma + beta
     assert max_difference(layer(x), expected) < 1e-5
+    assert max_difference(layer(x, relu=True), np.maximum(expected, 0)) < 1e-5
+    half = layers.GroupNorm.from_config({**layer.get_config(), "dtype": "bfloat16"})
+    half.build(x.shape)
+    half.set_weights(layer.get_weights())
+    rounded = half(x, relu=True)
+    assert keras.backend.standardize_dtype(rounded.dtype) == "bfloat16"
+    assert max_difference(keras.ops.cast(rounded, "float32"), np.maximum(expected, 0)) < 0.05
 
 
 def test_the_stems_pools_pad_differently():

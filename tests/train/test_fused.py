@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from functools import partial
 
 import keras
 import numpy as np
@@ -10,22 +9,15 @@ import pytest
 import tensorflow as tf
 from support import max_difference, need_rounded_bfloat16, randomise
 from tensorflow.python.eager import context
+from xla.forms import FORMS, NORMS
 
 import keras_vit
-from keras_vit.layers import encoder, mlp, resnet
+from keras_vit.layers import encoder
 from keras_vit.train import fused
 from keras_vit.train.recompute import computed_again
 from keras_vit.train.stages import Forward, Span
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
-FORMS = [(fused.GELU_TANH, mlp.gelu_tanh), (fused.GELU, mlp.gelu)]
-NORMS = [
-    pytest.param(fused.layer_norm, encoder.layer_norm, (3, 7, 64), id="layer"),
-    pytest.param(fused.group_norm, resnet.group_norm, (3, 4, 5, 64), id="group"),
-    pytest.param(
-        partial(fused.group_norm, relu=True), partial(resnet.group_norm, relu=True), (3, 4, 5, 64), id="group, relu"
-    ),
-]
 
 
 @pytest.mark.parametrize(("epsilon_on", "times"), [("variance", 1), ("std", 0)])

@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import max_difference
-
-from keras_vit.layers import mlp
-from keras_vit.xla.activations import GELU, GELU_TANH
-
-FORMS = [(GELU_TANH, mlp.gelu_tanh), (GELU, mlp.gelu)]
+from xla.forms import FORMS
 
 
 def value_and_slope(function, x):

@@ -1,5 +1,7 @@
 """A compiled forward pass answers as the model does, and leaves the model as it was."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import keras
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from support import max_difference, needs_tensorflow, randomise, run_python
 
 import keras_vit
 from keras_vit.layers import GroupNorm, LayerNorm, StdConv, encoder, resnet
+from keras_vit.xla import forward
 
 CASES = {case.name: case for case in MODELS}
 
@@ -32,8 +35,10 @@ def test_it_answers_as_every_kind_of_model_does(case, whole):
     answer = keras_vit.compiled(model, whole)
     for images in (images_for(model), images_for(model, 1)):
         assert max_difference(answer(images), model(images, training=False)) < 2e-5
-    variable = model.trainable_variables[-1]
-    variable.assign(variable + 0.5)
+    before = model(images, training=False)
+    norm = next(layer for layer in model._flatten_layers() if isinstance(layer, GroupNorm | LayerNorm))
+    norm.beta.assign(norm.beta + np.linspace(-1, 1, norm.beta.shape[0]))
+    assert max_difference(model(images, training=False), before) > 1e-5
     assert max_difference(answer(images), model(images, training=False)) < 2e-5, "weights are read at each call"
 
 
@@ -88,4 +93,44 @@ def test_as_a_whole_it_is_one_function_of_xla():
 def test_on_torch_it_says_what_it_needs():
     pytest.importorskip("torch", reason="torch is not installed")
     code = "import keras_vit\ntry: keras_vit.compiled(keras_vit.ViT_Ti16())\nexcept ValueError as error: print(error)"
-    assert run_python(code, "torch").strip() == "compiled expected Keras on TensorFlow or JAX, received torch."
+    sentence = "compiled expected Keras on TensorFlow or JAX, received KERAS_BACKEND=torch."
+    assert run_python(code, "torch").strip() == sentence
+
+
+def test_on_jax_it_answers_as_the_model_does_and_reads_the_weights_at_each_call():
+    pytest.importorskip("jax", reason="the other Keras backend used here is JAX")
+    code = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "import numpy as np, keras_vit\nfrom contract.cases import MODELS\n"
+        "from support import max_difference, randomise\n"
+        "model = randomise(next(case for case in MODELS if case.name == 'hybrid').make())\n"
+        "images = np.random.default_rng(0).uniform(-1, 1, (3, *model.input_shape[1:])).astype('float32')\n"
+        "answer = keras_vit.compiled(model)\n"
+        "before = np.asarray(answer(images))\n"
+        "print(max_difference(before, model(images)) < 1e-5)\n"
+        "model.trainable = False\n"
+        "[v.assign(np.linspace(-1, 1, v.shape[0])) for v in model.variables if v.path.endswith('beta')]\n"
+        "print(max_difference(answer(images[:2]), model(images[:2])) < 1e-5)\n"
+        "print(max_difference(answer(images), before) > 1e-4)\n"
+    )
+    assert run_python(code, "jax").split() == ["True"] * 3
+
+
+@needs_tensorflow
+def test_two_threads_that_trace_the_same_model_leave_it_as_it_was():
+    model = randomise(CASES["hybrid"].make())
+    images, forms = images_for(model), {GroupNorm: resnet.group_norm, LayerNorm: encoder.layer_norm}
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: np.asarray(keras_vit.compiled(model)(images)), range(4)))
+    assert all(max_difference(answer, model(images)) < 2e-5 for answer in answers)
+    for layer in model._flatten_layers():
+        assert getattr(layer, "norm", None) in (None, forms.get(type(layer)))
+
+
+@needs_tensorflow
+def test_beside_a_gpu_it_is_xlas_as_a_whole(monkeypatch):
+    monkeypatch.setattr(forward, "by_xla", lambda: True)
+    model = randomise(CASES["token"].make())
+    answer = keras_vit.compiled(model)
+    assert answer._jit_compile
+    assert max_difference(answer(images_for(model)), model(images_for(model))) < 2e-5

@@ -1,21 +1,12 @@
 """The norms' forms by XLA, beside the plain ones."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import tensorflow as tf
+from xla.forms import NORMS
 
 from keras_vit.layers import encoder, resnet
 from keras_vit.xla import norms
-
-NORMS = [
-    pytest.param(norms.layer_norm, encoder.layer_norm, (3, 7, 64), id="layer"),
-    pytest.param(norms.group_norm, resnet.group_norm, (3, 4, 5, 64), id="group"),
-    pytest.param(
-        partial(norms.group_norm, relu=True), partial(resnet.group_norm, relu=True), (3, 4, 5, 64), id="group, relu"
-    ),
-]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
