@@ -1,6 +1,6 @@
 """What do exports cost, how fast are they beside timm and torch.compile, and do they name the same classes?
 
-    python benchmarks/export.py [FOLDER OF IMAGES] [--rounds 7] [--model ViT_B16]
+    python benchmarks/export.py [FOLDER OF IMAGES] [--rounds 7] [--model ViT_B16] [--weights FILE]
 
 Prints one table a question. Needs the extras `formats` and `parity`; torch.compile needs a C++ compiler. All
 contestants use all cores.
@@ -76,8 +76,10 @@ LATENCY = "ViT_Ti16"
 IMAGES = 200  # at most: half of them to measure int8's scales on, half to compare on
 
 
-def prepare(folder: Path, name: str, images: str) -> None:
+def prepare(folder: Path, name: str, weights: str | None, images: str) -> None:
     """Write the files of all questions, and how often the exports agree with the model that they are of."""
+    import keras as keras_library
+
     import keras_vit
     from keras_vit.export import parity
     from keras_vit.export.openvino import write_openvino
@@ -87,9 +89,11 @@ def prepare(folder: Path, name: str, images: str) -> None:
     from keras_vit.export_images import images_to_compare
 
     (folder / "latency.tflite").write_bytes(convert(keras_vit.create_model(LATENCY)))
-    model = keras_vit.create_model(name)
-    head = model.get_layer("head").kernel  # zeros would name one class for all images
-    head.assign(np.random.default_rng(0).normal(0, 0.1, head.shape))
+    keras_library.utils.set_random_seed(0)
+    model = keras_vit.create_model(name, weights=weights)
+    if weights is None:
+        head = model.get_layer("head").kernel  # zeros would name one class for all images
+        head.assign(np.random.default_rng(0).normal(0, 0.1, head.shape))
     pixels, _ = images_to_compare(model, images, None, None, IMAGES)
     sample, scales = parity.take_sample(model, pixels[1::2]), parity.take_sample(model, pixels[::2]).inputs
     keras_vit.save_weights(model, folder / "model.npz", layout="npz")
@@ -222,6 +226,7 @@ def main():
     parser.add_argument("folder", nargs="?", default="../shared/data/imagenet_sample")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--model", default="ViT_B16")
+    parser.add_argument("--weights", help="a file or tag to compare with; random without")
     parser.add_argument("--worker")
     parser.add_argument("--prepare", type=Path)
     options = parser.parse_args()
@@ -229,12 +234,13 @@ def main():
     if options.worker:
         return work(lambda: contestant(options.worker))
     if options.prepare:
-        return prepare(options.prepare, model, options.folder)
+        return prepare(options.prepare, model, options.weights, options.folder)
     if not any(Path(options.folder).glob("*.jpg")):
         return f"benchmarks/export.py expected a folder of JPEG files, found none in {options.folder!r}."
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        subprocess.run([sys.executable, __file__, options.folder, "--model", model, "--prepare", name], check=True)
+        command = [sys.executable, __file__, options.folder, "--model", model, "--prepare", name]
+        subprocess.run(command + ["--weights", options.weights] * (options.weights is not None), check=True)
         print(f"{in_words()}\n\n{sizes(folder, model)}")
         found = processes(COLD, folder, model, rounds)
         ours = "SavedModel: load + first answer"

@@ -64,7 +64,8 @@ def _by_loops(model):
 
     forms, layers = {GroupNorm: group_norm, LayerNorm: layer_normed}, model._flatten_layers()
     norms = [(layer, form) for layer in layers for kind, form in forms.items() if isinstance(layer, kind)]
-    kernels = standardized_kernels(model)
+    with _tracing:
+        kernels = standardized_kernels(model)
 
     @contextlib.contextmanager
     def in_place():

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -95,7 +96,7 @@ def test_calibrated_integers_of_every_kind_pass(case, tmp_path):
 
 @pytest.mark.parametrize("case", principal_first(MODELS))
 def test_openvinos_integers_of_every_kind_pass(case, tmp_path):
-    """Products and convolutions take integers; nothing that is summed up or normed does."""
+    """Products and convolutions take integers; nothing that is summed up or normed does, nor do the model's ends."""
     pytest.importorskip("nncf", reason="extra `formats` is not installed")
     library = importlib.import_module("openvino")
     model = randomise(case.make())
@@ -108,12 +109,17 @@ def test_openvinos_integers_of_every_kind_pass(case, tmp_path):
     assert network.input().partial_shape[0].is_dynamic
     rounded = [node for node in network.get_ops() if node.get_type_name() == "FakeQuantize"]
     on_integers = {taker for node in rounded for taker in takers(node)}
-    assert on_integers and on_integers <= {"MatMul", "Convolution", "GroupConvolution"}
+    assert on_integers and {kind for kind, _ in on_integers} <= {"MatMul", "Convolution", "GroupConvolution"}
+    products = [node for node in network.get_ordered_ops() if node.get_type_name() in ("MatMul", "Convolution")]
+    first, *others = (node.get_friendly_name() for node in products)
+    ends = [name for name in others if re.search("/(position_embedding|pre_logits|head)", name)]
+    assert not {first, *ends} & {name for _, name in on_integers}
+    assert any("/head" in name for name in ends) == (describe(model).classes is not None)
     assert "int8" in network.get_rt_info(["keras_vit.json"]).astype(str)
 
 
-def takers(node) -> set[str]:
-    """The kinds of nodes that a node's numbers reach by way of what only moves or picks them."""
+def takers(node) -> set[tuple[str, str]]:
+    """Kinds and names of nodes that a node's numbers reach by way of what only moves or picks them."""
     moving = (
         "MaxPool",
         "Transpose",
@@ -129,7 +135,8 @@ def takers(node) -> set[str]:
     found = set()
     for output in node.outputs():
         for taker in (target.get_node() for target in output.get_target_inputs()):
-            found |= takers(taker) if taker.get_type_name() in moving else {taker.get_type_name()}
+            kind = taker.get_type_name()
+            found |= takers(taker) if kind in moving else {(kind, taker.get_friendly_name())}
     return found
 
 
