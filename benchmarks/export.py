@@ -73,12 +73,13 @@ EXPORTS = (
 FAST = (*EXPORTS, "timm:autocast", "timm:compiled-autocast", "timm:compiled-float32")
 BATCHES = (8, 32)
 LATENCY = "ViT_Ti16"
+CLASSES = 10  # random ones; of 1,000 bfloat16's own rounding names another for more images than the gate allows
 IMAGES = 200  # at most: half of them to measure int8's scales on, half to compare on
 
 
 def prepare(folder: Path, name: str, weights: str | None, images: str) -> None:
     """Write the files of all questions, and how often the exports agree with the model that they are of."""
-    import keras as keras_library
+    import keras
 
     import keras_vit
     from keras_vit.export import parity
@@ -89,8 +90,8 @@ def prepare(folder: Path, name: str, weights: str | None, images: str) -> None:
     from keras_vit.export_images import images_to_compare
 
     (folder / "latency.tflite").write_bytes(convert(keras_vit.create_model(LATENCY)))
-    keras_library.utils.set_random_seed(0)
-    model = keras_vit.create_model(name, weights=weights)
+    keras.utils.set_random_seed(0)
+    model = keras_vit.create_model(name, **({"classes": CLASSES} if weights is None else {"weights": weights}))
     if weights is None:
         head = model.get_layer("head").kernel  # zeros would name one class for all images
         head.assign(np.random.default_rng(0).normal(0, 0.1, head.shape))
@@ -226,7 +227,7 @@ def main():
     parser.add_argument("folder", nargs="?", default="../shared/data/imagenet_sample")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--model", default="ViT_B16")
-    parser.add_argument("--weights", help="a file or tag to compare with; random without")
+    parser.add_argument("--weights", help="a file or tag of the model's; random without")
     parser.add_argument("--worker")
     parser.add_argument("--prepare", type=Path)
     options = parser.parse_args()
