@@ -140,7 +140,7 @@ class MultiHeadSelfAttention(Layer):
         size = tokens.shape[-1] // self.num_heads
         return ops.reshape(self.qkv(rows(tokens)), (-1, ops.shape(tokens)[1], 3, self.num_heads, size))
 
-    def _split(self, qkv):
+    def split(self, qkv):
         """Query, already scaled, transposed key, and value: (B, h, N, d), (B, h, d, N) and (B, h, N, d)."""
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)), 3, axis=0)  # each (B, h, N, d)
         return query * qkv.shape[-1] ** -0.5, ops.transpose(key, (0, 1, 3, 2)), value
@@ -160,7 +160,7 @@ class MultiHeadSelfAttention(Layer):
 
     def attention_weights(self, tokens):
         """The attention each token pays to each: (B, N, D) -> (B, h, N, N), rows summing to 1."""
-        query, key, _ = self._split(self._project(tokens))
+        query, key, _ = self.split(self._project(tokens))
         return ops.softmax(self._logits(query, key), axis=-1)
 
     def attend(self, qkv, training=False):
@@ -171,7 +171,7 @@ class MultiHeadSelfAttention(Layer):
         dropped = training and self.attention_dropout_rate
         if HAS_FUSED_ATTENTION and not (self.watch or self.relative_positions or dropped):
             return ops.dot_product_attention(*ops.unstack(qkv, 3, axis=2))
-        query, key, value = self._split(qkv)
+        query, key, value = self.split(qkv)
         weights = ops.softmax(self._logits(query, key), axis=-1)
         weights = self.watch(weights) if self.watch else weights
         weights = self.attention_dropout(weights, training=training)
@@ -180,7 +180,7 @@ class MultiHeadSelfAttention(Layer):
     def call(self, tokens, training=False):
         qkv = self._project(tokens)
         product = self.attended_product_in_training
-        if training and product:
+        if training and product and not self.watch:
             return like(self.out.add_bias(product(qkv, self.out.kernel), training), tokens)
         return like(self.out(self.attend(qkv, training)), tokens)
 

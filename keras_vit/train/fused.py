@@ -7,14 +7,12 @@ what is between is computed again. Evaluation and exports keep the plain forms. 
 replica's gradient, and does the like by itself.
 """
 
-from collections.abc import Callable
-
 import keras
 import tensorflow as tf
 
 from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock, MultiHeadSelfAttention, StdConv
 from keras_vit.layers.base import Biased
-from keras_vit.train.recompute import computed_again
+from keras_vit.train.attended import attended_product
 from keras_vit.xla import by_xla
 from keras_vit.xla.activations import GELU, GELU_TANH
 from keras_vit.xla.norms import group_norm, layer_norm, standardized
@@ -37,12 +35,6 @@ def _add_bias(x, bias):
     return tf.nn.bias_add(x, bias), gradients
 
 
-def _attended_product(attend: Callable) -> Callable:
-    """Attention and the product behind it, of which the inputs are kept: (B, N, 3, h, d), (D, D) -> (B * N, D)."""
-    product = computed_again(lambda qkv, kernel: attend(qkv) @ kernel)
-    return lambda qkv, kernel: product(qkv, tf.convert_to_tensor(kernel))
-
-
 def fuse(model: keras.Model) -> keras.Model:
     """Give a model that will be trained on CPUs these forms, while it trains; returns the model."""
     forms = {"gelu_tanh": GELU_TANH, "gelu": GELU}
@@ -56,7 +48,7 @@ def fuse(model: keras.Model) -> keras.Model:
         elif isinstance(layer, MultiHeadSelfAttention):
             plain = not (layer.attention_dropout_rate or layer.relative_positions)  # no drawn mask, no weight inside
             if plain and layer.out.units >= WIDE:
-                layer.attended_product_in_training = _attended_product(layer.attend)
+                layer.attended_product_in_training = attended_product(layer)
         elif isinstance(layer, LayerNorm):
             layer.norm_in_training = layer_norm
         elif isinstance(layer, GroupNorm):

@@ -13,8 +13,7 @@ from xla.forms import FORMS, NORMS
 
 import keras_vit
 from keras_vit.layers import encoder
-from keras_vit.train import fused
-from keras_vit.train.recompute import computed_again
+from keras_vit.train import attended, fused
 from keras_vit.train.stages import Forward, Span
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -101,19 +100,63 @@ def test_an_activated_product_has_the_plain_value_and_gradients(form, plain, dty
         np.testing.assert_allclose(new, old, rtol=0, atol=bound)
 
 
-def test_attention_keeps_its_projections_alone():
-    attention = keras_vit.layers.MultiHeadSelfAttention(2)
+def _attention(dtype="float32"):
+    """A layer of 2 heads, projections of 5 images of 9 tokens, and a kernel."""
+    attention = keras_vit.layers.MultiHeadSelfAttention(2, dtype=dtype)
     attention.build((None, 9, 8))
-    qkv, kernel = (tf.random.stateless_normal(shape, (0, 0)) for shape in ((5, 9, 3, 2, 4), (8, 8)))
-    plain = lambda qkv, kernel: attention.attend(qkv) @ kernel  # noqa: E731
-    lean = computed_again(plain)
-    assert _kept(lean, [qkv, kernel], 5 * 9 * 8) == [("float32", (5, 9, 3, 2, 4))]
-    assert {("float32", (5, 2, 9, 9)), ("float32", (45, 8))} <= set(_kept(plain, [qkv, kernel], 5 * 9 * 8))
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch([qkv, kernel])
-        found, expected = (tf.reduce_sum(form(qkv, kernel) ** 2) for form in (lean, plain))
-    for new, old in zip(*(tape.gradient(y, [qkv, kernel]) for y in (found, expected)), strict=True):
-        assert max_difference(new, old) < 1e-5
+    return attention, *(tf.cast(tf.random.stateless_normal(s, (0, 0)), dtype) for s in ((5, 9, 3, 2, 4), (8, 8)))
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_attention_keeps_its_projections_and_of_many_tokens_what_it_gathered(many, monkeypatch):
+    monkeypatch.setattr(attended, "MANY", 9 if many else 10)
+    attention, qkv, kernel = _attention()
+    kept = [("float32", (5, 9, 3, 2, 4))] + [("float32", (45, 8))] * many
+    assert _kept(attended.attended_product(attention), [qkv, kernel], 5 * 9 * 8) == kept
+    plain = _kept(lambda qkv, kernel: attention.attend(qkv) @ kernel, [qkv, kernel], 5 * 9 * 8)
+    assert {("float32", (5, 2, 9, 9)), ("float32", (45, 8))} <= set(plain)
+
+
+@pytest.mark.parametrize("batch", [5, None])
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("bfloat16", 2**-6)])
+@pytest.mark.parametrize("many", [False, True])
+def test_attention_has_the_plain_value_and_gradients(many, dtype, bound, batch, monkeypatch):
+    if dtype == "bfloat16":
+        need_rounded_bfloat16()
+    monkeypatch.setattr(attended, "MANY", 9 if many else 10)
+    attention, qkv, kernel = _attention(dtype)
+
+    def all_of(form):
+        @tf.function(input_signature=[tf.TensorSpec((batch, *qkv.shape[1:]), dtype)])
+        def both(qkv):
+            with tf.GradientTape() as tape:
+                tape.watch([qkv, kernel])
+                y = form(qkv, kernel)
+                of_y = tf.reduce_sum(tf.cast(y, tf.float32) ** 2)
+            whole = (batch, 2, 9, 9)  # all images' weights
+            operations = tf.compat.v1.get_default_graph().get_operations()
+            seen.append(any(output.shape == whole for op in operations for output in op.outputs))
+            return y, *tape.gradient(of_y, [qkv, kernel])
+
+        seen = []
+        return seen, [tf.cast(found, tf.float32) for found in both(qkv)]
+
+    (whole, found), (_, expected) = all_of(attended.attended_product(attention)), all_of(
+        lambda qkv, kernel: attention.attend(qkv) @ kernel
+    )  # fmt: skip
+    assert whole == [not many]
+    for new, old in zip(found, expected, strict=True):
+        np.testing.assert_allclose(new, old, rtol=0, atol=bound * float(tf.reduce_max(tf.abs(old))))
+
+
+def test_watched_weights_are_seen_while_training(monkeypatch):
+    monkeypatch.setattr(attended, "MANY", 9)
+    attention, *_ = _attention()
+    attention.attended_product_in_training = attended.attended_product(attention)
+    seen = []
+    attention.watch = lambda weights: seen.append(weights.shape) or weights
+    attention(tf.ones((5, 9, 8)), training=True)
+    assert seen == [(5, 2, 9, 9)]
 
 
 def test_a_unit_has_fused_group_norms_while_it_trains():
@@ -126,10 +169,11 @@ def test_a_unit_has_fused_group_norms_while_it_trains():
         assert [operation.type for operation in graph.get_operations()].count("PartitionedCall") == calls
 
 
-@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize(("wide", "many"), [(True, True), (True, False), (False, False)])
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu"])
-def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activation, wide, monkeypatch):
+def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activation, wide, many, monkeypatch):
     monkeypatch.setattr(fused, "WIDE", 16 if wide else 17)
+    monkeypatch.setattr(attended, "MANY", 5 if many else 6)
     model = randomise(keras_vit.build(ROW, classes=5, activation=activation))
     x = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
 
