@@ -71,12 +71,12 @@ def _nncf():
 def _quantised(nncf, network, images: np.ndarray):
     """Products and convolutions on integers of 8 bits; softmax, norms, GELU and what the blocks add up stay float32.
 
-    So do the products in front of the blocks and behind them, 1 % of the time: of a small ViT trained on CIFAR-10, the
+    So do the products in front of the blocks and behind them, 1 % of a B/16's: of a small ViT trained on CIFAR-10, the
     classifier in integers makes nine tenths of the error of all.
 
     The scales reach to the largest number of all images, and half of the spread of a product's channels is moved into
-    its kernel (SmoothQuant, arXiv 2211.10438). NNCF's defaults, the mean of the images' largest numbers and nearly all
-    of the spread, double the error of a ViT-S/16.
+    its kernel (SmoothQuant, arXiv 2211.10438). With NNCF's defaults, the mean of the images' largest numbers and nearly
+    all of the spread, that ViT's error is a quarter larger.
     """
     advanced = nncf.AdvancedQuantizationParameters(
         activations_range_estimator_params=nncf.quantization.range_estimator.RangeEstimatorParametersSet.MINMAX,

@@ -24,20 +24,18 @@ def attended_product(layer: MultiHeadSelfAttention) -> Callable:
 
     @tf.custom_gradient
     def of_many(qkv, kernel):
-        parts = layer.split(qkv)
-        gathered = _of_each(_gathered, parts, like=parts[2])
-        rows = tf.reshape(tf.transpose(gathered, (0, 2, 1, 3)), (-1, kernel.shape[0]))
+        tokens, width = qkv.shape[1], kernel.shape[0]
+        values = tf.TensorSpec((tokens, width), qkv.dtype)
+        rows = tf.reshape(_of_each(lambda qkv: layer.attend(qkv[None]), qkv, values), (-1, width))
 
         def gradients(gradient):
-            with tf.control_dependencies([gradient]):  # else TensorFlow would keep the parts
-                late = tf.identity(qkv)
-            with tf.GradientTape() as tape:
-                tape.watch(late)
-                parts = layer.split(late)
             by_rows = tf.matmul(gradient, kernel, transpose_b=True)
-            ends = [_heads(numbers, like=parts[2]) for numbers in (rows, by_rows)]
-            by_parts = _of_each(_by_parts, (*parts, *ends), like=parts)
-            return tape.gradient(parts, late, by_parts), tf.matmul(rows, gradient, transpose_a=True)
+            with tf.control_dependencies([gradient]):  # else TensorFlow would cut them up, a copy, in the forward pass
+                late_qkv, late_rows = tf.identity(qkv), tf.identity(rows)
+            ends = (tf.reshape(numbers, (-1, tokens, *qkv.shape[3:])) for numbers in (late_rows, by_rows))
+            projections = tf.TensorSpec(qkv.shape[1:], qkv.dtype)
+            by_qkv = _of_each(lambda image: _by_projections(layer, *image), (late_qkv, *ends), projections)
+            return by_qkv, tf.matmul(rows, gradient, transpose_a=True)
 
         return rows @ kernel, gradients
 
@@ -48,33 +46,24 @@ def attended_product(layer: MultiHeadSelfAttention) -> Callable:
     return product
 
 
-def _heads(rows, like):
-    """(B * N, D) -> (B, h, N, d), the shape of `like`."""
-    images, heads, tokens, size = tf.unstack(tf.shape(like))
-    return tf.transpose(tf.reshape(rows, (images, tokens, heads, size)), (0, 2, 1, 3))
+def _of_each(function: Callable, batch, gives: tf.TensorSpec):
+    """The function of one image's numbers after the other's."""
+    return tf.map_fn(function, batch, fn_output_signature=gives, parallel_iterations=1)
 
 
-def _of_each(function: Callable, tensors: tuple, like):
-    """The function of one image's tensors after the other's; `like`: tensors of the shapes and types that it gives."""
-    kinds = tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape[1:], tensor.dtype), like)
-    return tf.map_fn(function, tensors, fn_output_signature=kinds, parallel_iterations=1)
-
-
-def _gathered(parts):
-    """An image's (h, N, d), (h, d, N) and (h, N, d) -> (h, N, d)."""
-    query, key, value = parts
-    return tf.nn.softmax(query @ key) @ value
-
-
-def _by_parts(tensors):
-    """An image's parts, the values they gathered and these values' gradient -> the parts' gradients."""
-    query, key, value, gathered, gradient = tensors
+def _by_projections(layer, qkv, gathered, gradient):
+    """An image's (N, 3, h, d), the values (N, h, d) that it gathered and their gradient -> its projections' one."""
+    with tf.GradientTape() as tape:
+        tape.watch(qkv)
+        query, key, value = parts = layer.split(qkv[None])
     weights = tf.nn.softmax(query @ key)
-    by_weights = tf.matmul(gradient, value, transpose_b=True)
     products = tf.cast(gathered, tf.float32) * tf.cast(gradient, tf.float32)
-    by_logits = weights * (by_weights - tf.cast(tf.reduce_sum(products, axis=-1, keepdims=True), weights.dtype))
-    return (
+    along = tf.cast(tf.transpose(tf.reduce_sum(products, axis=-1))[..., None], weights.dtype)  # (h, N, 1)
+    gradient = tf.transpose(gradient, (1, 0, 2))[None]
+    by_logits = weights * (tf.matmul(gradient, value, transpose_b=True) - along)
+    by_parts = (
         tf.matmul(by_logits, key, transpose_b=True),
         tf.matmul(query, by_logits, transpose_a=True),
         tf.matmul(weights, gradient, transpose_a=True),
     )
+    return tape.gradient(parts, qkv, by_parts)

@@ -117,6 +117,35 @@ def test_attention_keeps_its_projections_and_of_many_tokens_what_it_gathered(man
     assert {("float32", (5, 2, 9, 9)), ("float32", (45, 8))} <= set(plain)
 
 
+def _names_before(operation):
+    """Of all operations that a graph runs before this one."""
+    known, ahead = set(), [operation]
+    while ahead:
+        operation = ahead.pop()
+        ahead += [o for o in (*operation.control_inputs, *(i.op for i in operation.inputs)) if o.name not in known]
+        known.add(operation.name)
+    return known
+
+
+def test_images_are_cut_up_for_the_gradient_no_sooner_than_it_is_there(monkeypatch):
+    """Cut up they are a copy, which would be kept from the forward pass on."""
+    monkeypatch.setattr(attended, "MANY", 9)
+    attention, qkv, kernel = _attention()
+
+    @tf.function
+    def gradients(qkv):
+        with tf.GradientTape() as tape:
+            tape.watch(qkv)
+            y = attended.attended_product(attention)(qkv, kernel)
+        by_y = tf.identity(2 * y, "by_y")
+        return tape.gradient(y, qkv, by_y)
+
+    operations = gradients.get_concrete_function(qkv).graph.get_operations()
+    cuts = [operation for operation in operations if operation.type == "TensorListFromTensor"]
+    late = {cut.name for cut in cuts if "by_y" in _names_before(cut)}
+    assert len(cuts) == 4 and len(late) == 3
+
+
 @pytest.mark.parametrize("batch", [5, None])
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("bfloat16", 2**-6)])
 @pytest.mark.parametrize("many", [False, True])

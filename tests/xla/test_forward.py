@@ -117,7 +117,7 @@ def test_on_jax_it_answers_as_the_model_does_and_reads_the_weights_at_each_call(
 
 
 @needs_tensorflow
-def test_two_threads_that_trace_the_same_model_leave_it_as_it_was():
+def test_threads_that_trace_the_same_model_leave_it_as_it_was():
     model = randomise(CASES["hybrid"].make())
     images, forms = images_for(model), {GroupNorm: resnet.group_norm, LayerNorm: encoder.layer_norm}
     with ThreadPoolExecutor(4) as pool:
