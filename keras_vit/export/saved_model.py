@@ -12,7 +12,7 @@ from keras import ops
 from keras_vit.export.image_bytes import read_images
 from keras_vit.export.rollout import attention_layers, rollout
 from keras_vit.layers import watching
-from keras_vit.layers.resnet import standardized_kernels, taking_kernels
+from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
 from keras_vit.models.interface import describe, named_outputs
 
 TOP_K = 5

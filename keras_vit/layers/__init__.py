@@ -8,6 +8,7 @@ from keras_vit.layers.encoder import EncoderBlock as EncoderBlock
 from keras_vit.layers.encoder import LayerNorm as LayerNorm
 from keras_vit.layers.encoder import MultiHeadSelfAttention as MultiHeadSelfAttention
 from keras_vit.layers.encoder import StochasticDepth as StochasticDepth
+from keras_vit.layers.groupnorm import GroupNorm as GroupNorm
 from keras_vit.layers.masked import PatchCorruption as PatchCorruption
 from keras_vit.layers.masked import PatchPrediction as PatchPrediction
 from keras_vit.layers.mlp import MLPBlock as MLPBlock
@@ -22,11 +23,10 @@ from keras_vit.layers.positions import NoPositions as NoPositions
 from keras_vit.layers.positions import PositionEmbedding as PositionEmbedding
 from keras_vit.layers.positions import PositionEmbedding2D as PositionEmbedding2D
 from keras_vit.layers.positions import SinCosPositions as SinCosPositions
-from keras_vit.layers.resnet import GroupNorm as GroupNorm
 from keras_vit.layers.resnet import PreActivationUnit as PreActivationUnit
 from keras_vit.layers.resnet import ResidualUnit as ResidualUnit
-from keras_vit.layers.resnet import StdConv as StdConv
 from keras_vit.layers.resnet import StemPool as StemPool
+from keras_vit.layers.stdconv import StdConv as StdConv
 from keras_vit.layers.tokens import ClassToken as ClassToken
 from keras_vit.layers.tokens import GridToTokens as GridToTokens
 from keras_vit.layers.tokens import TokensToGrid as TokensToGrid

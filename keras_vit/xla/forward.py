@@ -10,7 +10,7 @@ from collections.abc import Callable
 import keras
 
 from keras_vit.layers import GroupNorm, LayerNorm
-from keras_vit.layers.resnet import standardized_kernels, taking_kernels
+from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
 from keras_vit.xla import by_xla
 
 _tracing = threading.Lock()  # layers have one form at a time

@@ -6,7 +6,7 @@ The backward pass keeps a norm's input alone. The whole of a norm as one functio
 
 import tensorflow as tf
 
-from keras_vit.layers.resnet import mean_of_groups
+from keras_vit.layers.groupnorm import mean_of_groups
 
 _compiled = tf.function(jit_compile=True)  # for each shape
 
@@ -98,7 +98,7 @@ def _sums_with(gradient, x, mean, rate, gamma, beta):
 
 
 def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
-    """`keras_vit.layers.resnet.group_norm`: (B, H, W, C) -> the same in the type of `x`, keeping no more than `x`."""
+    """`keras_vit.layers.groupnorm.group_norm`: (B, H, W, C) -> the same in the type of `x`, keeping `x` alone."""
     shape, channels = tf.shape(x), x.shape[-1]
     pixels = tf.cast(shape[1] * shape[2], tf.float32)
 
@@ -122,7 +122,7 @@ def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
 
 
 def standardized(kernel, epsilon: float, epsilon_on: str = "variance"):
-    """`keras_vit.layers.resnet.standardized` with its epsilon on the variance, as batch normalisation has it."""
+    """`keras_vit.layers.stdconv.standardized` with its epsilon on the variance, as batch normalisation has it."""
     filters = kernel.shape[-1]
     none, ones, zeros = tf.zeros(0), tf.ones(filters), tf.zeros(filters)
     normed, *_ = tf.raw_ops.FusedBatchNormV3(

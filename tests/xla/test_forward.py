@@ -9,7 +9,7 @@ from contract.cases import MODELS, principal_first
 from support import max_difference, needs_tensorflow, randomise, run_python
 
 import keras_vit
-from keras_vit.layers import GroupNorm, LayerNorm, StdConv, encoder, resnet
+from keras_vit.layers import GroupNorm, LayerNorm, StdConv, encoder, groupnorm
 from keras_vit.xla import forward
 
 CASES = {case.name: case for case in MODELS}
@@ -77,7 +77,7 @@ def test_the_model_is_left_as_it_was(whole):
     images = images_for(model)
     before = np.asarray(model(images))
     keras_vit.compiled(model, whole)(images)
-    forms = {GroupNorm: resnet.group_norm, LayerNorm: encoder.layer_norm}
+    forms = {GroupNorm: groupnorm.group_norm, LayerNorm: encoder.layer_norm}
     for layer in model._flatten_layers():
         assert getattr(layer, "norm", None) in (None, forms.get(type(layer)))
         assert "standardized_kernel" not in vars(layer)
@@ -119,7 +119,7 @@ def test_on_jax_it_answers_as_the_model_does_and_reads_the_weights_at_each_call(
 @needs_tensorflow
 def test_threads_that_trace_the_same_model_leave_it_as_it_was():
     model = randomise(CASES["hybrid"].make())
-    images, forms = images_for(model), {GroupNorm: resnet.group_norm, LayerNorm: encoder.layer_norm}
+    images, forms = images_for(model), {GroupNorm: groupnorm.group_norm, LayerNorm: encoder.layer_norm}
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: np.asarray(keras_vit.compiled(model)(images)), range(4)))
     assert all(max_difference(answer, model(images)) < 2e-5 for answer in answers)

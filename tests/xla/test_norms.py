@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from xla.forms import NORMS
 
-from keras_vit.layers import encoder, resnet
+from keras_vit.layers import encoder, stdconv
 from keras_vit.xla import norms
 
 
@@ -38,7 +38,7 @@ def test_a_standardised_kernel_has_the_plain_value_and_gradient(epsilon):
             y = form(kernel, epsilon, "variance")
         return y, tape.gradient(y, kernel, towards)
 
-    for new, old in zip(both_of(norms.standardized), both_of(resnet.standardized), strict=True):
+    for new, old in zip(both_of(norms.standardized), both_of(stdconv.standardized), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-5)
 
 

@@ -1,0 +1,70 @@
+"""Group normalisation, the norm of the hybrids' stem and of BiT.
+
+B batch, H W C feature map.
+"""
+
+from keras import ops
+
+from keras_vit.layers.base import Layer, require_rank
+
+_GROUPS = 32
+
+
+class GroupNorm(Layer):
+    """Group normalisation over 32 groups of channels, in float32 whatever the compute type.
+
+    Args:
+        epsilon: added to the variance; 1e-6 in the official hybrids, 1e-5 in BiT and timm.
+        gamma_initializer: start of the scale; zeros on the last norm of a v1 unit.
+
+    Input and output shape: (B, H, W, C). Called with `relu=True` it ends in a ReLU, which a backend may compute along.
+
+    Raises:
+        ValueError: the channels are no multiple of 32.
+    """
+
+    def __init__(self, epsilon: float = 1e-6, gamma_initializer: str = "ones", **kwargs):
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+        self.gamma_initializer = gamma_initializer
+        self.norm_in_training = self.norm = group_norm  # the same function, which a backend may have in a faster form
+
+    def build(self, input_shape):
+        require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
+        channels = input_shape[-1]
+        if channels % _GROUPS:
+            raise ValueError(f"{self.name} expected channels that are a multiple of {_GROUPS}, received {channels}.")
+        self.gamma = self.add_weight(
+            name="gamma", shape=(channels,), initializer=self.gamma_initializer, autocast=False
+        )
+        self.beta = self.add_weight(name="beta", shape=(channels,), initializer="zeros", autocast=False)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def call(self, x, relu=False, training=False):
+        norm = self.norm_in_training if training else self.norm
+        gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
+        return norm(x, gamma, beta, self.epsilon, relu)
+
+
+def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
+    """Group normalisation in float32, and a ReLU where asked: (B, H, W, C), (C,), (C,) -> the same in x's type."""
+    # Means over the pixels first: a reduction over contiguous channels, then a small one inside the groups.
+    deviation = ops.cast(x, "float32")
+    deviation = deviation - _means(deviation)
+    scale = ops.rsqrt(_means(deviation * deviation) + epsilon) * gamma
+    normed = ops.cast(deviation * scale + beta, x.dtype)
+    return ops.relu(normed) if relu else normed
+
+
+def _means(x):
+    """Mean over the pixels and the channels of a group, for each channel: (B, H, W, C) -> (B, 1, 1, C)."""
+    return mean_of_groups(ops.mean(x, axis=(1, 2)))[:, None, None, :]
+
+
+def mean_of_groups(x):
+    """Each channel's number -> the mean of its group's: (B, C) -> (B, C)."""
+    channels = x.shape[-1]
+    mean = ops.mean(ops.reshape(x, (-1, _GROUPS, channels // _GROUPS)), axis=-1)
+    return ops.repeat(mean, channels // _GROUPS, axis=-1)

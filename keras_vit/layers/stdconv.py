@@ -1,0 +1,110 @@
+"""Weight-standardised convolution, that of the hybrids' stem and of BiT.
+
+B batch, H W C feature map.
+"""
+
+import contextlib
+
+import keras
+from keras import ops
+
+from keras_vit.layers.base import Layer, require_rank
+from keras_vit.layers.patches import as_pair
+
+
+class StdConv(Layer):
+    """Convolution without bias whose kernel is standardised over height, width and inputs (arXiv 1903.10520).
+
+    Args:
+        filters: channels put out.
+        kernel_size: one int or (height, width).
+        strides: pixels from one output to the next, in both directions.
+        padding: `same` pads as TensorFlow does, unevenly where the stride asks for it; `symmetric` pads
+            `kernel_size // 2` zeros on every side.
+        epsilon: against division by zero.
+        epsilon_on: `std` divides by std + epsilon (the official hybrids), `variance` by sqrt(variance + epsilon)
+            (BiT and timm).
+        conversion: how a loaded kernel was changed to fit, kept in the config.
+
+    Input shape: (B, H, W, C). Output shape: (B, H / strides, W / strides, filters).
+
+    Raises:
+        ValueError: `padding` or `epsilon_on` is unknown.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int | tuple[int, int] = 1,
+        strides: int = 1,
+        padding: str = "same",
+        epsilon: float = 1e-5,
+        epsilon_on: str = "std",
+        conversion: str | None = None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if padding not in ("same", "symmetric"):
+            raise ValueError(f"padding expected 'same' or 'symmetric', received {padding!r}.")
+        if epsilon_on not in ("std", "variance"):
+            raise ValueError(f"epsilon_on expected 'std' or 'variance', received {epsilon_on!r}.")
+        self.filters = filters
+        self.kernel_size = as_pair(kernel_size, "kernel_size")
+        self.strides = strides
+        self.padding = padding
+        self.epsilon = epsilon
+        self.epsilon_on = epsilon_on
+        self.conversion = conversion
+        self.standardized_in_training = standardized  # the same function, which a backend may have in a faster form
+
+    def build(self, input_shape):
+        require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
+        shape = (*self.kernel_size, input_shape[-1], self.filters)
+        self.kernel = self.add_weight(name="kernel", shape=shape, initializer="lecun_normal", autocast=False)
+
+    def compute_output_shape(self, input_shape):
+        batch, *sides, _ = input_shape
+        # Odd kernels padded by half their size and TensorFlow's SAME both give ceil(side / stride).
+        return (batch, *(side and -(-side // self.strides) for side in sides), self.filters)
+
+    def standardized_kernel(self, training=False):
+        """The kernel as the convolution uses it: mean 0 and variance 1 for each filter."""
+        function = self.standardized_in_training if training else standardized
+        return function(ops.cast(self.kernel, "float32"), self.epsilon, self.epsilon_on)
+
+    def call(self, x, training=False):
+        padding = "same"
+        if self.padding == "symmetric" and self.strides > 1:  # without strides `same` is just that
+            top, left = (size // 2 for size in self.kernel_size)
+            x = ops.pad(x, ((0, 0), (top, top), (left, left), (0, 0))) if top or left else x
+            padding = "valid"
+        kernel = ops.cast(self.standardized_kernel(training), self.compute_dtype)
+        return ops.conv(x, kernel, self.strides, padding, data_format="channels_last")
+
+
+def standardized(kernel, epsilon: float, epsilon_on: str):
+    """A kernel (height, width, inputs, filters) with mean 0 and variance 1 for each filter, as `StdConv` says."""
+    deviation = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
+    variance = ops.mean(deviation * deviation, axis=(0, 1, 2), keepdims=True)
+    if epsilon_on == "std":
+        return deviation / (ops.sqrt(variance) + epsilon)
+    return deviation * ops.rsqrt(variance + epsilon)
+
+
+def standardized_kernels(model) -> list:
+    """Each `StdConv` of a model with the kernel that it uses, in a variable of the type that it computes in."""
+    found = [layer for layer in model._flatten_layers() if isinstance(layer, StdConv)]
+    in_use = lambda layer: ops.cast(layer.standardized_kernel(), layer.compute_dtype)  # noqa: E731
+    return [(layer, keras.Variable(in_use(layer), dtype=layer.compute_dtype, trainable=False)) for layer in found]
+
+
+@contextlib.contextmanager
+def taking_kernels(kernels):
+    """While entered, or in a function so decorated, convolutions take these `standardized_kernels`."""
+    for layer, kernel in kernels:
+        layer.standardized_kernel = lambda training, kernel=kernel: kernel
+    try:
+        yield
+    finally:
+        for layer, _ in kernels:
+            del layer.standardized_kernel
