@@ -13,7 +13,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from keras_vit.layers import MultiHeadSelfAttention
-from keras_vit.train.recompute import computed_again
+from keras_vit.train.recompute import after, computed_again
 
 MANY = 512
 
@@ -30,8 +30,7 @@ def attended_product(layer: MultiHeadSelfAttention) -> Callable:
 
         def gradients(gradient):
             by_rows = tf.matmul(gradient, kernel, transpose_b=True)
-            with tf.control_dependencies([gradient]):  # else TensorFlow would cut them up, a copy, in the forward pass
-                late_qkv, late_rows = tf.identity(qkv), tf.identity(rows)
+            late_qkv, late_rows = after(gradient, qkv, rows)  # else cut up, a copy, in the forward pass already
             ends = (tf.reshape(numbers, (-1, tokens, *qkv.shape[3:])) for numbers in (late_rows, by_rows))
             projections = tf.TensorSpec(qkv.shape[1:], qkv.dtype)
             by_qkv = _of_each(lambda image: _by_projections(layer, *image), (late_qkv, *ends), projections)

@@ -19,8 +19,7 @@ def computed_again(function: Callable) -> Callable:
     @tf.custom_gradient
     def computed(x, *others):
         def gradients(gradient):
-            with tf.control_dependencies([gradient]):  # else TensorFlow would merge the two computations
-                late = tf.identity(x)
+            (late,) = after(gradient, x)  # else TensorFlow would merge the two computations
             with tf.GradientTape() as tape:
                 tape.watch([late, *others])
                 again = function(late, *others)
@@ -29,6 +28,12 @@ def computed_again(function: Callable) -> Callable:
         return function(x, *others), gradients
 
     return computed
+
+
+def after(gradient, *tensors) -> list:
+    """The tensors, to compute a gradient with: what uses these is computed no sooner than there is `gradient`."""
+    with tf.control_dependencies([gradient]):
+        return [tf.identity(tensor) for tensor in tensors]
 
 
 class Recomputed(keras.layers.Layer):

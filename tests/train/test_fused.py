@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import max_difference, need_rounded_bfloat16, randomise
-from tensorflow.python.eager import context
+from train.kept import kept
 from xla.forms import FORMS, NORMS
 
 import keras_vit
@@ -30,55 +30,23 @@ def test_kernels_are_standardised_by_batch_normalisation_where_a_model_trains(ep
         assert [operation.type for operation in graph.get_operations()].count("FusedBatchNormV3") == calls
 
 
-def _as_run(function, *inputs):
-    """The nodes of a compiled function's graph after TensorFlow's optimiser, which merges what is computed twice."""
-    context.enable_run_metadata()
-    try:
-        function(*inputs)
-        graphs = [found.post_optimization_graph for found in context.export_run_metadata().function_graphs]
-    finally:
-        context.disable_run_metadata()
-    return max(graphs, key=lambda graph: len(graph.node)).node
-
-
-def _kept(form, inputs, least):
-    """Types and shapes of the tensors of `least` numbers or more that the backward pass takes of the forward one."""
-    before = []
-
-    @tf.function
-    def both(inputs, gradient):
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            y = form(*inputs)
-        before.extend(tf.compat.v1.get_default_graph().get_operations())
-        return y, tape.gradient(y, inputs, tf.cast(gradient, y.dtype))
-
-    arguments = inputs, tf.random.stateless_normal(form(*inputs).shape, (0, 0))
-    nodes = _as_run(both, *arguments)
-    later = both.get_concrete_function(*arguments).graph.get_operations()[len(before) :]
-    outputs = [output for op in before for output in op.outputs if op.name != "gradient"]
-    wide = {output.name.removesuffix(":0"): output for output in outputs if math.prod(output.shape) >= least}
-    taken = {name for node in nodes if node.name in {op.name for op in later} for name in node.input}
-    return sorted((wide[name].dtype.name, tuple(wide[name].shape)) for name in taken & wide.keys())
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("form", "plain", "shape"), NORMS)
 def test_a_norm_keeps_as_much_as_its_input_for_the_backward_pass(form, plain, shape, dtype):
     x = tf.cast(tf.random.stateless_normal(shape, (0, 0)), dtype)
     inputs, least = [x, tf.fill((64,), 0.5), tf.ones((64,))], math.prod(shape)
-    found = _kept(lambda *inputs: form(*inputs, 1e-6), inputs, least)
+    found = kept(lambda *inputs: form(*inputs, 1e-6), inputs, least)
     assert [name for name, _ in found] == [dtype]
-    kept = [name for name, _ in _kept(lambda *inputs: plain(*inputs, 1e-6), inputs, least)]
-    assert kept.count("float32") >= (2 if plain is encoder.layer_norm else 1)
+    of_plain = [name for name, _ in kept(lambda *inputs: plain(*inputs, 1e-6), inputs, least)]
+    assert of_plain.count("float32") >= (2 if plain is encoder.layer_norm else 1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("form", "plain"), FORMS)
 def test_an_activated_product_keeps_its_inputs_alone(form, plain, dtype):
     inputs = [tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 24), (24, 8))]
-    assert _kept(form.product, inputs, 192) == [(dtype, (24, 8)), (dtype, (33, 24))]
-    assert len(_kept(lambda x, kernel: plain(x) @ kernel, inputs, 192)) > 2
+    assert kept(form.product, inputs, 192) == [(dtype, (24, 8)), (dtype, (33, 24))]
+    assert len(kept(lambda x, kernel: plain(x) @ kernel, inputs, 192)) > 2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -98,94 +66,6 @@ def test_an_activated_product_has_the_plain_value_and_gradients(form, plain, dty
         new, old = (tf.cast(a, tf.float32) for a in (new, old))
         bound = (2**-6 if dtype == "bfloat16" else 1e-5) * float(tf.reduce_max(tf.abs(old)))
         np.testing.assert_allclose(new, old, rtol=0, atol=bound)
-
-
-def _attention(dtype="float32"):
-    """A layer of 2 heads, projections of 5 images of 9 tokens, and a kernel."""
-    attention = keras_vit.layers.MultiHeadSelfAttention(2, dtype=dtype)
-    attention.build((None, 9, 8))
-    return attention, *(tf.cast(tf.random.stateless_normal(s, (0, 0)), dtype) for s in ((5, 9, 3, 2, 4), (8, 8)))
-
-
-@pytest.mark.parametrize("many", [False, True])
-def test_attention_keeps_its_projections_and_of_many_tokens_what_it_gathered(many, monkeypatch):
-    monkeypatch.setattr(attended, "MANY", 9 if many else 10)
-    attention, qkv, kernel = _attention()
-    kept = [("float32", (5, 9, 3, 2, 4))] + [("float32", (45, 8))] * many
-    assert _kept(attended.attended_product(attention), [qkv, kernel], 5 * 9 * 8) == kept
-    plain = _kept(lambda qkv, kernel: attention.attend(qkv) @ kernel, [qkv, kernel], 5 * 9 * 8)
-    assert {("float32", (5, 2, 9, 9)), ("float32", (45, 8))} <= set(plain)
-
-
-def _names_before(operation):
-    """Of all operations that a graph runs before this one."""
-    known, ahead = set(), [operation]
-    while ahead:
-        operation = ahead.pop()
-        ahead += [o for o in (*operation.control_inputs, *(i.op for i in operation.inputs)) if o.name not in known]
-        known.add(operation.name)
-    return known
-
-
-def test_images_are_cut_up_for_the_gradient_no_sooner_than_it_is_there(monkeypatch):
-    """Cut up they are a copy, which would be kept from the forward pass on."""
-    monkeypatch.setattr(attended, "MANY", 9)
-    attention, qkv, kernel = _attention()
-
-    @tf.function
-    def gradients(qkv):
-        with tf.GradientTape() as tape:
-            tape.watch(qkv)
-            y = attended.attended_product(attention)(qkv, kernel)
-        by_y = tf.identity(2 * y, "by_y")
-        return tape.gradient(y, qkv, by_y)
-
-    operations = gradients.get_concrete_function(qkv).graph.get_operations()
-    cuts = [operation for operation in operations if operation.type == "TensorListFromTensor"]
-    late = {cut.name for cut in cuts if "by_y" in _names_before(cut)}
-    assert len(cuts) == 4 and len(late) == 3
-
-
-@pytest.mark.parametrize("batch", [5, None])
-@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("bfloat16", 2**-6)])
-@pytest.mark.parametrize("many", [False, True])
-def test_attention_has_the_plain_value_and_gradients(many, dtype, bound, batch, monkeypatch):
-    if dtype == "bfloat16":
-        need_rounded_bfloat16()
-    monkeypatch.setattr(attended, "MANY", 9 if many else 10)
-    attention, qkv, kernel = _attention(dtype)
-
-    def all_of(form):
-        @tf.function(input_signature=[tf.TensorSpec((batch, *qkv.shape[1:]), dtype)])
-        def both(qkv):
-            with tf.GradientTape() as tape:
-                tape.watch([qkv, kernel])
-                y = form(qkv, kernel)
-                of_y = tf.reduce_sum(tf.cast(y, tf.float32) ** 2)
-            whole = (batch, 2, 9, 9)  # all images' weights
-            operations = tf.compat.v1.get_default_graph().get_operations()
-            seen.append(any(output.shape == whole for op in operations for output in op.outputs))
-            return y, *tape.gradient(of_y, [qkv, kernel])
-
-        seen = []
-        return seen, [tf.cast(found, tf.float32) for found in both(qkv)]
-
-    (whole, found), (_, expected) = all_of(attended.attended_product(attention)), all_of(
-        lambda qkv, kernel: attention.attend(qkv) @ kernel
-    )  # fmt: skip
-    assert whole == [not many]
-    for new, old in zip(found, expected, strict=True):
-        np.testing.assert_allclose(new, old, rtol=0, atol=bound * float(tf.reduce_max(tf.abs(old))))
-
-
-def test_watched_weights_are_seen_while_training(monkeypatch):
-    monkeypatch.setattr(attended, "MANY", 9)
-    attention, *_ = _attention()
-    attention.attended_product_in_training = attended.attended_product(attention)
-    seen = []
-    attention.watch = lambda weights: seen.append(weights.shape) or weights
-    attention(tf.ones((5, 9, 8)), training=True)
-    assert seen == [(5, 2, 9, 9)]
 
 
 def test_a_unit_has_fused_group_norms_while_it_trains():
