@@ -7,14 +7,13 @@ from tensorflow.python.eager import context
 
 
 def _as_run(function, *inputs):
-    """The nodes of a compiled function's graph after TensorFlow's optimiser, which merges what is computed twice."""
+    """The graphs that run after TensorFlow's optimiser, which merges what is computed twice; other threads', too."""
     context.enable_run_metadata()
     try:
         function(*inputs)
-        graphs = [found.post_optimization_graph for found in context.export_run_metadata().function_graphs]
+        return [found.post_optimization_graph for found in context.export_run_metadata().function_graphs]
     finally:
         context.disable_run_metadata()
-    return max(graphs, key=lambda graph: len(graph.node)).node
 
 
 def kept(form, inputs, least):
@@ -30,9 +29,10 @@ def kept(form, inputs, least):
         return y, tape.gradient(y, inputs, tf.cast(gradient, y.dtype))
 
     arguments = inputs, tf.random.stateless_normal(form(*inputs).shape, (0, 0))
-    nodes = _as_run(both, *arguments)
-    later = both.get_concrete_function(*arguments).graph.get_operations()[len(before) :]
+    graphs = _as_run(both, *arguments)
+    later = {op.name for op in both.get_concrete_function(*arguments).graph.get_operations()[len(before) :]}
+    of_later = max(([node for node in graph.node if node.name in later] for graph in graphs), key=len)
     outputs = [output for op in before for output in op.outputs if op.name != "gradient"]
     wide = {output.name.removesuffix(":0"): output for output in outputs if math.prod(output.shape) >= least}
-    taken = {name for node in nodes if node.name in {op.name for op in later} for name in node.input}
+    taken = {name for node in of_later for name in node.input}
     return sorted((wide[name].dtype.name, tuple(wide[name].shape)) for name in taken & wide.keys())
