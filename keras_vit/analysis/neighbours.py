@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_vit.analysis.capturing import as_input
 from keras_vit.analysis.journey import principal_components
+from keras_vit.models.lean import LeanModel
 
 METHODS = ("tsne", "umap", "pca")
 
@@ -28,7 +29,7 @@ def features_of(model: keras.Model, images, batch_size: int = 32) -> np.ndarray:
     """
     images = as_input(model, images)
     headed = "head" in {layer.name for layer in model.layers}
-    frozen = keras.Model(model.inputs[0], model.get_layer("head").input if headed else model.outputs[0])
+    frozen = LeanModel(model.inputs[0], model.get_layer("head").input if headed else model.outputs[0])
     parts = (frozen(images[i : i + batch_size], training=False) for i in range(0, len(images), batch_size))
     return np.concatenate([ops.convert_to_numpy(ops.cast(x, "float32")).reshape(len(x), -1) for x in parts])
 

@@ -14,6 +14,7 @@ from keras_vit.export.rollout import attention_layers, rollout
 from keras_vit.layers import watching
 from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
 from keras_vit.models.interface import describe, named_outputs
+from keras_vit.models.lean import LeanModel, block_read_at_first_token
 
 TOP_K = 5
 
@@ -21,9 +22,10 @@ TOP_K = 5
 class ServingModule(tf.Module):
     """A model's inference graph with its weights, and nothing that needs this package to be loaded again.
 
-    It holds each weight once, which `keras.Model.export` stores twice, and the network once: every signature calls the
-    same function and takes its share of the answers; TensorFlow computes nothing that nobody reads. Kernels of
-    convolutions with weight standardisation are held as the convolutions use them, standardised.
+    It holds each weight once, which `keras.Model.export` stores twice, and the network once, but for a last block of
+    which the answer needs the class token alone: every signature calls the same function and takes its share of the
+    answers; TensorFlow computes nothing that nobody reads. Kernels of convolutions with weight standardisation are
+    held as the convolutions use them, standardised.
 
     Args:
         model: a model of this package.
@@ -87,13 +89,19 @@ def inference_function(model: keras.Model):
     named = {"pooled": ("pooled_norm", "pooling"), "tokens": ("encoder_norm", *blocks[-1:])}
     found = {stage: [name for name in names if name in layers] for stage, names in named.items()}
     features = {stage: ops.cast(layers[names[0]].output, "float32") for stage, names in found.items() if names}
-    outputs, attends = {"serving_default": named_outputs(model).output, "features": features}, attention_layers(model)
-    grid = {"patches": layers["embedding"].output} if attends else {}
-    network = keras.Model(model.input, {**{name: outputs[name] for name in outputs if outputs[name]}, **grid})
+    named, attends = named_outputs(model), attention_layers(model)
+    outputs = {"features": features} if features else {}
+    outputs |= {"patches": layers["embedding"].output} if attends else {}
+    block = block_read_at_first_token(named)
+    start = named.output if block is None else block.input
+    rest = None if block is None else LeanModel(start, named.output)
+    network = keras.Model(model.input, {**outputs, "serving_default": start})
 
     def infer(images):
         with watching(attends) as weights:
             answers = dict(network(images, training=False))
+        if rest is not None:  # beside the whole block, for whose features and attention not everyone asks
+            answers["serving_default"] = rest(answers["serving_default"], training=False)
         if attends:
             patches = ops.shape(answers.pop("patches"))
             answers["attention"] = {"rollout": rollout(model, weights, patches[1:3])}

@@ -11,6 +11,7 @@ from keras import ops
 
 from keras_vit.layers.base import Dense, Layer, like, require_rank, require_rate, rows
 from keras_vit.layers.mlp import MLPBlock, require_kernel_size
+from keras_vit.layers.reading import gathered_by_first_token, is_read_at_first_token
 
 # Whether the backend may have one operation for attention that never writes the (N, N) weights to memory
 # (FlashAttention, arXiv 2205.14135). TensorFlow has none.
@@ -177,7 +178,9 @@ class MultiHeadSelfAttention(Layer):
         weights = self.attention_dropout(weights, training=training)
         return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
 
-    def call(self, tokens, training=False):
+    def call(self, tokens, first_alone=False, training=False):
+        if first_alone:
+            return self.out(gathered_by_first_token(self, tokens, training))[:, None]  # (B, 1, D)
         qkv = self._project(tokens)
         product = self.attended_product_in_training
         if training and product and not self.watch:
@@ -265,9 +268,16 @@ class EncoderBlock(Layer):
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape
 
+    @property
+    def can_put_out_first_token(self) -> bool:
+        """Whether it computes its first token alone inside `reading_first_token`."""
+        return not (self.mlp_kernel_size or self.relative_positions or self.attention.watch)
+
     def call(self, tokens, patches=None, lines=None, training=False):
-        branch = self.attention(self.attention_norm(tokens), training=training)
+        first_alone = is_read_at_first_token(self)
+        branch = self.attention(self.attention_norm(tokens), first_alone=first_alone, training=training)
         branch = self.dropout(branch, training=training)
+        tokens = tokens[:, :1] if first_alone else tokens
         tokens = tokens + self.drop_path(branch, lines=lines, training=training)
         branch = self.mlp(self.mlp_norm(tokens), patches, training=training)
         return tokens + self.drop_path(branch, lines=lines, training=training)

@@ -6,6 +6,7 @@ B batch, H W C image, D features.
 import keras
 
 from keras_vit import layers
+from keras_vit.models.lean import LeanModel
 from keras_vit.preprocess import imagenet_classes
 from keras_vit.weights import load_weights, published_classes, require_classes
 
@@ -55,7 +56,7 @@ def classify(x, classes: int, activation: str | None, labels, weights, policy):
 def finish(images, outputs, name: str, weights) -> keras.Model:
     """The model from its images, or from what these were made of, to its outputs, filled where there are weights."""
     sources = keras.utils.get_source_inputs(images)
-    model = keras.Model(sources[0] if len(sources) == 1 else sources, outputs, name=name)
+    model = LeanModel(sources[0] if len(sources) == 1 else sources, outputs, name=name)
     if weights is not None:
         load_weights(model, weights)
     return model

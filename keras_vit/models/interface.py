@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import keras
 from keras import ops
 
+from keras_vit.models.lean import LeanModel
+
 
 @dataclass(frozen=True)
 class Interface:
@@ -81,4 +83,4 @@ def named_outputs(model: keras.Model) -> keras.Model:
         activated = model.get_layer("predictions").output if "predictions" in names else ops.softmax(logits)
         outputs = {"logits": logits, "probabilities": activated}
     outputs = {name: ops.cast(output, "float32") for name, output in outputs.items()}
-    return keras.Model(model.input, outputs, name=model.name)
+    return LeanModel(model.input, outputs, name=model.name)

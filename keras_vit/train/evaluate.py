@@ -13,6 +13,7 @@ from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_data
 from keras_vit.models.interface import describe
+from keras_vit.models.lean import LeanModel
 from keras_vit.preprocess import imagenet_classes
 from keras_vit.train.recipe import Data, Loss
 
@@ -36,7 +37,7 @@ def logits_model(model: keras.Model) -> keras.Model:
     if layer.name == "predictions":
         # Not `get_layer("head").output`: it is ambiguous where the layer serves other image sizes, too.
         output = layer._inbound_nodes[node].input_tensors[0]
-    return keras.Model(model.input, output, name=f"{model.name}_logits")
+    return LeanModel(model.input, output, name=f"{model.name}_logits")
 
 
 def evaluator(

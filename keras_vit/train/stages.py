@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_vit.layers import AxialBlock, EncoderBlock, PatchEmbedding, as_pair
 from keras_vit.layers.positions import Positions
 from keras_vit.layers.resnet import ResidualUnit
+from keras_vit.models.lean import block_read_at_first_token
 from keras_vit.train.evaluate import logits_model
 from keras_vit.train.recompute import Recomputed
 from keras_vit.weights.resize import resize_kernel
@@ -65,6 +66,7 @@ class Forward:
         self._mapping = []  # of the call under way
         self._kernel = None  # (stage's variable, model's variable, matrix from the one to the other)
         logits = logits_model(model)
+        lean = block_read_at_first_token(logits)  # its insides, those of one token, are not worth a second time
         own = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)]
         patch = span.patch_size if own and span.patch_size not in (None, own[0].patch_size) else None
         if span.patch_size and not own:
@@ -85,7 +87,7 @@ class Forward:
         def call(layer, *args, **options):
             if isinstance(layer, Positions):
                 return layer(args[0], grid[-1])
-            if recompute and isinstance(layer, EncoderBlock | AxialBlock | ResidualUnit):
+            if recompute and layer is not lean and isinstance(layer, EncoderBlock | AxialBlock | ResidualUnit):
                 return Recomputed(layer, lambda: self._mapping)(*args, **options)
             output = layer(*args, **options)
             if isinstance(layer, PatchEmbedding):

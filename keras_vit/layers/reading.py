@@ -1,0 +1,52 @@
+"""An encoder block that is read at its first token alone, for as long as a model computes.
+
+B batch, N tokens, D width, h heads, d = D / h.
+"""
+
+import contextlib
+import contextvars
+
+from keras import ops
+
+_read_at_first_token = contextvars.ContextVar("read_at_first_token", default=None)
+
+
+@contextlib.contextmanager
+def reading_first_token(block):
+    """Have an encoder block put out its first token alone, (B, 1, D), inside the `with`; None for no block."""
+    token = _read_at_first_token.set(block)
+    try:
+        yield
+    finally:
+        _read_at_first_token.reset(token)
+
+
+def is_read_at_first_token(block) -> bool:
+    """Whether a `reading_first_token` of this block is open, in this thread."""
+    return block is _read_at_first_token.get()
+
+
+def gathered_by_first_token(attention, tokens, training=False):
+    """The values that the first token alone gathers, without anyone's key or value: (B, N, D) -> (B, D).
+
+    For one query it is less to take it through the keys' kernel, and to gather the tokens as they are and take these
+    through the values' kernel: q (K x) = (q K) x, and the sum of w (V x) is V of the sum of w x. The keys' bias is left
+    out, as softmax does: it adds the same to all logits of a query.
+
+    Args:
+        attention: the `MultiHeadSelfAttention` of the block.
+        tokens: normalised, as it takes them.
+        training: whether its dropout is at work.
+    """
+    width, heads = tokens.shape[-1], attention.num_heads
+    size = width // heads
+    kernel, bias = (ops.convert_to_tensor(x) for x in (attention.qkv.kernel, attention.qkv.bias))
+    own = ops.repeat(ops.eye(heads, dtype=kernel.dtype), size, axis=1)  # (h, D), 1 where a head's numbers lie
+    query = ops.matmul(tokens[:, 0], kernel[:, :width]) + bias[:width]
+    query = ops.reshape(query[:, None] * (own * size**-0.5), (-1, width))  # (B * h, D)
+    query = ops.matmul(query, ops.transpose(kernel[:, width : 2 * width]))
+    logits = ops.matmul(ops.reshape(query, (-1, heads, width)), ops.transpose(tokens, (0, 2, 1)))
+    weights = attention.attention_dropout(ops.softmax(logits, axis=-1), training=training)  # (B, h, N)
+    gathered = ops.matmul(ops.reshape(ops.matmul(weights, tokens), (-1, width)), kernel[:, 2 * width :])
+    values = ops.reshape(gathered, (-1, heads, width)) + ops.sum(weights, axis=-1, keepdims=True) * bias[2 * width :]
+    return ops.sum(values * own, axis=1)

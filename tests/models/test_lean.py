@@ -1,0 +1,191 @@
+"""Models on the class token compute its row alone in the last block, and answer as if they did not."""
+
+import keras
+import numpy as np
+import pytest
+from support import max_difference, needs_tensorflow, randomise, run_python
+
+import keras_vit
+from keras_vit.layers import MultiHeadSelfAttention, StochasticDepth, encoder, reading, watching
+from keras_vit.models.lean import LeanModel, block_read_at_first_token
+
+ROW = keras_vit.Variant("row", width=16, depth=2, mlp_dim=24, num_heads=4, patch_size=4, image_size=16)
+IMAGES = np.random.default_rng(1).standard_normal((3, 16, 16, 3)).astype("float32")
+LAST = "encoder_block_01"
+
+
+def built(row=ROW, **options):
+    return randomise(keras_vit.build(row, **{"classes": 5, "classifier_activation": None, **options}))
+
+
+def plain(model):
+    return keras.Model(model.input, model.output)
+
+
+def rows_normalised(model, call):
+    """How many tokens of an image `encoder_norm` is given while `call` runs, each time."""
+    layer, seen = model.get_layer("encoder_norm"), []
+    norm = layer.norm
+    layer.norm = layer.norm_in_training = lambda x, *args: seen.append(x.shape[1]) or norm(x, *args)
+    try:
+        call()
+    finally:
+        layer.norm = layer.norm_in_training = norm
+    return seen
+
+
+@pytest.mark.parametrize("options", [{}, {"representation_size": 8}, {"include_top": False}])
+def test_one_row_is_computed_and_the_answer_is_the_plain_models(options):
+    model = built(**options)
+    assert type(model) is LeanModel and block_read_at_first_token(model).name == LAST
+    assert rows_normalised(model, lambda: model(IMAGES)) == [1]
+    assert rows_normalised(model, lambda: plain(model)(IMAGES)) == [17]
+    assert max_difference(model(IMAGES), plain(model)(IMAGES)) < 2e-6
+    assert max_difference(model(IMAGES, training=True), plain(model)(IMAGES, training=True)) < 2e-6
+
+
+def test_predict_and_a_model_around_it_compute_one_row():
+    model = built()
+    around = keras.Model(model.input, keras.layers.Dense(2)(model(model.input)))
+    assert rows_normalised(model, lambda: model.predict(IMAGES, verbose=0)) == [1]
+    assert rows_normalised(model, lambda: around.predict(IMAGES, verbose=0)) == [1]
+
+
+def test_features_are_those_of_all_tokens():
+    model = built()
+    features = keras_vit.feature_model(model, [LAST, "encoder_norm"])
+    of_block, normed = features(IMAGES)
+    assert of_block.shape == normed.shape == (3, 17, 16)
+    both = LeanModel(model.input, [model.get_layer("encoder_norm").output, model.output])
+    assert block_read_at_first_token(both) is None
+    assert max_difference(both(IMAGES), [normed, plain(model)(IMAGES)]) == 0
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"pooling": "map"}, {"class_token": True}, {"pooling": None, "include_top": False}]
+)
+def test_what_reads_all_tokens_computes_all(options):
+    model = built(**{"pooling": "gap", **options})
+    assert block_read_at_first_token(model) is None
+    assert max_difference(model(IMAGES), plain(model)(IMAGES)) == 0
+
+
+@pytest.mark.parametrize("option", [{"mlp_kernel_size": 3}, {"positions": "relative"}])
+def test_blocks_that_know_their_neighbours_are_left_alone(option):
+    model = built(keras_vit.Variant(**{**vars(ROW), **option}))
+    assert block_read_at_first_token(model) is None
+    assert max_difference(model(IMAGES), plain(model)(IMAGES)) == 0
+
+
+def test_a_block_that_stands_in_two_places_is_left_alone():
+    block, norm = encoder.EncoderBlock(4, 24), encoder.LayerNorm()
+    images = keras.Input((17, 16))
+    pooled = keras_vit.layers.TokenPooling()(norm(block(block(images))))
+    assert block_read_at_first_token(LeanModel(images, pooled)) is None
+
+
+def test_whoever_watches_attention_sees_all_of_it():
+    model = built()
+    with watching([model.get_layer(LAST).attention]) as seen:
+        answer = model(IMAGES)
+    assert [tuple(weights.shape) for weights in seen] == [(3, 4, 17, 17)]
+    assert max_difference(answer, plain(model)(IMAGES)) == 0
+    assert rows_normalised(model, lambda: model(IMAGES)) == [1]
+
+
+def test_a_norm_behind_the_pooling_and_positions_at_every_block():
+    row = keras_vit.Variant(**{**vars(ROW), "positions_at": "layers"})
+    model = built(row, norm_after_pooling=True)
+    assert block_read_at_first_token(model).name == LAST
+    assert max_difference(model(IMAGES), plain(model)(IMAGES)) < 2e-6
+
+
+def test_saved_loaded_and_cloned_it_stays_lean(tmp_path):
+    model = built()
+    model.save(tmp_path / "model.keras")
+    loaded, cloned = keras_vit.load_model(tmp_path / "model.keras"), keras.models.clone_model(model)
+    for other in (loaded, cloned):
+        assert type(other) is LeanModel and rows_normalised(other, lambda other=other: other(IMAGES)) == [1]
+    assert max_difference(loaded(IMAGES), model(IMAGES)) == 0
+
+
+def test_what_the_first_token_gathers_under_dropout():
+    rng = np.random.default_rng(2)
+    tokens = rng.standard_normal((3, 5, 8)).astype("float32")
+    attention = MultiHeadSelfAttention(2, attention_dropout_rate=0.5)
+    attention.build(tokens.shape)
+    for variable in attention.weights:
+        variable.assign(rng.standard_normal(variable.shape))
+    kept = np.array([2.0, 0.0, 2.0, 0.0, 0.0], "float32")  # of each head's five weights: they do not sum to 1 any more
+    attention.attention_dropout = lambda weights, training: weights * kept if training else weights
+    for training in (False, True):
+        ours = attention(tokens, first_alone=True, training=training)
+        assert ours.shape == (3, 1, 8)
+        assert max_difference(ours, attention(tokens, training=training)[:, :1]) < 2e-5
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("fused", [False, True])
+def test_gradients_are_the_plain_models(fused):
+    import tensorflow as tf
+
+    from keras_vit.train.fused import fuse
+
+    model = built()
+    model = fuse(model) if fused else model
+
+    def gradients(model):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(IMAGES, training=True) ** 2)
+        return tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
+
+    for ours, theirs in zip(gradients(model), gradients(plain(model)), strict=True):
+        assert max_difference(ours, theirs) < 1e-5 * max(1.0, float(tf.reduce_max(abs(theirs))))
+
+
+@needs_tensorflow
+def test_training_computes_one_row_and_nothing_of_it_twice():
+    from keras_vit.train.recompute import Recomputed
+    from keras_vit.train.stages import Forward, Span
+
+    model = built()
+    values = [variable.value for variable in model.trainable_variables]
+    for recompute, size in ((False, 16), (True, 16), (True, 8)):
+        forward = Forward(model, model.trainable_variables, Span(0, 1, (size, size, 3)), recompute)
+        assert rows_normalised(model, lambda f=forward, s=size: f(values, [], IMAGES[:, :s, :s])) == [1]
+        again = [layer.name for layer in forward._logits.layers if isinstance(layer, Recomputed)]
+        assert again == (["encoder_block_00_recomputed"] if recompute else [])
+
+
+def test_stochastic_depth_and_dropout_of_one_row():
+    model = built(dropout_rate=0.5, attention_dropout_rate=0.5, drop_path_rate=0.5)
+    layer = model.get_layer(LAST)
+    assert isinstance(layer.drop_path, StochasticDepth) and layer.drop_path.rate == 0.5
+    answers = [keras.ops.convert_to_numpy(model(IMAGES, training=True)) for _ in range(2)]
+    assert np.isfinite(answers).all() and np.abs(answers[0] - answers[1]).max() > 1e-3
+
+
+def test_the_block_is_meant_in_its_own_thread_and_inside_the_with_alone():
+    block = object()
+    assert not reading.is_read_at_first_token(block)
+    with reading.reading_first_token(block):
+        with reading.reading_first_token(None):
+            assert not reading.is_read_at_first_token(block)
+        assert reading.is_read_at_first_token(block)
+    assert not reading.is_read_at_first_token(block)
+
+
+ON_JAX = """
+import keras, numpy as np, keras_vit
+row = keras_vit.Variant("row", width=16, depth=2, mlp_dim=24, num_heads=4, patch_size=4, image_size=16)
+model = keras_vit.build(row, classes=5, classifier_activation=None)
+rng = np.random.default_rng(0)
+model.set_weights([rng.standard_normal(w.shape) * 0.2 for w in model.weights])
+images = rng.standard_normal((3, 16, 16, 3))
+plain = keras.Model(model.input, model.output)
+print(float(abs(model.predict(images, verbose=0) - plain.predict(images, verbose=0)).max()))
+"""
+
+
+def test_on_jax_the_answer_is_the_same():
+    assert float(run_python(ON_JAX, "jax").split()[-1]) < 1e-5
