@@ -1,8 +1,9 @@
-"""This package's contestants: forward passes on any backend, compiled, by Keras's `predict` and by a SavedModel;
+"""This package's contestants: forward passes on any backend, compiled, by Keras's `predict` and by exports;
 training by the engine, or compiled whole on JAX."""
 
 import dataclasses
 import tempfile
+from pathlib import Path
 
 import keras
 
@@ -57,8 +58,7 @@ def predict(contestant: dict):
 
 def saved_model(contestant: dict):
     """The SavedModel that `keras-vit export` writes, loaded from disk."""
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(f"the SavedModel is of Keras on TensorFlow alone, not on {keras.backend.backend()}")
+    _require_tensorflow("the SavedModel")
     import tensorflow as tf
 
     from keras_vit.export.precision import in_dtype
@@ -71,6 +71,24 @@ def saved_model(contestant: dict):
         answer = signatures_of(folder)["serving_default"]
     images = tf.constant(batch_of(contestant["image_size"], contestant["batch"])[0])
     return (lambda: answer(images=images)["logits"].numpy()), device_peak(contestant["device"])
+
+
+def openvino(contestant: dict):
+    """The file that `keras-vit export` writes for OpenVINO, which computes in the contestant's type."""
+    _require_tensorflow("the file for OpenVINO")
+    from keras_vit.export.openvino import runner, write_openvino
+
+    require_device(contestant["device"])
+    images = batch_of(contestant["image_size"], contestant["batch"])[0]
+    with tempfile.TemporaryDirectory() as folder:
+        write_openvino(_classifier(contestant), Path(folder) / "model.xml")
+        answer = runner(Path(folder) / "model.xml", "float32" if contestant["dtype"] == "float32" else "bfloat16")
+    return (lambda: answer(images=images)["logits"]), device_peak(contestant["device"])
+
+
+def _require_tensorflow(what: str) -> None:
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(f"{what} is of Keras on TensorFlow alone, not on {keras.backend.backend()}")
 
 
 def row_of(contestant: dict):

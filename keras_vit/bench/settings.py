@@ -18,6 +18,7 @@ OTHERS = (
     "keras_vit-recompute",
     "keras_vit-compiled",
     "keras_vit-xla",
+    "keras_vit-openvino",
     *SERVED,
 )  # known, and asked for by name alone
 
@@ -102,7 +103,8 @@ PRESETS = {
             peers=(*PEERS, "keras_vit-recompute", "keras_vit-compiled", *SERVED),
         ),
         Settings(
-            models=("ViT_Ti16",), tasks=("forward",), dtypes=("float32",), batches=(1,), peers=(*PEERS, "keras_vit-xla")
+            models=("ViT_Ti16",), tasks=("forward",), dtypes=("float32",), batches=(1,),
+            peers=(*PEERS, "keras_vit-xla", "keras_vit-openvino"),
         ),
         Settings(
             models=("ViT_L16", "R50_ViT_B16", "BiT_R50x1"), backends=("tensorflow",),

@@ -6,6 +6,7 @@ B batch, N tokens, D width, h heads, d = D / h.
 import contextlib
 import contextvars
 
+import numpy as np
 from keras import ops
 
 _read_at_first_token = contextvars.ContextVar("read_at_first_token", default=None)
@@ -41,7 +42,8 @@ def gathered_by_first_token(attention, tokens, training=False):
     width, heads = tokens.shape[-1], attention.num_heads
     size = width // heads
     kernel, bias = (ops.convert_to_tensor(x) for x in (attention.qkv.kernel, attention.qkv.bias))
-    own = ops.repeat(ops.eye(heads, dtype=kernel.dtype), size, axis=1)  # (h, D), 1 where a head's numbers lie
+    own = np.repeat(np.eye(heads), size, axis=1)  # (h, D), 1 where a head's numbers lie
+    own = ops.convert_to_tensor(own, dtype=kernel.dtype)
     query = ops.matmul(tokens[:, 0], kernel[:, :width]) + bias[:width]
     query = ops.reshape(query[:, None] * (own * size**-0.5), (-1, width))  # (B * h, D)
     query = ops.matmul(query, ops.transpose(kernel[:, width : 2 * width]))

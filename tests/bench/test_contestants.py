@@ -11,6 +11,7 @@ import pytest
 from support import needs_tensorflow, randomise
 
 from keras_vit.bench import keras_steps, ours, plan, torch_peers
+from keras_vit.export import openvino
 from keras_vit.models import builders
 from keras_vit.models.variants import find_variant
 from keras_vit.models.weightless import build_weightless
@@ -84,10 +85,26 @@ def test_predict_and_the_saved_model_give_the_answers_of_the_forward_pass(dtype,
     assert peak() > 10**7
 
 
-def test_a_saved_model_is_of_tensorflow_alone(monkeypatch):
+@pytest.mark.parametrize(("export", "what"), [("saved_model", "the SavedModel"), ("openvino", "the file for OpenVINO")])
+def test_exports_are_of_tensorflow_alone(export, what, monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(ValueError, match="the SavedModel is of Keras on TensorFlow alone, not on jax$"):
-        ours.saved_model(contestant(backend="jax"))
+    with pytest.raises(ValueError, match=f"{what} is of Keras on TensorFlow alone, not on jax$"):
+        getattr(ours, export)(contestant(backend="jax"))
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_openvino_answers_as_the_model(dtype, monkeypatch):
+    pytest.importorskip("openvino", reason="openvino is not installed")
+    model, asked = randomise(builders.build(find_variant("ViT_Ti16")[0], input_shape=(32, 32, 3))), []
+    monkeypatch.setattr(ours, "build", lambda *a, **options: model)
+    runner = openvino.runner
+    monkeypatch.setattr(openvino, "runner", lambda *a: asked.append(a[1]) or runner(*a))
+    found = keras.ops.softmax(ours.openvino(contestant(dtype=dtype))[0]())
+    expected = model.predict_on_batch(keras_steps.batch_of(32, 2)[0])
+    exact = dtype == "float32"
+    assert asked == ["float32" if exact else "bfloat16"] and expected.std() > 1e-5
+    np.testing.assert_allclose(found, expected, rtol=1e-3 if exact else 0.3)
 
 
 @pytest.fixture
