@@ -29,12 +29,14 @@ class ServingModule(tf.Module):
 
     Args:
         model: a model of this package.
+        measured: whether its numbers are to be measured for the scales of integers: then all tokens are computed, since
+            the class token alone gives too few.
 
     Raises:
         ValueError: Keras does not run on TensorFlow, or the model does not take one batch of images.
     """
 
-    def __init__(self, model: keras.Model):
+    def __init__(self, model: keras.Model, measured: bool = False):
         if keras.backend.backend() != "tensorflow":
             raise ValueError(f"export expected Keras on TensorFlow, received KERAS_BACKEND={keras.backend.backend()}.")
         super().__init__(name=model.name)
@@ -44,6 +46,7 @@ class ServingModule(tf.Module):
         self.variables_held_once = [in_place.get(id(weight), weight.value) for weight in model.weights]
         self.computed = taking_kernels(kernels)
         answer = named_outputs(model)
+        answer = keras.Model(answer.input, answer.output, name=model.name) if measured else answer
         # A plain function: a model or a traced function as an attribute would be saved a second time.
         self.answer = self.computed(lambda images: answer(images, training=False))
 
@@ -95,7 +98,7 @@ def inference_function(model: keras.Model):
     block = block_read_at_first_token(named)
     start = named.output if block is None else block.input
     rest = None if block is None else LeanModel(start, named.output)
-    network = keras.Model(model.input, {**outputs, "serving_default": start})
+    network = keras.Model(model.input, {"serving_default": start, **outputs})
 
     def infer(images):
         with watching(attends) as weights:

@@ -43,7 +43,7 @@ def convert(
         raise ValueError(f"calibration expected real images for the precision {precision}, received None.")
     if precision not in PRECISIONS:
         raise ValueError(f"precision expected one of {PRECISIONS}, received {precision!r}.")
-    module = ServingModule(in_dtype(model, "float32"))
+    module = ServingModule(in_dtype(model, "float32"), measured=precision in CALIBRATED)
     shape = module.interface.input_shape
     if None in shape:
         raise ValueError(f"tflite expected a model with a fixed image size, received input shape {shape}.")

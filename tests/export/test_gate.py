@@ -21,7 +21,6 @@ from keras_vit.export.card import model_card
 from keras_vit.export.formats import default_formats
 from keras_vit.export.versions import versions, write_version
 from keras_vit.models.interface import describe, named_outputs
-from keras_vit.models.lean import block_read_at_first_token
 from keras_vit.preprocess import preprocess_input
 
 pytestmark = needs_tensorflow
@@ -116,10 +115,6 @@ def test_openvinos_integers_of_every_kind_pass(case, tmp_path):
     ends = [name for name in others if re.search("/(position_embedding|pre_logits|head)", name)]
     assert not {first, *ends} & {name for _, name in on_integers}
     assert any("/head" in name for name in ends) == (describe(model).classes is not None)
-    alone = block_read_at_first_token(model)
-    if alone is not None:  # the class token's own output of attention
-        (out,) = (name for name in others if re.search(rf"/{alone.name}_\d+/attention_\d+/out", name))
-        assert out not in {name for _, name in on_integers}
     assert "int8" in network.get_rt_info(["keras_vit.json"]).astype(str)
 
 

@@ -169,7 +169,8 @@ def test_a_model_without_a_classifier_is_probed_on_what_it_puts_out(model, data,
     whole, headless = (
         Extractor(keras_vit.load_model(path), None, data) for path in (model, tmp_path / "headless.keras")
     )
-    assert np.array_equal(whole("tfds:cars196", "test").x, headless("tfds:cars196", "test").x)
+    pairs = [extractor("tfds:cars196", "test").x for extractor in (whole, headless)]
+    np.testing.assert_allclose(*pairs, rtol=1e-4, atol=1e-5)  # the one computes the class token alone in its last block
     with pytest.raises(ValueError, match=r"model expected a classifier or pooled features \(batch, D\), received"):
         Extractor(keras.Model(own.input, own.get_layer("encoder_norm").output))
 
