@@ -180,6 +180,5 @@ def test_no_bias_is_summed_where_a_model_trains(training):
 
     operations = gradients.get_concrete_function(tf.TensorSpec((2, 8, 8, 3))).graph.get_operations()
     sums = [operation.name for operation in operations if operation.type == "BiasAddGrad"]
-    assert sum("head" not in name for name in sums) == (
-        0 if training else 1 + 4 + 3
-    )  # the last block has no product of all qkv
+    # patches; four a block, but in the last one no product of query, key and value in one
+    assert sum("head" not in name for name in sums) == (0 if training else 1 + 4 + 3)
