@@ -97,14 +97,15 @@ def inference_function(model: keras.Model):
     outputs |= {"patches": layers["embedding"].output} if attends else {}
     block = block_read_at_first_token(named)
     start = named.output if block is None else block.input
-    rest = None if block is None else LeanModel(start, named.output)
+    rest = None if block is None else LeanModel([model.input, start], named.output)
     network = keras.Model(model.input, {"serving_default": start, **outputs})
 
     def infer(images):
         with watching(attends) as weights:
             answers = dict(network(images, training=False))
         if rest is not None:  # beside the whole block, for whose features and attention not everyone asks
-            answers["serving_default"] = rest(answers["serving_default"], training=False)
+            given = [ops.convert_to_tensor(images), answers["serving_default"]]
+            answers["serving_default"] = rest(given, training=False)
         if attends:
             patches = ops.shape(answers.pop("patches"))
             answers["attention"] = {"rollout": rollout(model, weights, patches[1:3])}

@@ -23,7 +23,6 @@ from keras_vit.layers.positions import NoPositions as NoPositions
 from keras_vit.layers.positions import PositionEmbedding as PositionEmbedding
 from keras_vit.layers.positions import PositionEmbedding2D as PositionEmbedding2D
 from keras_vit.layers.positions import SinCosPositions as SinCosPositions
-from keras_vit.layers.reading import reading_first_token as reading_first_token
 from keras_vit.layers.resnet import PreActivationUnit as PreActivationUnit
 from keras_vit.layers.resnet import ResidualUnit as ResidualUnit
 from keras_vit.layers.resnet import StemPool as StemPool

@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_vit.layers.base import Dense, Layer, like, require_rank, require_rate, rows
 from keras_vit.layers.mlp import MLPBlock, require_kernel_size
-from keras_vit.layers.reading import gathered_by_first_token, is_read_at_first_token
+from keras_vit.layers.reading import gathered_by_first_token
 
 # Whether the backend may have one operation for attention that never writes the (N, N) weights to memory
 # (FlashAttention, arXiv 2205.14135). TensorFlow has none.
@@ -100,7 +100,8 @@ class MultiHeadSelfAttention(Layer):
         relative_positions: whether a query's logits get its products with a learned embedding of how far each key
             lies behind it in the sequence (appendix D.4, "relative"); the class token lies in front.
 
-    Input and output shape: (B, N, D); with relative positions N is the one that it was built for.
+    Input and output shape: (B, N, D); with relative positions N is the one that it was built for. Called with
+    `first_alone` it puts out the first token's row, (B, 1, D), and knows nothing of relative positions.
 
     Raises:
         ValueError: `num_heads` does not divide the width, or there are relative positions and another N, or none.
@@ -216,7 +217,7 @@ class EncoderBlock(Layer):
         relative_positions: whether the attention knows how far tokens lie apart.
 
     Input: tokens (B, N, D) and, with an `mlp_kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
-    Output shape: (B, N, D).
+    Output shape: (B, N, D); called with `first_alone`, for which it must `can_put_out_first_token`, (B, 1, D).
 
     Raises:
         ValueError: `num_heads` does not divide the width, a rate or the kernel's size is out of range, or there is a
@@ -270,11 +271,10 @@ class EncoderBlock(Layer):
 
     @property
     def can_put_out_first_token(self) -> bool:
-        """Whether it computes its first token alone inside `reading_first_token`."""
+        """Whether it can be called with `first_alone`."""
         return not (self.mlp_kernel_size or self.relative_positions or self.attention.watch)
 
-    def call(self, tokens, patches=None, lines=None, training=False):
-        first_alone = is_read_at_first_token(self)
+    def call(self, tokens, patches=None, lines=None, first_alone=False, training=False):
         branch = self.attention(self.attention_norm(tokens), first_alone=first_alone, training=training)
         branch = self.dropout(branch, training=training)
         tokens = tokens[:, :1] if first_alone else tokens

@@ -1,38 +1,18 @@
-"""An encoder block that is read at its first token alone, for as long as a model computes.
+"""What the first token alone gathers in attention.
 
 B batch, N tokens, D width, h heads, d = D / h.
 """
 
-import contextlib
-import contextvars
-
 import numpy as np
 from keras import ops
-
-_read_at_first_token = contextvars.ContextVar("read_at_first_token", default=None)
-
-
-@contextlib.contextmanager
-def reading_first_token(block):
-    """Have an encoder block put out its first token alone, (B, 1, D), inside the `with`; None for no block."""
-    token = _read_at_first_token.set(block)
-    try:
-        yield
-    finally:
-        _read_at_first_token.reset(token)
-
-
-def is_read_at_first_token(block) -> bool:
-    """Whether a `reading_first_token` of this block is open, in this thread."""
-    return block is _read_at_first_token.get()
 
 
 def gathered_by_first_token(attention, tokens, training=False):
     """The values that the first token alone gathers, without anyone's key or value: (B, N, D) -> (B, D).
 
-    For one query it is less to take it through the keys' kernel, and to gather the tokens as they are and take these
-    through the values' kernel: q (K x) = (q K) x, and the sum of w (V x) is V of the sum of w x. The keys' bias is left
-    out, as softmax does: it adds the same to all logits of a query.
+    One query is taken through the keys' kernel, and the tokens are gathered as they are and then taken through the
+    values' kernel: q (K x) = (q K) x, and the sum of w (V x) is V of the sum of w x. That is less where there are more
+    tokens than heads. The keys' bias is left out, as softmax does: it adds the same to all logits of a query.
 
     Args:
         attention: the `MultiHeadSelfAttention` of the block.

@@ -3,26 +3,35 @@
 B batch, N tokens, D width.
 """
 
+import functools
+
 import keras
 
-from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling, reading_first_token
+from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class LeanModel(keras.Model):
     """A functional model, whose last block computes its first token alone where nothing else of it is read.
 
-    Of a classifier on the class token (section 3.1, equation 4) the last block's other tokens reach nothing but their
-    keys and values: no query, no MLP, five sixths of a block. The answers are those of a `keras.Model` of the same
-    tensors but for rounding; layers keep the outputs that they have there, so that models made of these compute them.
+    Of a classifier on the class token (section 3.1, equation 4) the last block's other tokens are read by that token's
+    attention, as they come in: their queries, keys, values and MLP are left out, 1/12 of B/16. The answers are those of
+    a `keras.Model` of the same tensors but for rounding; layers keep the outputs that they have there, so that models
+    made of these compute all tokens.
 
     Args:
         inputs, outputs, name: as of a functional `keras.Model`.
     """
 
-    def call(self, inputs, training=None, mask=None):
-        with reading_first_token(block_read_at_first_token(self)):
-            return super().call(inputs, training=training, mask=mask)
+    # Of Keras's own: it calls what `operation_fn` makes of each layer, which is where a call can say more.
+    def _run_through_graph(self, inputs, operation_fn=lambda operation: operation, call_fn=None):
+        block = block_read_at_first_token(self) if call_fn is None else None
+
+        def told(operation):
+            call = operation_fn(operation)
+            return functools.partial(call, first_alone=True) if operation is block else call
+
+        return super()._run_through_graph(inputs, told, call_fn)
 
 
 def block_read_at_first_token(model: keras.Model) -> EncoderBlock | None:
@@ -33,10 +42,10 @@ def block_read_at_first_token(model: keras.Model) -> EncoderBlock | None:
         tokens = pooling.input_tensors[0]
         while reads.count(id(tokens)) == 1:
             layer, index, _ = tokens._keras_history
-            if isinstance(layer, EncoderBlock):
+            if type(layer) is EncoderBlock:  # a subclass may compute anything
                 again = sum(node.operation is layer for node in nodes) > 1
                 return None if again or not layer.can_put_out_first_token else layer
-            if not isinstance(layer, LayerNorm):
+            if type(layer) is not LayerNorm:
                 break
             tokens = layer._inbound_nodes[index].input_tensors[0]
     return None

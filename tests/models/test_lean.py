@@ -6,7 +6,7 @@ import pytest
 from support import max_difference, needs_tensorflow, randomise, run_python
 
 import keras_vit
-from keras_vit.layers import MultiHeadSelfAttention, StochasticDepth, encoder, reading, watching
+from keras_vit.layers import MultiHeadSelfAttention, encoder, watching
 from keras_vit.models.lean import LeanModel, block_read_at_first_token
 
 ROW = keras_vit.Variant("row", width=16, depth=2, mlp_dim=24, num_heads=4, patch_size=4, image_size=16)
@@ -61,6 +61,23 @@ def test_features_are_those_of_all_tokens():
     assert max_difference(both(IMAGES), [normed, plain(model)(IMAGES)]) == 0
 
 
+def test_a_model_of_the_same_block_inside_another_keeps_all_tokens():
+    model = built()
+    features = keras.Model(model.input, model.get_layer(LAST).output)
+    outputs = [model.output, keras.ops.mean(features(model.input), axis=1)]
+    lean = LeanModel(model.input, outputs)
+    assert rows_normalised(model, lambda: lean(IMAGES)) == [1]
+    assert max_difference(lean(IMAGES), keras.Model(model.input, outputs)(IMAGES)) < 2e-6
+
+
+def test_a_block_that_keras_rematerialises_computes_one_row_too():
+    with keras.RematScope(mode="list_of_layers", layer_names=[LAST]):  # Keras's "full" fails with TensorFlow
+        model = built()
+    model.compile("sgd", "mse", run_eagerly=True)  # likewise in a graph
+    assert set(rows_normalised(model, lambda: model.fit(IMAGES, np.zeros((3, 5)), verbose=0))) == {1}
+    assert max_difference(model(IMAGES), plain(model)(IMAGES)) < 2e-6
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"pooling": "map"}, {"class_token": True}, {"pooling": None, "include_top": False}]
 )
@@ -68,6 +85,16 @@ def test_what_reads_all_tokens_computes_all(options):
     model = built(**{"pooling": "gap", **options})
     assert block_read_at_first_token(model) is None
     assert max_difference(model(IMAGES), plain(model)(IMAGES)) == 0
+
+
+def test_a_block_of_the_users_own_is_left_alone():
+    class Own(encoder.EncoderBlock):
+        def call(self, tokens, patches=None, training=False):
+            return super().call(tokens, patches, training=training)[:, ::-1]
+
+    images, norm = keras.Input((17, 16)), encoder.LayerNorm()
+    own = LeanModel(images, keras_vit.layers.TokenPooling()(norm(Own(4, 24)(images))))
+    assert block_read_at_first_token(own) is None and own(np.ones((2, 17, 16))).shape == (2, 16)
 
 
 @pytest.mark.parametrize("option", [{"mlp_kernel_size": 3}, {"positions": "relative"}])
@@ -157,35 +184,64 @@ def test_training_computes_one_row_and_nothing_of_it_twice():
         assert again == (["encoder_block_00_recomputed"] if recompute else [])
 
 
-def test_stochastic_depth_and_dropout_of_one_row():
-    model = built(dropout_rate=0.5, attention_dropout_rate=0.5, drop_path_rate=0.5)
-    layer = model.get_layer(LAST)
-    assert isinstance(layer.drop_path, StochasticDepth) and layer.drop_path.rate == 0.5
-    answers = [keras.ops.convert_to_numpy(model(IMAGES, training=True)) for _ in range(2)]
+@pytest.mark.parametrize("rate", ["dropout_rate", "drop_path_rate", "attention_dropout_rate"])
+def test_dropout_and_stochastic_depth_of_one_row(rate):
+    tokens = np.random.default_rng(3).standard_normal((6, 17, 16)).astype("float32")
+    inputs = keras.Input((17, 16))
+    block, norm = encoder.EncoderBlock(4, 24, **{rate: 0.5}), encoder.LayerNorm()
+    model = LeanModel(inputs, keras_vit.layers.TokenPooling()(norm(block(inputs))))
+    assert block_read_at_first_token(model) is block
+    randomise(model)
+    answers = [keras.ops.convert_to_numpy(model(tokens, training=True)) for _ in range(2)]
     assert np.isfinite(answers).all() and np.abs(answers[0] - answers[1]).max() > 1e-3
+    assert max_difference(model(tokens), plain(model)(tokens)) < 2e-6
 
 
-def test_the_block_is_meant_in_its_own_thread_and_inside_the_with_alone():
-    block = object()
-    assert not reading.is_read_at_first_token(block)
-    with reading.reading_first_token(block):
-        with reading.reading_first_token(None):
-            assert not reading.is_read_at_first_token(block)
-        assert reading.is_read_at_first_token(block)
-    assert not reading.is_read_at_first_token(block)
+@needs_tensorflow
+def test_whoever_makes_a_model_of_it_to_compute_with_makes_a_lean_one():
+    from keras_vit.analysis import neighbours
+    from keras_vit.export.saved_model import inference_function
+    from keras_vit.models.interface import named_outputs
+    from keras_vit.train import few_shot
+    from keras_vit.train.evaluate import logits_model
+
+    model = built()
+    for call in (
+        named_outputs(model),
+        logits_model(model),
+        few_shot.features_of(model),
+        lambda images: neighbours.features_of(model, images.clip(-1, 1)),
+    ):
+        assert rows_normalised(model, lambda call=call: call(IMAGES)) == [1]
+    assert rows_normalised(model, lambda: inference_function(model)(IMAGES)) == [17, 1]  # features, beside the answer
 
 
-ON_JAX = """
-import keras, numpy as np, keras_vit
-row = keras_vit.Variant("row", width=16, depth=2, mlp_dim=24, num_heads=4, patch_size=4, image_size=16)
-model = keras_vit.build(row, classes=5, classifier_activation=None)
-rng = np.random.default_rng(0)
-model.set_weights([rng.standard_normal(w.shape) * 0.2 for w in model.weights])
-images = rng.standard_normal((3, 16, 16, 3))
-plain = keras.Model(model.input, model.output)
-print(float(abs(model.predict(images, verbose=0) - plain.predict(images, verbose=0)).max()))
+@needs_tensorflow
+def test_an_answer_that_reads_something_in_front_of_the_block_as_well():
+    from keras_vit.export.saved_model import inference_function
+
+    model = built(include_top=False)
+    early = keras.layers.GlobalAveragePooling2D()(model.get_layer("embedding").output)
+    head = keras_vit.layers.Head(5, name="head")
+    both = LeanModel(model.input, head(keras.layers.Concatenate()([model.output, early])))
+    answers = inference_function(both)(IMAGES)
+    assert max_difference(answers["serving_default"]["logits"], plain(both)(IMAGES)) < 2e-6
+
+
+ELSEWHERE = """
+import sys
+sys.path[:0] = ["tests", "tests/models"]
+import keras, numpy as np
+import test_lean as here
+model = here.built()
+answer = []
+print(here.rows_normalised(model, lambda: answer.append(model.predict(here.IMAGES, verbose=0))))
+print(float(abs(answer[0] - here.plain(model).predict(here.IMAGES, verbose=0)).max()))
 """
 
 
-def test_on_jax_the_answer_is_the_same():
-    assert float(run_python(ON_JAX, "jax").split()[-1]) < 1e-5
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_on_other_backends_one_row_gives_the_same_answer(backend):
+    pytest.importorskip(backend)
+    rows, difference = run_python(ELSEWHERE, backend).strip().splitlines()[-2:]
+    assert rows == "[1]" and float(difference) < 1e-5
