@@ -25,12 +25,12 @@ def recompute(contestant: dict):
     return _prepare(contestant, recompute=True)
 
 
-def compiled(contestant: dict, whole: bool = False):
-    """The forward pass of `keras_vit.compiled`."""
+def compiled(contestant: dict, **options):
+    """The forward pass of `keras_vit.compiled`, with its options."""
     import tensorflow as tf
 
     require_device(contestant["device"])
-    answer = compiled_forward(_classifier(contestant), whole)
+    answer = compiled_forward(_classifier(contestant), **options)
     images = tf.constant(batch_of(contestant["image_size"], contestant["batch"])[0])
     return (lambda: answer(images).numpy()), device_peak(contestant["device"])
 
@@ -38,6 +38,11 @@ def compiled(contestant: dict, whole: bool = False):
 def xla(contestant: dict):
     """The forward pass with all of it compiled by XLA."""
     return compiled(contestant, whole=True)
+
+
+def frozen(contestant: dict):
+    """The forward pass with the weights as constants."""
+    return compiled(contestant, frozen=True)
 
 
 def predict(contestant: dict):

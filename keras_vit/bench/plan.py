@@ -19,6 +19,7 @@ ON_KERAS = {
     "keras_vit-recompute": "ours.py:recompute",
     "keras_vit-compiled": "ours.py:compiled",
     "keras_vit-xla": "ours.py:xla",
+    "keras_vit-frozen": "ours.py:frozen",
     "keras_vit-predict": "ours.py:predict",
     "keras_vit-saved_model": "ours.py:saved_model",
     "keras_vit-openvino": "ours.py:openvino",
@@ -26,11 +27,12 @@ ON_KERAS = {
 ALL_OURS = tuple(library for library in ON_KERAS if library.startswith(OURS))
 FOR_MEMORY = ("keras_vit-recompute",)  # that gives up speed for it
 # the engine; what XLA always compiles on JAX; a file that is the same from either
-ON_TENSORFLOW = ("keras_vit-recompute", "keras_vit-compiled", "keras_vit-xla", "keras_vit-openvino")
+ON_TENSORFLOW = ("keras_vit-recompute", "keras_vit-compiled", "keras_vit-xla", "keras_vit-frozen", "keras_vit-openvino")
 ONLY = {
     "keras_vit-recompute": "train",
     "keras_vit-compiled": "forward",
     "keras_vit-xla": "forward",
+    "keras_vit-frozen": "forward",
     "keras_vit-predict": "forward",
     "keras_vit-saved_model": "forward",
     "keras_vit-openvino": "forward",

@@ -18,6 +18,7 @@ OTHERS = (
     "keras_vit-recompute",
     "keras_vit-compiled",
     "keras_vit-xla",
+    "keras_vit-frozen",
     "keras_vit-openvino",
     *SERVED,
 )  # known, and asked for by name alone
@@ -100,7 +101,7 @@ PRESETS = {
         Settings(dtypes=("float32",), peers=(*PEERS, "keras_vit-compiled", "keras_vit-xla")),
         Settings(
             dtypes=HALF, batches=(8, 32), backends=("tensorflow",),
-            peers=(*PEERS, "keras_vit-recompute", "keras_vit-compiled", *SERVED),
+            peers=(*PEERS, "keras_vit-recompute", "keras_vit-compiled", "keras_vit-frozen", *SERVED),
         ),
         Settings(
             models=("ViT_Ti16",), tasks=("forward",), dtypes=("float32",), batches=(1,),

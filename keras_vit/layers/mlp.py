@@ -80,7 +80,7 @@ class MLPBlock(Layer):
         self.prefix_tokens = prefix_tokens
         self._activate = activation_function(activation)
         self.activate_in_training = self._activate  # the same function, which a backend may have in a faster form
-        self.activated_product_in_training = None  # that and the product with fc2's kernel in one, leaner
+        self.activated_product_in_training = None  # fc1's bias, that and the product with fc2's kernel in one, leaner
 
     def build(self, tokens_shape, patches_shape=None):
         width = tokens_shape[-1]
@@ -104,10 +104,12 @@ class MLPBlock(Layer):
         return tokens_shape
 
     def call(self, tokens, patches=None, training=False):
-        hidden = self.fc1(rows(tokens))  # (B * N, M)
         product = self.activated_product_in_training
         if training and product and not (self.kernel_size or self.dropout_rate):
-            return like(self.fc2.add_bias(product(hidden, self.fc2.kernel), training), tokens)
+            projected = ops.matmul(rows(tokens), self.fc1.kernel)
+            activated = product(projected, self.fc1.bias, self.fc2.kernel)
+            return like(self.fc2.add_bias(activated, training), tokens)
+        hidden = self.fc1(rows(tokens), training=training)  # (B * N, M)
         activate = self.activate_in_training if training else self._activate
         hidden = activate(hidden)
         if self.kernel_size:

@@ -1,8 +1,9 @@
 """Attention and the product behind it, for training on CPUs: for its gradient no N x N weights are kept.
 
-Of few tokens both are computed again. Of many, one image after the other, so that a batch's N x N numbers are never
-there at once; the values that were gathered are kept, and each row's sum of weights times their gradient, which
-softmax's gradient takes off, is that of gathered values times theirs (FlashAttention, arXiv 2205.14135, appendix B).
+Of few tokens both are computed again, where the rows are not few (`few_rows`). Of many, one image after the other, so
+that a batch's N x N numbers are never there at once; the values that were gathered are kept, and each row's sum of
+weights times their gradient, which softmax's gradient takes off, is that of gathered values times theirs
+(FlashAttention, arXiv 2205.14135, appendix B).
 benchmarks/NOTES.md has the gains.
 
 B batch, N tokens, D width, h heads, d = D / h.
@@ -14,13 +15,16 @@ import tensorflow as tf
 
 from keras_vit.layers import MultiHeadSelfAttention
 from keras_vit.train.recompute import after, computed_again
+from keras_vit.xla.rows import few_rows
 
 MANY = 512
 
 
 def attended_product(layer: MultiHeadSelfAttention) -> Callable:
     """A layer's attention and the product with a kernel in one: (B, N, 3, h, d), (D, D) -> (B * N, D)."""
-    of_few = computed_again(lambda qkv, kernel: layer.attend(qkv) @ kernel)
+
+    def attended(qkv, kernel):
+        return layer.attend(qkv) @ kernel
 
     @tf.custom_gradient
     def of_many(qkv, kernel):
@@ -39,8 +43,10 @@ def attended_product(layer: MultiHeadSelfAttention) -> Callable:
         return rows @ kernel, gradients
 
     def product(qkv, kernel):
-        few = qkv.shape[1] is None or qkv.shape[1] < MANY
-        return (of_few if few else of_many)(qkv, tf.convert_to_tensor(kernel))
+        kernel = tf.convert_to_tensor(kernel)
+        if qkv.shape[1] is not None and qkv.shape[1] >= MANY:
+            return of_many(qkv, kernel)
+        return (attended if few_rows(qkv.dtype, *qkv.shape[:2]) else computed_again(attended))(qkv, kernel)
 
     return product
 

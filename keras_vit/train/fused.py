@@ -1,10 +1,10 @@
 """For training on CPUs: the same numbers but for rounding, by cheaper gradients (benchmarks/NOTES.md has the gains).
 
 GELU and norms, with the ReLU behind one: loops that XLA compiles (`keras_vit.xla`). Biases: their gradient, a sum over
-all rows, is the product of a row of ones with them, which oneDNN computes faster than TensorFlow its sum. Of a norm the
-backward pass keeps the input alone, in wide models of attention and of GELU's product with the kernel behind it, too:
-what is between is computed again. Evaluation and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a
-replica's gradient, and does the like by itself.
+all rows, is the product of a row of ones with them. Of a norm the backward pass keeps the input alone, in wide models
+of attention and of GELU's product with the kernel behind it, too: what is between is computed again, but of few rows.
+Evaluation and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does the
+like by itself.
 """
 
 import keras
@@ -16,6 +16,7 @@ from keras_vit.train.attended import attended_product
 from keras_vit.xla import by_xla
 from keras_vit.xla.activations import GELU, GELU_TANH
 from keras_vit.xla.norms import group_norm, layer_norm, standardized
+from keras_vit.xla.rows import sum_of_rows
 
 WIDE = 512  # from this width on attention and GELU are computed again, which at 768 costs nothing, at 192 a tenth
 
@@ -28,9 +29,7 @@ def add_bias(x, bias):
 @tf.custom_gradient
 def _add_bias(x, bias):
     def gradients(gradient):
-        rows = tf.reshape(gradient, (-1, gradient.shape[-1]))
-        ones = tf.ones((1, tf.shape(rows)[0]), rows.dtype)
-        return gradient, (ones @ rows)[0]
+        return gradient, sum_of_rows(tf.reshape(gradient, (-1, gradient.shape[-1])))
 
     return tf.nn.bias_add(x, bias), gradients
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from keras_vit.xla.rows import few_rows, sum_of_rows
+
 _compiled = tf.function(jit_compile=True)  # for each shape
 _SLOPE, _CUBE = math.sqrt(2.0 / math.pi), 0.044715
 
@@ -39,14 +41,17 @@ class Activation:
         self._value_and_slope = _compiled(self._value_and_slope)
         self._value_and_by_input = _compiled(self._value_and_by_input)
 
-    def _value(self, x):
-        return tf.cast(self._formula(tf.cast(x, tf.float32))[0], x.dtype)
+    def _at(self, x, bias):
+        return self._formula(sum(tf.cast(part, tf.float32) for part in (x, bias) if part is not None))
 
-    def _value_and_slope(self, x):
-        return tuple(tf.cast(numbers, x.dtype) for numbers in self._formula(tf.cast(x, tf.float32)))
+    def _value(self, x, bias):
+        return tf.cast(self._at(x, bias)[0], x.dtype)
 
-    def _value_and_by_input(self, x, gradient):
-        value, slope = self._formula(tf.cast(x, tf.float32))
+    def _value_and_slope(self, x, bias=None):
+        return tuple(tf.cast(numbers, x.dtype) for numbers in self._at(x, bias))
+
+    def _value_and_by_input(self, x, bias, gradient):
+        value, slope = self._at(x, bias)
         return tf.cast(value, x.dtype), tf.cast(tf.cast(gradient, tf.float32) * slope, x.dtype)
 
     def __call__(self, x):
@@ -59,18 +64,25 @@ class Activation:
 
         return activated(x)
 
-    def product(self, x, kernel):
-        """(rows, M) and (M, F) -> the values times the kernel, (rows, F); kept for the gradient are these two alone."""
+    def product(self, x, bias, kernel):
+        """(rows, M), (M,) and (M, F) -> the values of x + bias times the kernel, (rows, F).
+
+        Kept for the gradient are `x` and the kernel alone, where there are `few_rows` value and slope in place of `x`.
+        """
 
         @tf.custom_gradient
-        def product(x, kernel):
+        def product(x, bias, kernel):
+            few = few_rows(x.dtype, x.shape[0])
+            value, slope = self._value_and_slope(x, bias) if few else (self._value(x, bias), None)
+
             def gradients(gradient):
-                value, by_x = self._value_and_by_input(x, tf.matmul(gradient, kernel, transpose_b=True))
-                return by_x, tf.matmul(value, gradient, transpose_a=True)
+                by_value = tf.matmul(gradient, kernel, transpose_b=True)
+                again, by_x = (value, by_value * slope) if few else self._value_and_by_input(x, bias, by_value)
+                return by_x, sum_of_rows(by_x), tf.matmul(again, gradient, transpose_a=True)
 
-            return self._value(x) @ kernel, gradients
+            return value @ kernel, gradients
 
-        return product(x, tf.convert_to_tensor(kernel))
+        return product(x, tf.convert_to_tensor(bias), tf.convert_to_tensor(kernel))
 
 
 GELU_TANH, GELU = Activation(_gelu_tanh), Activation(_gelu)

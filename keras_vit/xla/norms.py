@@ -7,6 +7,7 @@ The backward pass keeps a norm's input alone. The whole of a norm as one functio
 import tensorflow as tf
 
 from keras_vit.layers.groupnorm import mean_of_groups
+from keras_vit.xla.rows import sum_of_rows
 
 _compiled = tf.function(jit_compile=True)  # for each shape
 
@@ -17,7 +18,7 @@ def _normed(x, gamma, beta, epsilon: float):
     mean = tf.reduce_mean(wide, axis=-1, keepdims=True)
     deviation = wide - mean
     rate = tf.math.rsqrt(tf.reduce_mean(deviation * deviation, axis=-1, keepdims=True) + epsilon)
-    return deviation * rate * gamma + beta, mean, rate
+    return tf.cast(deviation * rate * gamma + beta, x.dtype), mean, rate
 
 
 @_compiled
@@ -40,7 +41,7 @@ def _of_normed(gradient, x, mean, rate, gamma, beta):
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
-    """`keras_vit.layers.encoder.layer_norm`: (..., D) -> float32, keeping no more than `x` and two numbers a row."""
+    """`keras_vit.layers.encoder.layer_norm` in the type of `x`, keeping no more than `x` and two numbers a row."""
     shape, width = tf.shape(x), x.shape[-1]
 
     @tf.custom_gradient
@@ -49,10 +50,10 @@ def layer_norm(x, gamma, beta, epsilon: float):
         y, mean, rate = _normed(rows, gamma, beta, epsilon)
 
         def gradients(gradient):
-            gradient, column = tf.reshape(gradient, (-1, width)), gamma[:, None]
+            gradient, column = tf.cast(tf.reshape(gradient, (-1, width)), tf.float32), gamma[:, None]
             product = _with_deviation(gradient, rows, mean)
             by_gamma = tf.matmul(rate, product, transpose_a=True)[0]
-            by_beta = (tf.ones((1, tf.shape(rows)[0])) @ gradient)[0]
+            by_beta = sum_of_rows(gradient)
             along, constant = rate**2 * (product @ column) / width, (gradient @ column) / width
             by_x = _by_input(gradient, rows, mean, rate, gamma, along, constant)
             return tf.reshape(by_x, shape), by_gamma, by_beta
@@ -64,12 +65,7 @@ def layer_norm(x, gamma, beta, epsilon: float):
 
 def layer_normed(x, gamma, beta, epsilon: float):
     """`keras_vit.layers.encoder.layer_norm` in the type of `x`, without a gradient."""
-    return _layer_normed(x, gamma, beta, epsilon)
-
-
-@_compiled
-def _layer_normed(x, gamma, beta, epsilon):
-    return tf.cast(_normed(x, gamma, beta, epsilon)[0], x.dtype)
+    return _normed(x, gamma, beta, epsilon)[0]
 
 
 # GroupNorm's passes over a feature map of P pixels: (B, P, C) with (B, 1, C) of means and factors.

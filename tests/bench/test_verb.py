@@ -207,7 +207,10 @@ def test_presets_and_options_make_the_questions(monkeypatch):
         ways = {name.split(",")[0] for name in names if name.startswith(("keras_vit-", "timm-compiled"))}
         assert ways == {
             f"{library} {dtype}"
-            for library in ("keras_vit-compiled", "keras_vit-predict", "keras_vit-saved_model", "timm-compiled")
+            for library in (
+                *(f"keras_vit-{way}" for way in ("compiled", "frozen", "predict", "saved_model")),
+                "timm-compiled",
+            )
             for dtype in ("bfloat16", "mixed_bfloat16")
         }
         trained = targets[f"ViT_B16, train step, bfloat16, batch {batch}, 224 px"]

@@ -8,6 +8,7 @@ from train.kept import kept
 
 import keras_vit
 from keras_vit.train import attended
+from keras_vit.xla import rows
 
 
 def _attention(dtype="float32"):
@@ -25,6 +26,15 @@ def test_attention_keeps_its_projections_and_of_many_tokens_what_it_gathered(man
     assert kept(attended.attended_product(attention), [qkv, kernel], 5 * 9 * 8) == expected
     plain = kept(lambda qkv, kernel: attention.attend(qkv) @ kernel, [qkv, kernel], 5 * 9 * 8)
     assert {("float32", (5, 2, 9, 9)), ("float32", (45, 8))} <= set(plain)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_of_few_rows_in_bfloat16_the_weights_are_kept(dtype, monkeypatch):
+    attention, qkv, kernel = _attention(dtype)
+    for few, times in ((46, dtype == "bfloat16"), (45, False)):
+        monkeypatch.setattr(rows, "FEW", few)
+        found = kept(attended.attended_product(attention), [qkv, kernel], 5 * 9 * 8)
+        assert found.count((dtype, (5, 2, 9, 9))) == times
 
 
 def _names_before(operation):

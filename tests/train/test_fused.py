@@ -15,6 +15,7 @@ import keras_vit
 from keras_vit.layers import encoder
 from keras_vit.train import attended, fused
 from keras_vit.train.stages import Forward, Span
+from keras_vit.xla import rows
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 
@@ -43,26 +44,33 @@ def test_a_norm_keeps_as_much_as_its_input_for_the_backward_pass(form, plain, sh
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("form", "plain"), FORMS)
-def test_an_activated_product_keeps_its_inputs_alone(form, plain, dtype):
-    inputs = [tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 24), (24, 8))]
+def test_an_activated_product_keeps_its_inputs_alone_but_of_few_rows(form, plain, dtype, monkeypatch):
+    inputs = [tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 24), (24,), (24, 8))]
+    monkeypatch.setattr(rows, "FEW", 34)
+    of_few = 1 if dtype == "bfloat16" else 0  # value and slope in place of x
+    assert kept(form.product, inputs, 192) == [(dtype, (24, 8)), *[(dtype, (33, 24))] * (1 + of_few)]
+    monkeypatch.setattr(rows, "FEW", 33)
     assert kept(form.product, inputs, 192) == [(dtype, (24, 8)), (dtype, (33, 24))]
-    assert len(kept(lambda x, kernel: plain(x) @ kernel, inputs, 192)) > 2
+    assert len(kept(lambda x, bias, kernel: plain(x + bias) @ kernel, inputs, 192)) > 2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("form", "plain"), FORMS)
-def test_an_activated_product_has_the_plain_value_and_gradients(form, plain, dtype):
+@pytest.mark.parametrize("few", [False, True])
+def test_an_activated_product_has_the_plain_value_and_gradients(form, plain, dtype, few, monkeypatch):
     if dtype == "bfloat16":
         need_rounded_bfloat16()
-    x, kernel = (tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 24), (24, 8)))
+    monkeypatch.setattr(rows, "FEW", 34 if few else 33)
+    inputs = [tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 24), (24,), (24, 8))]
 
     def all_of(product):
         with tf.GradientTape() as tape:
-            tape.watch([x, kernel])
-            y = product(x, kernel)
-        return y, *tape.gradient(y, [x, kernel], tf.cast(tf.random.stateless_normal(y.shape, (3, 4)), dtype))
+            tape.watch(inputs)
+            y = product(*inputs)
+        return y, *tape.gradient(y, inputs, tf.cast(tf.random.stateless_normal(y.shape, (3, 4)), dtype))
 
-    for new, old in zip(all_of(form.product), all_of(lambda x, kernel: plain(x) @ kernel), strict=True):
+    plainly = lambda x, bias, kernel: plain(x + bias) @ kernel  # noqa: E731
+    for new, old in zip(all_of(form.product), all_of(plainly), strict=True):
         new, old = (tf.cast(a, tf.float32) for a in (new, old))
         bound = (2**-6 if dtype == "bfloat16" else 1e-5) * float(tf.reduce_max(tf.abs(old)))
         np.testing.assert_allclose(new, old, rtol=0, atol=bound)

@@ -70,6 +70,37 @@ def test_norms_are_loops_and_kernels_are_standardised_once():
     assert max_difference(before(images), first) == 0 < max_difference(keras_vit.compiled(model)(images), first)
 
 
+def test_frozen_it_keeps_the_weights_of_then():
+    if keras.backend.backend() == "torch":
+        pytest.skip("TensorFlow and JAX alone")
+    model = randomise(CASES["hybrid"].make())
+    images = images_for(model)
+    answer, before = keras_vit.compiled(model, frozen=True), model(images)
+    for weight in model.weights:
+        weight.assign(weight + 1)
+    assert max_difference(answer(images), before) < 2e-5 < max_difference(model(images), before)
+    assert max_difference(answer(images_for(model, 1)), before[:1]) < 2e-5, "of another batch, compiled later"
+
+
+@needs_tensorflow
+def test_frozen_weights_are_constants_of_the_graph_in_the_type_that_computes():
+    model = randomise(CASES["token"].make("mixed_bfloat16"))
+    answer = keras_vit.compiled(model, frozen=True)
+    graph = answer.get_concrete_function(images_for(model)).graph
+    assert not graph.captures, "constants alone let oneDNN keep them in its own order"
+    assert max_difference(answer(images_for(model)), model(images_for(model))) < 0.05
+
+
+@needs_tensorflow
+def test_frozen_says_what_it_cannot_do(monkeypatch):
+    model = CASES["token"].make()
+    with pytest.raises(ValueError, match="^frozen expected False beside whole=True, received True.$"):
+        keras_vit.compiled(model, whole=True, frozen=True)
+    monkeypatch.setattr(forward, "MOST_CONSTANTS", 1e3)
+    with pytest.raises(ValueError, match="^frozen expected at most 1e-06 GB of weights, received 0.00 GB.$"):
+        keras_vit.compiled(model, frozen=True)
+
+
 @needs_tensorflow
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_model_is_left_as_it_was(whole):
