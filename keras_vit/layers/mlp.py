@@ -109,7 +109,7 @@ class MLPBlock(Layer):
             projected = ops.matmul(rows(tokens), self.fc1.kernel)
             activated = product(projected, self.fc1.bias, self.fc2.kernel)
             return like(self.fc2.add_bias(activated, training), tokens)
-        hidden = self.fc1(rows(tokens), training=training)  # (B * N, M)
+        hidden = self.fc1(rows(tokens))  # (B * N, M)
         activate = self.activate_in_training if training else self._activate
         hidden = activate(hidden)
         if self.kernel_size:
