@@ -77,7 +77,7 @@ def _header(result) -> list[str]:
         *(["On the GPU products in float32 are made in TensorFloat-32, by all libraries."] if on_gpu else []),
         "The matmul rate is the fastest library's, of two square matrices, measured in turn with the contestants; a "
         "row's share of it is the median of the rounds, and counts the model's operations as published: ours on the "
-        "class token makes fewer in its last block, a twelfth of B/16's.",
+        "class token leaves some of its last block's out, a twelfth of B/16's.",
     ]
     for when, load in loads if loads[0][1] is not None else ():
         busy = ": other work ran on the machine; read the ratios, not the figures" if load > 0.5 * cores else ""

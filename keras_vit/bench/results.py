@@ -127,8 +127,8 @@ def compared(row: dict, first: dict | None, rates: dict[int, float]) -> dict:
     """How a row stands beside the first one, as its part of the JSON says it.
 
     Args:
-        row: with its `turns`, the `groups` of them, and `share_of_matmul`; above 1 the matmul's rate may have
-            come out too low, and corrects nothing.
+        row: with its `turns`, the `groups` of them, and `share_of_matmul`, which above 1 corrects nothing: the matmul's
+            rate may have come out too low.
         first: likewise; None where it was not measured.
         rates: operations a second of the matmul in each group; a group whose rate is not known may be left out.
     """

@@ -15,6 +15,7 @@ BASE = 0.8e9  # bytes of a process that has imported a library
 # 1.50 (R50+B/16) and 1.74 (BiT-R50x1); on torch 0.70 to 1.01; ours on JAX 1.27, keras-hub 1.54 to 1.73 (1.78 in
 # mixed_bfloat16, benchmarks/README.md).
 OURS_HOLDS, TORCH_HOLDS, OTHERS_HOLD = 1.4, 1.0, 1.8
+OF_FROZEN = 14  # copies of float32 weights: B/16 peaked at 5.5 GB (bench-2026-11-25-025835.json)
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ def size_of(question: Question) -> Size:
         if contestant.task == "train":
             needed = training_bytes(model, contestant.batch, "adamw", contestant.dtype)
             held[contestant] = BASE + _times_counted(contestant, row) * needed.total
-        else:  # three copies of the weights (as made, as given, in another type), and a few layers' activations
+        else:  # copies of the weights (three: as made, as given, in another type), and a few layers' activations
             alive = 4 / len(cost.layers) * cost.activations * contestant.batch * BYTES[contestant.dtype]
-            held[contestant] = BASE + 12 * cost.parameters + alive
+            copies = OF_FROZEN if contestant.library == "keras_vit-frozen" else 3
+            held[contestant] = BASE + 4 * copies * cost.parameters + alive
         torch_compiles = contestant.library in ON_TORCH and contestant.library.endswith("-compiled")
         held[contestant] += BASE if torch_compiles else 0  # the compiler's processes
     times = 3 if question.task == "train" else 1

@@ -97,7 +97,7 @@ def inference_function(model: keras.Model):
     outputs |= {"patches": layers["embedding"].output} if attends else {}
     block = block_read_at_first_token(named)
     start = named.output if block is None else block.input
-    rest = None if block is None else LeanModel([model.input, start], named.output)
+    rest = None if block is None else LeanModel([model.inputs[0], start], named.output)
     network = keras.Model(model.input, {"serving_default": start, **outputs})
 
     def infer(images):

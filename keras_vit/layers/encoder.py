@@ -41,7 +41,7 @@ class LayerNorm(Layer):
     def __init__(self, epsilon: float = 1e-6, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = epsilon
-        self.norm_in_training = self.norm = layer_norm  # the same function, which a backend may have in a leaner form
+        self.norm_in_training = self.norm = layer_norm  # the same numbers, which a backend may have in a leaner form
 
     def build(self, input_shape):
         shape = (input_shape[-1],)
@@ -217,11 +217,12 @@ class EncoderBlock(Layer):
         relative_positions: whether the attention knows how far tokens lie apart.
 
     Input: tokens (B, N, D) and, with an `mlp_kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
-    Output shape: (B, N, D); called with `first_alone`, for which it must `can_put_out_first_token`, (B, 1, D).
+    Output shape: (B, N, D). Called with `first_alone`, where `can_put_out_first_token`, it computes (B, 1, D) alone; a
+    graph of layers would take that to be (B, N, D).
 
     Raises:
-        ValueError: `num_heads` does not divide the width, a rate or the kernel's size is out of range, or there is a
-            kernel and no patches.
+        ValueError: `num_heads` does not divide the width, a rate or the kernel's size is out of range, there is a
+            kernel and no patches, or the first token cannot be computed alone.
     """
 
     def __init__(
@@ -275,6 +276,9 @@ class EncoderBlock(Layer):
         return not (self.mlp_kernel_size or self.relative_positions or self.attention.watch)
 
     def call(self, tokens, patches=None, lines=None, first_alone=False, training=False):
+        if first_alone and not self.can_put_out_first_token:
+            raise ValueError("first_alone expected False of a block with relative positions, a convolution inside or "
+                             "watched attention, received True.")  # fmt: skip
         branch = self.attention(self.attention_norm(tokens), first_alone=first_alone, training=training)
         branch = self.dropout(branch, training=training)
         tokens = tokens[:, :1] if first_alone else tokens

@@ -23,9 +23,11 @@ class LeanModel(keras.Model):
         inputs, outputs, name: as of a functional `keras.Model`.
     """
 
-    # Of Keras's own: it calls what `operation_fn` makes of each layer, which is where a call can say more.
+    # Of Keras's own: it calls what `operation_fn` makes of each layer, which is where a call can say more. Symbolic
+    # calls make graphs, clones and shapes, in which all tokens stay.
     def _run_through_graph(self, inputs, operation_fn=lambda operation: operation, call_fn=None):
-        block = block_read_at_first_token(self) if call_fn is None else None
+        symbolic = call_fn is not None or any(keras.backend.is_keras_tensor(x) for x in keras.tree.flatten(inputs))
+        block = None if symbolic else block_read_at_first_token(self)
 
         def told(operation):
             call = operation_fn(operation)

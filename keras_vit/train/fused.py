@@ -1,7 +1,7 @@
 """For training on CPUs: the same numbers but for rounding, by cheaper gradients (benchmarks/NOTES.md has the gains).
 
 GELU and norms, with the ReLU behind one: loops that XLA compiles (`keras_vit.xla`). Biases: their gradient, a sum over
-all rows, is the product of a row of ones with them. Of a norm the backward pass keeps the input alone, in wide models
+rows, is the product of a row of ones with these. Of a norm the backward pass keeps the input alone, in wide models
 of attention and of GELU's product with the kernel behind it, too: what is between is computed again, but of few rows.
 Evaluation and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does the
 like by itself.
@@ -18,7 +18,7 @@ from keras_vit.xla.activations import GELU, GELU_TANH
 from keras_vit.xla.norms import group_norm, layer_norm, standardized
 from keras_vit.xla.rows import sum_of_rows
 
-WIDE = 512  # from this width on attention and GELU are computed again, which at 768 costs nothing, at 192 a tenth
+WIDE = 512  # from this width on attention and GELU are computed again: free at 768 in float32, a tenth at 192
 
 
 def add_bias(x, bias):

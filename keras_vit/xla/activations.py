@@ -67,7 +67,7 @@ class Activation:
     def product(self, x, bias, kernel):
         """(rows, M), (M,) and (M, F) -> the values of x + bias times the kernel, (rows, F).
 
-        Kept for the gradient are `x` and the kernel alone, where there are `few_rows` value and slope in place of `x`.
+        Kept in a graph for the gradient are `x` and the kernel alone, of `few_rows` value and slope in place of `x`.
         """
 
         @tf.custom_gradient

@@ -13,7 +13,7 @@ from keras_vit.layers import GroupNorm, LayerNorm
 from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
 from keras_vit.xla import by_xla
 
-MOST_CONSTANTS = 1.9e9  # bytes: TensorFlow's optimisers take no graph of 2 GiB
+MOST_CONSTANTS = 0.7e9  # bytes, of which TensorFlow makes up to fifteen times as many
 
 _tracing = threading.Lock()  # layers have one form at a time
 
@@ -31,13 +31,14 @@ def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> C
         model: a model of this package, or one that is made of its layers.
         whole: have XLA compile all of it on CPUs, too: faster where a call is short (one image in a narrow model, in
             float32), slower elsewhere.
-        frozen: keep the weights as they are now, as constants, in memory of their own: oneDNN brings constants into its
-            own order once, and multiplies faster in bfloat16 on CPUs with AMX, and float32 weights of a mixed policy
-            are cast once. The first call takes ten seconds more (B/16), float32 becomes slower.
+        frozen: keep the weights as they are now, on TensorFlow as constants: oneDNN brings constants into its own order
+            once, and multiplies faster in bfloat16 on CPUs with AMX, and float32 weights of a mixed policy are cast
+            once. TensorFlow takes ten to fifteen times their memory for it, and ten seconds more in the first call
+            (B/16), for each shape of images; float32 becomes slower.
 
     Raises:
         ValueError: Keras runs on another backend than TensorFlow and JAX, both `whole` and `frozen` are asked for, or
-            the weights to keep are larger than 1.9 GB.
+            the weights that TensorFlow is to keep are larger than 0.7 GB.
     """
     if whole and frozen:
         raise ValueError("frozen expected False beside whole=True, received True.")
@@ -52,7 +53,7 @@ def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> C
     call = _of_constants(model) if frozen else lambda images: model(images, training=False)
     if whole or by_xla():
         return tf.function(call, jit_compile=True, autograph=False)
-    return tf.function(_by_loops(model)(call), autograph=False)
+    return tf.function(_by_loops(model, frozen)(call), autograph=False)
 
 
 def _of_constants(model):
@@ -81,7 +82,8 @@ def _on_jax(model, frozen):
         parts = model.trainable_variables, model.non_trainable_variables
         return [[variable.value for variable in part] for part in parts]
 
-    kept = current() if frozen else None
+    # Copies: Keras's training and evaluation give the variables' own memory away.
+    kept = jax.tree.map(lambda value: value.copy(), current()) if frozen else None
 
     def answer(images):
         return call(kept or current(), images)
@@ -89,14 +91,18 @@ def _on_jax(model, frozen):
     return answer
 
 
-def _by_loops(model):
-    """A decorator: while the function runs, which is while it is traced, the model's layers have XLA's forms."""
+def _by_loops(model, frozen):
+    """A decorator: while the function runs, which is while it is traced, the model's layers have XLA's forms.
+
+    Kernels standardised once are variables, or where `frozen` NumPy's arrays, of which tracing makes constants.
+    """
     from keras_vit.xla.norms import group_norm, layer_normed
 
     forms, layers = {GroupNorm: group_norm, LayerNorm: layer_normed}, model._flatten_layers()
     norms = [(layer, form) for layer in layers for kind, form in forms.items() if isinstance(layer, kind)]
     with _tracing:
         kernels = standardized_kernels(model)
+    kernels = [(layer, kernel.numpy()) for layer, kernel in kernels] if frozen else kernels
 
     @contextlib.contextmanager
     def in_place():

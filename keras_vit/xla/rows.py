@@ -8,10 +8,11 @@ FEW = 2048
 
 
 def few_rows(dtype, *sizes: int | None) -> bool:
-    """Whether so many rows (the product of the sizes; None for one not known) are short of time, not of memory.
+    """Whether there are so few rows, in bfloat16, that keeping numbers for the gradient beats computing them again.
 
-    Those in bfloat16 are: where products are fast, passes cost most, and what another pass would compute again for the
-    gradient is kept.
+    Args:
+        dtype: of the rows.
+        sizes: whose product is their number; None for one that is not known.
     """
     return dtype == tf.bfloat16 and None not in sizes and math.prod(sizes) < FEW
 

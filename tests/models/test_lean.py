@@ -134,6 +134,37 @@ def test_saved_loaded_and_cloned_it_stays_lean(tmp_path):
     for other in (loaded, cloned):
         assert type(other) is LeanModel and rows_normalised(other, lambda other=other: other(IMAGES)) == [1]
     assert max_difference(loaded(IMAGES), model(IMAGES)) == 0
+    cloned.set_weights(model.get_weights())
+    assert rows_normalised(cloned, lambda: plain(cloned)(IMAGES)) == [17]
+    assert keras_vit.feature_model(cloned, [LAST])(IMAGES).shape == (3, 17, 16)
+    assert max_difference(cloned(IMAGES), model(IMAGES)) == 0
+
+
+@needs_tensorflow
+def test_an_export_in_bfloat16_has_all_tokens_and_the_rollout_of_all_blocks():
+    from keras_vit.export.precision import in_dtype
+    from keras_vit.export.saved_model import inference_function
+
+    model = built()
+    exact, half = (inference_function(m)(IMAGES) for m in (model, in_dtype(model, "bfloat16")))
+    assert half["features"]["tokens"].shape == (3, 17, 16)
+    rollouts = [answers["attention"]["rollout"] for answers in (exact, half)]
+    assert max_difference(*rollouts) < 0.02 * float(keras.ops.max(rollouts[0]))
+
+
+@pytest.mark.parametrize("option", [{"mlp_kernel_size": 3}, {"relative_positions": True}, {}])
+def test_a_block_says_that_it_cannot_put_out_its_first_token_alone(option):
+    block, patches = encoder.EncoderBlock(4, 24, **option), np.ones((2, 4, 4, 16), "float32")
+    tokens = np.ones((2, 16, 16), "float32")
+    block(tokens, patches) if "mlp_kernel_size" in option else block(tokens)
+    if not option:
+        assert block(tokens, first_alone=True).shape == (2, 1, 16)
+        block.attention.watch = lambda weights: weights
+    sentence = (
+        "first_alone expected False of a block with relative positions, a convolution inside or watched attention"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        block(tokens, first_alone=True)
 
 
 def test_what_the_first_token_gathers_under_dropout():

@@ -54,9 +54,8 @@ def test_an_activated_product_keeps_its_inputs_alone_but_of_few_rows(form, plain
     assert len(kept(lambda x, bias, kernel: plain(x + bias) @ kernel, inputs, 192)) > 2
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("dtype", "few"), [("float32", False), ("bfloat16", False), ("bfloat16", True)])
 @pytest.mark.parametrize(("form", "plain"), FORMS)
-@pytest.mark.parametrize("few", [False, True])
 def test_an_activated_product_has_the_plain_value_and_gradients(form, plain, dtype, few, monkeypatch):
     if dtype == "bfloat16":
         need_rounded_bfloat16()
@@ -150,6 +149,25 @@ def test_a_bias_has_the_gradient_of_a_sum(dtype):
     assert max_difference(y, x + bias) == 0 and max_difference(by_x, gradient) == 0
     expected = tf.reduce_sum(tf.cast(gradient, tf.float64), axis=0)
     np.testing.assert_allclose(tf.cast(by_bias, tf.float64), expected, rtol=2**-8 if dtype == "bfloat16" else 1e-5)
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_a_wide_model_in_mixed_precision_trains_as_near_to_float32_as_by_the_plain_forms(few, monkeypatch):
+    need_rounded_bfloat16()
+    monkeypatch.setattr(fused, "WIDE", 16)
+    monkeypatch.setattr(rows, "FEW", 16 if few else 15)  # 3 images of 5 tokens
+    images = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
+
+    def gradients(policy, form):
+        model = form(randomise(keras_vit.build(ROW, classes=5, classifier_activation=None, dtype=policy)))
+        values = [variable.value for variable in model.trainable_variables]
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.cast(model(images, training=True), "float32")[:, 0])
+        return np.concatenate([np.ravel(gradient) for gradient in tape.gradient(loss, values)])
+
+    exact = gradients("float32", lambda model: model)
+    ours, plain = (gradients("mixed_bfloat16", form) for form in (fused.fuse, lambda model: model))
+    assert np.linalg.norm(ours - exact) < 1.2 * np.linalg.norm(plain - exact) < 0.1 * np.linalg.norm(exact)
 
 
 @pytest.mark.parametrize("patch_size", [(4, 4), (8, 8)])  # the row's own, and another stage's
