@@ -43,9 +43,12 @@ def test_ours_computes_what_is_asked(task):
 def test_the_compiled_forward_pass_is_that_of_the_package(monkeypatch):
     asked, model = [], randomise(builders.build(find_variant("ViT_Ti16")[0], input_shape=(32, 32, 3)))
     monkeypatch.setattr(ours, "build", lambda *a, **options: model)
-    monkeypatch.setattr(ours, "compiled_forward", lambda *a: asked.append(a[1]) or compiled(*a))
-    expected, *found = (prepare(contestant())[0]() for prepare in (ours.prepare, ours.compiled, ours.xla))
-    assert asked == [False, True] and expected.std() > 1e-5
+    monkeypatch.setattr(
+        ours, "compiled_forward", lambda *a, **options: asked.append(options) or compiled(*a, **options)
+    )
+    prepared = (ours.prepare, ours.compiled, ours.xla, ours.frozen)
+    expected, *found = (prepare(contestant())[0]() for prepare in prepared)
+    assert asked == [{}, {"whole": True}, {"frozen": True}] and expected.std() > 1e-5
     for answer in found:
         np.testing.assert_allclose(answer, expected, rtol=1e-3)
 
