@@ -1,10 +1,9 @@
-"""Attention and the product behind it, for training on CPUs: for its gradient no N x N weights are kept.
+"""Attention and the product behind it, for training on CPUs: its gradient needs no N x N weights kept.
 
-Of few tokens both are computed again, where the rows are not few (`few_rows`). Of many, one image after the other, so
-that a batch's N x N numbers are never there at once; the values that were gathered are kept, and each row's sum of
-weights times their gradient, which softmax's gradient takes off, is that of gathered values times theirs
-(FlashAttention, arXiv 2205.14135, appendix B).
-benchmarks/NOTES.md has the gains.
+Of few tokens both are computed again, but where `few_rows` says that keeping the weights is better. Of many, one image
+after the other, so that a batch's N x N numbers are never there at once; the values that were gathered are kept, and
+each row's sum of weights times their gradient, which softmax's gradient takes off, is that of gathered values times
+theirs (FlashAttention, arXiv 2205.14135, appendix B). benchmarks/NOTES.md has the gains.
 
 B batch, N tokens, D width, h heads, d = D / h.
 """
