@@ -70,6 +70,7 @@ def test_a_model_of_the_same_block_inside_another_keeps_all_tokens():
     assert max_difference(lean(IMAGES), keras.Model(model.input, outputs)(IMAGES)) < 2e-6
 
 
+@needs_tensorflow  # JAX traces `training` then, which no model of this package takes
 def test_a_block_that_keras_rematerialises_computes_one_row_too():
     with keras.RematScope(mode="list_of_layers", layer_names=[LAST]):  # Keras's "full" fails with TensorFlow
         model = built()
