@@ -42,12 +42,12 @@ class Activation:
         self._value_and_by_input = _compiled(self._value_and_by_input)
 
     def _at(self, x, bias):
-        return self._formula(sum(tf.cast(part, tf.float32) for part in (x, bias) if part is not None))
+        return self._formula(tf.cast(x, tf.float32) + tf.cast(bias, tf.float32))
 
     def _value(self, x, bias):
         return tf.cast(self._at(x, bias)[0], x.dtype)
 
-    def _value_and_slope(self, x, bias=None):
+    def _value_and_slope(self, x, bias=0.0):
         return tuple(tf.cast(numbers, x.dtype) for numbers in self._at(x, bias))
 
     def _value_and_by_input(self, x, bias, gradient):
