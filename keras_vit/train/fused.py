@@ -1,11 +1,14 @@
 """For training on CPUs: the same numbers but for rounding, by cheaper gradients (benchmarks/NOTES.md has the gains).
 
 GELU and norms, with the ReLU behind one: loops that XLA compiles (`keras_vit.xla`). Biases: their gradient, a sum over
-rows, is the product of a row of ones with these. Of a norm the backward pass keeps the input alone, in wide models
-of attention and of GELU's product with the kernel behind it, too: what is between is computed again, but of few rows.
+rows, is the product of a row of ones with these. An MLP's first bias is added by GELU's loop, since products with one
+are slow with AMX. Of a norm the backward pass keeps the input alone, in wide models of attention and of GELU's product
+with the kernel behind it, too: what is between is computed again, but of few rows.
 Evaluation and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does the
 like by itself.
 """
+
+from functools import partial
 
 import keras
 import tensorflow as tf
@@ -41,9 +44,8 @@ def fuse(model: keras.Model) -> keras.Model:
         return model
     for layer in model._flatten_layers():
         if isinstance(layer, MLPBlock) and layer.activation in forms:
-            layer.activate_in_training = forms[layer.activation]
-            if layer.fc2.units >= WIDE:
-                layer.activated_product_in_training = forms[layer.activation].product
+            form, again = forms[layer.activation], layer.fc2.units >= WIDE
+            layer.activate_in_training, layer.activated_product_in_training = form, partial(form.product, again=again)
         elif isinstance(layer, MultiHeadSelfAttention):
             plain = not (layer.attention_dropout_rate or layer.relative_positions)  # no drawn mask, no weight inside
             if plain and layer.out.units >= WIDE:

@@ -64,21 +64,22 @@ class Activation:
 
         return activated(x)
 
-    def product(self, x, bias, kernel):
+    def product(self, x, bias, kernel, again: bool = True):
         """(rows, M), (M,) and (M, F) -> the values of x + bias times the kernel, (rows, F).
 
-        Kept in a graph for the gradient are `x` and the kernel alone, of `few_rows` value and slope in place of `x`.
+        Kept in a graph for the gradient are `x` and the kernel alone, and the values computed `again`; else, and of
+        `few_rows`, values and slopes in place of `x`.
         """
 
         @tf.custom_gradient
         def product(x, bias, kernel):
-            few = few_rows(x.dtype, x.shape[0])
-            value, slope = self._value_and_slope(x, bias) if few else (self._value(x, bias), None)
+            keep = not again or few_rows(x.dtype, x.shape[0])
+            value, slope = self._value_and_slope(x, bias) if keep else (self._value(x, bias), None)
 
             def gradients(gradient):
                 by_value = tf.matmul(gradient, kernel, transpose_b=True)
-                again, by_x = (value, by_value * slope) if few else self._value_and_by_input(x, bias, by_value)
-                return by_x, sum_of_rows(by_x), tf.matmul(again, gradient, transpose_a=True)
+                values, by_x = (value, by_value * slope) if keep else self._value_and_by_input(x, bias, by_value)
+                return by_x, sum_of_rows(by_x), tf.matmul(values, gradient, transpose_a=True)
 
             return value @ kernel, gradients
 

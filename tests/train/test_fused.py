@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import keras
 import numpy as np
@@ -51,6 +52,7 @@ def test_an_activated_product_keeps_its_inputs_alone_but_of_few_rows(form, plain
     assert kept(form.product, inputs, 192) == [(dtype, (24, 8)), *[(dtype, (33, 24))] * (1 + of_few)]
     monkeypatch.setattr(rows, "FEW", 33)
     assert kept(form.product, inputs, 192) == [(dtype, (24, 8)), (dtype, (33, 24))]
+    assert kept(partial(form.product, again=False), inputs, 192) == [(dtype, (24, 8)), *[(dtype, (33, 24))] * 2]
     assert len(kept(lambda x, bias, kernel: plain(x + bias) @ kernel, inputs, 192)) > 2
 
 
@@ -103,8 +105,8 @@ def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activatio
     for new, old in zip(gradients(), before, strict=True):
         assert max_difference(new, old) < 1e-5
     assert max_difference(model(x, training=False), predicted) == 0
-    products = [bool(block.mlp.activated_product_in_training) for block in _blocks(model)]
-    assert products == [wide and activation != "relu"] * 2
+    again = [getattr(block.mlp.activated_product_in_training, "keywords", None) for block in _blocks(model)]
+    assert again == [None if activation == "relu" else {"again": wide}] * 2
     assert [bool(block.attention.attended_product_in_training) for block in _blocks(model)] == [wide] * 2
     calls = {layer.activate_in_training for layer in model._flatten_layers() if hasattr(layer, "activate_in_training")}
     norms = [layer for layer in model._flatten_layers() if isinstance(layer, encoder.LayerNorm)]
