@@ -78,8 +78,9 @@ class MLPBlock(Layer):
         self.dropout_rate = require_rate("dropout_rate", dropout_rate)
         self.kernel_size = require_kernel_size("kernel_size", kernel_size)
         self.prefix_tokens = prefix_tokens
-        self._activate = activation_function(activation)
-        self.activate_in_training = self._activate  # the same function, which a backend may have in a faster form
+        self.activate = activation_function(activation)
+        self.activate_in_training = self.activate  # the same function, which a backend may have in a faster form
+        self.form_in_export = None  # tokens -> this block's output, in the form that a file format wants
         self.activated_product_in_training = None  # fc1's bias, that and the product with fc2's kernel in one, leaner
 
     def build(self, tokens_shape, patches_shape=None):
@@ -104,13 +105,15 @@ class MLPBlock(Layer):
         return tokens_shape
 
     def call(self, tokens, patches=None, training=False):
+        if self.form_in_export:
+            return self.form_in_export(tokens)
         product = self.activated_product_in_training
         if training and product and not (self.kernel_size or self.dropout_rate):
             projected = ops.matmul(rows(tokens), self.fc1.kernel)
             activated = product(projected, self.fc1.bias, self.fc2.kernel)
             return like(self.fc2.add_bias(activated, training), tokens)
         hidden = self.fc1(rows(tokens))  # (B * N, M)
-        activate = self.activate_in_training if training else self._activate
+        activate = self.activate_in_training if training else self.activate
         hidden = activate(hidden)
         if self.kernel_size:
             hidden = activate(self._convolved(hidden, tokens, patches, training))

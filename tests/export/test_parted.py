@@ -1,0 +1,98 @@
+"""Attention and MLPs by smaller products, beside the plain forms."""
+
+from dataclasses import replace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import max_difference, randomise
+
+import keras_vit
+from keras_vit.export import openvino, parted
+from keras_vit.export.openvino import write_openvino
+from keras_vit.export.parted import parted_products, parts_of
+
+ROW = keras_vit.Variant("wide", width=64, depth=2, mlp_dim=256, num_heads=4, patch_size=4, image_size=16)
+IMAGES = np.random.default_rng(0).uniform(-1, 1, (3, 16, 16, 3)).astype("float32")
+
+
+def answer_and_products(model):
+    """What a model answers, and how many products its graph has."""
+    call = tf.function(lambda images: model(images, training=False))
+    graph = call.get_concrete_function(tf.TensorSpec((None, *IMAGES.shape[1:]))).graph
+    types = [operation.type for operation in graph.get_operations()]
+    return call(IMAGES), types.count("MatMul") + types.count("BatchMatMulV2")
+
+
+@pytest.mark.parametrize("options", [{}, {"pooling": "gap"}, {"pooling": "map"}, {"activation": "gelu"}])
+def test_parted_products_give_what_the_plain_ones_do(options, monkeypatch):
+    monkeypatch.setattr(parted, "NUMBERS", 64 * 64)
+    model = randomise(keras_vit.build(ROW, classes=5, **options))
+    expected, few = answer_and_products(model)
+    with parted_products(model):
+        answer, many = answer_and_products(model)
+    assert max_difference(answer, expected) < 1e-5
+    # Three more in each MLP, and two in attention unless the block is read at its class token alone.
+    mlps = 2 + (options.get("pooling") == "map")
+    assert many - few == 2 * (2 if "pooling" in options else 1) + 2 * 3 * mlps
+    again, products = answer_and_products(model)
+    assert products == few and max_difference(again, expected) == 0
+
+
+@pytest.mark.parametrize(("changes", "more"), [({"mlp_kernel_size": 3}, 2), ({"positions": "relative"}, 2 * 3)])
+def test_what_has_no_such_form_keeps_the_plain_one(changes, more, monkeypatch):
+    monkeypatch.setattr(parted, "NUMBERS", 64 * 64)
+    model = randomise(keras_vit.build(replace(ROW, **changes), classes=5, pooling="gap"))
+    expected, few = answer_and_products(model)
+    with parted_products(model):
+        answer, many = answer_and_products(model)
+    assert max_difference(answer, expected) < 1e-5
+    assert many - few == 2 * more
+
+
+def test_an_error_inside_leaves_the_plain_forms():
+    model = keras_vit.build(ROW, classes=5)
+    with pytest.raises(RuntimeError), parted_products(model):
+        raise RuntimeError
+    parts = [layer for layer in model._flatten_layers() if hasattr(layer, "form_in_export")]
+    assert len(parts) == 4 and not any(layer.form_in_export for layer in parts)
+
+
+@pytest.mark.parametrize(
+    ("width", "mlp_dim", "parts"), [(192, 768, 1), (384, 1536, 1), (768, 3072, 4), (1024, 4096, 8), (1280, 5120, 16)]
+)
+def test_kernels_of_parts_fit_into_a_cache(width, mlp_dim, parts):
+    assert parts_of(width, mlp_dim) == parts
+    assert width * mlp_dim / parts <= parted.NUMBERS and mlp_dim // parts % parted.TILE == 0
+
+
+def test_an_mlp_of_no_fitting_parts_stays_whole():
+    assert parts_of(4096, 4097) == 1
+
+
+def test_a_free_image_size_has_the_form_too():
+    model = randomise(keras_vit.build(ROW, input_shape=(None, None, 3), classes=5))
+    expected = model(IMAGES)
+    with parted_products(model):
+        assert max_difference(keras.ops.convert_to_tensor(model(IMAGES)), expected) < 1e-5
+
+
+def test_openvino_gets_this_form_and_two_streams_for_a_batch(tmp_path, monkeypatch):
+    library = pytest.importorskip("openvino", reason="extra `formats` is not installed")
+    model = randomise(keras_vit.build(ROW, classes=5))
+    with parted_products(model):
+        _, products = answer_and_products(model)
+    write_openvino(model, tmp_path / "model.xml")
+    operations = library.Core().read_model(str(tmp_path / "model.xml")).get_ops()
+    assert [operation.get_type_name() for operation in operations].count("MatMul") == products
+
+    asked, compile_model = [], library.Core.compile_model
+    spy = lambda core, network, device, options: asked.append(options) or compile_model(core, network, device, options)  # noqa: E731
+    monkeypatch.setattr(library.Core, "compile_model", spy)
+    monkeypatch.setattr(openvino.os, "cpu_count", lambda: 2)
+    run, images = openvino.runner(tmp_path / "model.xml"), np.concatenate([IMAGES, -IMAGES])
+    for count in (1, 3, 4, 6):
+        expected = model(images[:count])
+        assert max_difference(run(images=images[:count])["probabilities"], expected) < 1e-5
+    assert [options["NUM_STREAMS"] for options in asked] == [1, 2]
