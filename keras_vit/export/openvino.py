@@ -18,9 +18,9 @@ import tensorflow as tf
 
 from keras_vit.export.metadata import KEY, metadata
 from keras_vit.export.optional import needed
-from keras_vit.export.parted import parted_products
 from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import ServingModule
+from keras_vit.layers.parted import parted_products
 
 _IN_A_TEST = "NNCF_CI"
 _OUTSIDE = re.compile(r"/(position_embedding|embedding|pre_logits|head)(_\d+)?/")  # layers that stay float32

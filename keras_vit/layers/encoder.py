@@ -113,7 +113,7 @@ class MultiHeadSelfAttention(Layer):
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.relative_positions = relative_positions
         self.attended_product_in_training = None  # `attend` and the product with out's kernel in one, leaner
-        self.form_in_export = None  # tokens -> this layer's output, in the form that a file format wants
+        self.parted_form = None  # tokens -> this layer's output: `parted.py`
         self.watch = None  # a function that the weights pass on their way to the values: keras_vit.analysis
 
     def build(self, input_shape):
@@ -183,8 +183,8 @@ class MultiHeadSelfAttention(Layer):
     def call(self, tokens, first_alone=False, training=False):
         if first_alone:
             return self.out(gathered_by_first_token(self, tokens, training))[:, None]  # (B, 1, D)
-        if self.form_in_export:
-            return self.form_in_export(tokens)
+        if self.parted_form:
+            return self.parted_form(tokens)
         qkv = self._project(tokens)
         product = self.attended_product_in_training
         if training and product and not self.watch:

@@ -80,7 +80,7 @@ class MLPBlock(Layer):
         self.prefix_tokens = prefix_tokens
         self.activate = activation_function(activation)
         self.activate_in_training = self.activate  # the same function, which a backend may have in a faster form
-        self.form_in_export = None  # tokens -> this block's output, in the form that a file format wants
+        self.parted_form = None  # tokens -> this block's output: `parted.py`
         self.activated_product_in_training = None  # fc1's bias, that and the product with fc2's kernel in one, leaner
 
     def build(self, tokens_shape, patches_shape=None):
@@ -105,8 +105,8 @@ class MLPBlock(Layer):
         return tokens_shape
 
     def call(self, tokens, patches=None, training=False):
-        if self.form_in_export:
-            return self.form_in_export(tokens)
+        if self.parted_form:
+            return self.parted_form(tokens)
         product = self.activated_product_in_training
         if training and product and not (self.kernel_size or self.dropout_rate):
             projected = ops.matmul(rows(tokens), self.fc1.kernel)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import keras
 
 from keras_vit.layers import GroupNorm, LayerNorm
+from keras_vit.layers.parted import parted_products
 from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
 from keras_vit.xla import by_xla
 
@@ -67,7 +68,8 @@ def _of_constants(model):
     values = [(variable, variable.numpy()) for variable in model.variables]
 
     def call(images):
-        with keras.StatelessScope(state_mapping=[(variable, tf.constant(value)) for variable, value in values]):
+        constants = [(variable, tf.constant(value)) for variable, value in values]
+        with keras.StatelessScope(state_mapping=constants), parted_products(model):
             return model(images, training=False)
 
     return call

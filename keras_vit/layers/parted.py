@@ -1,7 +1,8 @@
-"""Attention and MLPs by smaller products, for OpenVINO (benchmarks/NOTES.md has the gains).
+"""Attention and MLPs by smaller products, for OpenVINO and for weights that are constants (benchmarks/NOTES.md has the
+gains).
 
-Query, key and value have a product each, since it copies what one product is cut into; the queries' scale is part of
-their kernel, the keys are transposed by the product. An MLP's hidden numbers come in parts, so that a part's kernels
+Query, key and value have a product each, since OpenVINO copies what one product is cut into; the queries' scale is part
+of their kernel. An MLP's hidden numbers come in parts, so that a part's kernels
 and numbers are still in a core's cache when the second product takes them.
 
 B batch, N tokens, D width, M MLP width, h heads, d = D / h.
@@ -11,11 +12,11 @@ import contextlib
 from functools import partial
 
 import keras
-import tensorflow as tf
 from keras import ops
 
-from keras_vit.layers import MLPBlock, MultiHeadSelfAttention
 from keras_vit.layers.base import like, rows
+from keras_vit.layers.encoder import MultiHeadSelfAttention
+from keras_vit.layers.mlp import MLPBlock
 
 NUMBERS = 600_000  # of a part's kernel at most: 1.2 MB in bfloat16, where a core's cache has 1 or 2
 TILE = 64  # numbers that a part's width is a multiple of
@@ -31,12 +32,12 @@ def parted_products(model: keras.Model):
         elif isinstance(layer, MLPBlock) and not layer.kernel_size:
             layers.append((layer, _mlp))
     for layer, form in layers:
-        layer.form_in_export = partial(form, layer)
+        layer.parted_form = partial(form, layer)
     try:
         yield
     finally:
         for layer, _ in layers:
-            layer.form_in_export = None
+            layer.parted_form = None
 
 
 def parts_of(width: int, mlp_dim: int) -> int:
@@ -49,22 +50,21 @@ def _attention(layer: MultiHeadSelfAttention, tokens):
     """(B, N, D) -> (B, N, D)."""
     count, width = ops.shape(tokens)[1:]
     heads, size = layer.num_heads, width // layer.num_heads
-    kernels, biases = (tf.split(tf.convert_to_tensor(x), 3, axis=-1) for x in (layer.qkv.kernel, layer.qkv.bias))
+    kernels, biases = (ops.split(ops.convert_to_tensor(x), 3, axis=-1) for x in (layer.qkv.kernel, layer.qkv.bias))
 
     def projected(third, scale=1.0):
-        flat = rows(tokens) @ (kernels[third] * scale) + biases[third] * scale
-        return tf.transpose(tf.reshape(flat, (-1, count, heads, size)), (0, 2, 1, 3))  # (B, h, N, d)
+        flat = ops.matmul(rows(tokens), kernels[third] * scale) + biases[third] * scale
+        return ops.transpose(ops.reshape(flat, (-1, count, heads, size)), (0, 2, 1, 3))  # (B, h, N, d)
 
-    weights = tf.nn.softmax(tf.matmul(projected(0, size**-0.5), projected(1), transpose_b=True))
-    gathered = tf.transpose(weights @ projected(2), (0, 2, 1, 3))
-    return like(layer.out(tf.reshape(gathered, (-1, width))), tokens)
+    logits = ops.matmul(projected(0, size**-0.5), ops.transpose(projected(1), (0, 1, 3, 2)))
+    gathered = ops.transpose(ops.matmul(ops.softmax(logits, axis=-1), projected(2)), (0, 2, 1, 3))
+    return like(layer.out(ops.reshape(gathered, (-1, width))), tokens)
 
 
 def _mlp(layer: MLPBlock, tokens):
     """(B, N, D) -> (B, N, D)."""
     parts, flat = parts_of(tokens.shape[-1], layer.mlp_dim), rows(tokens)
-    split = lambda x, axis: tf.split(tf.convert_to_tensor(x), parts, axis=axis)  # noqa: E731
+    split = lambda x, axis: ops.split(ops.convert_to_tensor(x), parts, axis=axis)  # noqa: E731
     ends = zip(split(layer.fc1.kernel, 1), split(layer.fc1.bias, 0), split(layer.fc2.kernel, 0), strict=True)
-    # Not by `add_n`, which no product would take in.
-    first, *others = (layer.activate(flat @ kernel + bias) @ back for kernel, bias, back in ends)
-    return like(sum(others, first + layer.fc2.bias), tokens)
+    products = [ops.matmul(layer.activate(ops.matmul(flat, kernel) + bias), back) for kernel, bias, back in ends]
+    return like(sum(products[1:], products[0] + layer.fc2.bias), tokens)

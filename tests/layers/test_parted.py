@@ -9,20 +9,25 @@ import tensorflow as tf
 from support import max_difference, randomise
 
 import keras_vit
-from keras_vit.export import openvino, parted
+from keras_vit.export import openvino
 from keras_vit.export.openvino import write_openvino
-from keras_vit.export.parted import parted_products, parts_of
+from keras_vit.layers import parted
+from keras_vit.layers.parted import parted_products, parts_of
 
 ROW = keras_vit.Variant("wide", width=64, depth=2, mlp_dim=256, num_heads=4, patch_size=4, image_size=16)
 IMAGES = np.random.default_rng(0).uniform(-1, 1, (3, 16, 16, 3)).astype("float32")
 
 
-def answer_and_products(model):
-    """What a model answers, and how many products its graph has."""
-    call = tf.function(lambda images: model(images, training=False))
+def products_of(call):
+    """How many products the graph of a `tf.function` of images has."""
     graph = call.get_concrete_function(tf.TensorSpec((None, *IMAGES.shape[1:]))).graph
     types = [operation.type for operation in graph.get_operations()]
-    return call(IMAGES), types.count("MatMul") + types.count("BatchMatMulV2")
+    return types.count("MatMul") + types.count("BatchMatMulV2")
+
+
+def answer_and_products(model):
+    call = tf.function(lambda images: model(images, training=False))
+    return call(IMAGES), products_of(call)
 
 
 @pytest.mark.parametrize("options", [{}, {"pooling": "gap"}, {"pooling": "map"}, {"activation": "gelu"}])
@@ -55,8 +60,8 @@ def test_an_error_inside_leaves_the_plain_forms():
     model = keras_vit.build(ROW, classes=5)
     with pytest.raises(RuntimeError), parted_products(model):
         raise RuntimeError
-    parts = [layer for layer in model._flatten_layers() if hasattr(layer, "form_in_export")]
-    assert len(parts) == 4 and not any(layer.form_in_export for layer in parts)
+    parts = [layer for layer in model._flatten_layers() if hasattr(layer, "parted_form")]
+    assert len(parts) == 4 and not any(layer.parted_form for layer in parts)
 
 
 @pytest.mark.parametrize(
@@ -96,3 +101,14 @@ def test_openvino_gets_this_form_and_two_streams_for_a_batch(tmp_path, monkeypat
         expected = model(images[:count])
         assert max_difference(run(images=images[:count])["probabilities"], expected) < 1e-5
     assert [options["NUM_STREAMS"] for options in asked] == [1, 2]
+
+
+def test_weights_as_constants_have_this_form():
+    model = randomise(keras_vit.build(ROW, classes=5))
+    expected, few = answer_and_products(model)
+    with parted_products(model):
+        _, many = answer_and_products(model)
+    call = keras_vit.compiled(model, frozen=True)
+    assert products_of(call) == many > few
+    assert max_difference(call(IMAGES), expected) < 1e-5
+    assert products_of(keras_vit.compiled(model)) == few
