@@ -52,11 +52,12 @@ def _attention(layer: MultiHeadSelfAttention, tokens):
     heads, size = layer.num_heads, width // layer.num_heads
     kernels, biases = (ops.split(ops.convert_to_tensor(x), 3, axis=-1) for x in (layer.qkv.kernel, layer.qkv.bias))
 
-    def projected(third, scale=1.0):
+    def projected(third, axes=(0, 2, 1, 3), scale=1.0):
+        """By default (B, h, N, d)."""
         flat = ops.matmul(rows(tokens), kernels[third] * scale) + biases[third] * scale
-        return ops.transpose(ops.reshape(flat, (-1, count, heads, size)), (0, 2, 1, 3))  # (B, h, N, d)
+        return ops.transpose(ops.reshape(flat, (-1, count, heads, size)), axes)
 
-    logits = ops.matmul(projected(0, size**-0.5), ops.transpose(projected(1), (0, 1, 3, 2)))
+    logits = ops.matmul(projected(0, scale=size**-0.5), projected(1, axes=(0, 2, 3, 1)))
     gathered = ops.transpose(ops.matmul(ops.softmax(logits, axis=-1), projected(2)), (0, 2, 1, 3))
     return like(layer.out(ops.reshape(gathered, (-1, width))), tokens)
 
