@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import keras
@@ -108,7 +109,7 @@ def _quantised(nncf, network, images: np.ndarray):
 
 
 def runner(file: str | Path, precision: str = "float32"):
-    """A function (images=(B, H, W, C)) -> outputs by name that runs OpenVINO's files on the CPU, one call at a time.
+    """A function (images=(B, H, W, C)) -> outputs by name that runs OpenVINO's files on the CPU; threads take turns.
 
     Four images or more are shared out over two streams, each on half of the cores, which then need not wait for one
     another after each product; fewer are computed by all cores together. Either is made ready by its first call.
@@ -124,6 +125,7 @@ def runner(file: str | Path, precision: str = "float32"):
     openvino = needed("openvino", "openvino", "openvino")
     core = openvino.Core()
     network = core.read_model(str(file))
+    one_call = threading.Lock()
 
     @functools.cache
     def requests(streams: int) -> list:
@@ -133,12 +135,13 @@ def runner(file: str | Path, precision: str = "float32"):
 
     def infer(*, images) -> dict[str, np.ndarray]:
         images = np.asarray(images, "float32")
-        used = requests(2 if len(images) >= SHARED and os.cpu_count() > 1 else 1)
-        for request, part in zip(used, np.array_split(images, len(used)), strict=True):
-            request.start_async([part])
-        for request in used:
-            request.wait()
-        names = [output.any_name for output in network.outputs]
-        return {name: np.concatenate([request.get_tensor(name).data for request in used]) for name in names}
+        with one_call:
+            used = requests(2 if len(images) >= SHARED and os.cpu_count() > 1 else 1)
+            with contextlib.ExitStack() as started:  # waits for all, whichever fails
+                for request, part in zip(used, np.array_split(images, len(used)), strict=True):
+                    request.start_async([part])
+                    started.callback(request.wait)
+            names = [output.any_name for output in network.outputs]
+            return {name: np.concatenate([request.get_tensor(name).data for request in used]) for name in names}
 
     return infer

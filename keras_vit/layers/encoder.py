@@ -183,7 +183,7 @@ class MultiHeadSelfAttention(Layer):
     def call(self, tokens, first_alone=False, training=False):
         if first_alone:
             return self.out(gathered_by_first_token(self, tokens, training))[:, None]  # (B, 1, D)
-        if self.parted_form:
+        if self.parted_form and not (training or self.watch):
             return self.parted_form(tokens)
         qkv = self._project(tokens)
         product = self.attended_product_in_training

@@ -105,7 +105,7 @@ class MLPBlock(Layer):
         return tokens_shape
 
     def call(self, tokens, patches=None, training=False):
-        if self.parted_form:
+        if self.parted_form and not training:
             return self.parted_form(tokens)
         product = self.activated_product_in_training
         if training and product and not (self.kernel_size or self.dropout_rate):

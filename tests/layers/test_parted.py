@@ -1,5 +1,6 @@
 """Attention and MLPs by smaller products, beside the plain forms."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import keras
@@ -11,7 +12,8 @@ from support import max_difference, randomise
 import keras_vit
 from keras_vit.export import openvino
 from keras_vit.export.openvino import write_openvino
-from keras_vit.layers import parted
+from keras_vit.export.rollout import attention_layers
+from keras_vit.layers import parted, watching
 from keras_vit.layers.parted import parted_products, parts_of
 
 ROW = keras_vit.Variant("wide", width=64, depth=2, mlp_dim=256, num_heads=4, patch_size=4, image_size=16)
@@ -112,3 +114,25 @@ def test_weights_as_constants_have_this_form():
     assert products_of(call) == many > few
     assert max_difference(call(IMAGES), expected) < 1e-5
     assert products_of(keras_vit.compiled(model)) == few
+
+
+def test_watched_attention_and_training_keep_the_plain_form():
+    model = randomise(keras_vit.build(ROW, classes=5, pooling="gap", dropout_rate=0.5))
+    layers = attention_layers(model)
+    with watching(layers, lambda i, weights: 0 * weights):
+        expected = model(IMAGES)
+        assert max_difference(keras_vit.compiled(model, frozen=True)(IMAGES), expected) < 1e-5
+    assert max_difference(model(IMAGES), expected) > 1e-3
+    with parted_products(model):
+        assert max_difference(model(IMAGES, training=True), model(IMAGES)) > 1e-3, "nothing was dropped"
+
+
+def test_threads_that_share_a_runner_get_their_own_answers(tmp_path):
+    pytest.importorskip("openvino", reason="extra `formats` is not installed")
+    model = randomise(keras_vit.build(ROW, classes=5))
+    write_openvino(model, tmp_path / "model.xml")
+    run, batches = openvino.runner(tmp_path / "model.xml"), [np.tile(IMAGES, (8, 1, 1, 1)) * sign for sign in (1, -1)]
+    expected = [np.asarray(model(images)) for images in batches]
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda i: run(images=batches[i % 2])["probabilities"], range(40)))
+    assert all(max_difference(answer, expected[i % 2]) < 1e-5 for i, answer in enumerate(answers))
