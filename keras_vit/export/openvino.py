@@ -139,7 +139,7 @@ def runner(file: str | Path, precision: str = "float32"):
             used = requests(2 if len(images) >= SHARED and os.cpu_count() > 1 else 1)
             with contextlib.ExitStack() as started:  # waits for all, whichever fails
                 for request, part in zip(used, np.array_split(images, len(used)), strict=True):
-                    request.start_async([part])
+                    request.start_async([part], share_inputs=True)
                     started.callback(request.wait)
             names = [output.any_name for output in network.outputs]
             return {name: np.concatenate([request.get_tensor(name).data for request in used]) for name in names}

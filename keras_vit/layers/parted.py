@@ -1,9 +1,8 @@
-"""Attention and MLPs by smaller products, for OpenVINO and for weights that are constants (benchmarks/NOTES.md has the
-gains).
+"""Attention and MLPs by smaller products, for OpenVINO and weights that are constants (benchmarks/NOTES.md: the gains).
 
 Query, key and value have a product each, since OpenVINO copies what one product is cut into; the queries' scale is part
-of their kernel. An MLP's hidden numbers come in parts, so that a part's kernels
-and numbers are still in a core's cache when the second product takes them.
+of their kernel. An MLP's hidden numbers come in parts, so that a part's kernels and numbers are still in a core's cache
+when the second product takes them.
 
 B batch, N tokens, D width, M MLP width, h heads, d = D / h.
 """
@@ -19,31 +18,31 @@ from keras_vit.layers.encoder import MultiHeadSelfAttention
 from keras_vit.layers.mlp import MLPBlock
 
 NUMBERS = 600_000  # of a part's kernel at most: 1.2 MB in bfloat16, where a core's cache has 1 or 2
-TILE = 64  # numbers that a part's width is a multiple of
+TILE, NARROWEST = 64, 256  # what a part's width is a multiple of, and its least
 
 
 @contextlib.contextmanager
 def parted_products(model: keras.Model):
     """Have a model compute so inside the `with`, but attention with relative positions and MLPs with a convolution."""
-    layers = []
+    forms = []
     for layer in model._flatten_layers():
         if isinstance(layer, MultiHeadSelfAttention) and not layer.relative_positions:
-            layers.append((layer, _attention))
+            forms.append((layer, _attention, layer.parted_form))
         elif isinstance(layer, MLPBlock) and not layer.kernel_size:
-            layers.append((layer, _mlp))
-    for layer, form in layers:
+            forms.append((layer, _mlp, layer.parted_form))
+    for layer, form, _ in forms:
         layer.parted_form = partial(form, layer)
     try:
         yield
     finally:
-        for layer, _ in layers:
-            layer.parted_form = None
+        for layer, _, before in forms:
+            layer.parted_form = before
 
 
 def parts_of(width: int, mlp_dim: int) -> int:
-    """The fewest equal parts of an MLP, multiples of `TILE` wide, with kernels of `NUMBERS` at most; 1 if none are."""
-    fine = [n for n in range(1, mlp_dim // TILE + 1) if mlp_dim % (n * TILE) == 0 and width * mlp_dim <= n * NUMBERS]
-    return min(fine, default=1)
+    """The fewest equal parts of an MLP with kernels of `NUMBERS` at most, `NARROWEST` or wider; 1 if none are."""
+    counts = (n for n in range(1, mlp_dim // NARROWEST + 1) if mlp_dim % (n * TILE) == 0)
+    return next((n for n in counts if width * mlp_dim <= n * NUMBERS), 1)
 
 
 def _attention(layer: MultiHeadSelfAttention, tokens):

@@ -1,23 +1,25 @@
 """Attention and MLPs by smaller products, beside the plain forms."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from support import max_difference, randomise
 
 import keras_vit
-from keras_vit.export import openvino
-from keras_vit.export.openvino import write_openvino
 from keras_vit.export.rollout import attention_layers
 from keras_vit.layers import parted, watching
 from keras_vit.layers.parted import parted_products, parts_of
 
 ROW = keras_vit.Variant("wide", width=64, depth=2, mlp_dim=256, num_heads=4, patch_size=4, image_size=16)
 IMAGES = np.random.default_rng(0).uniform(-1, 1, (3, 16, 16, 3)).astype("float32")
+
+
+def in_four_parts(monkeypatch):
+    """Have the MLP of `ROW` come so."""
+    monkeypatch.setattr(parted, "NUMBERS", 64 * 64)
+    monkeypatch.setattr(parted, "NARROWEST", 64)
 
 
 def products_of(call):
@@ -34,7 +36,7 @@ def answer_and_products(model):
 
 @pytest.mark.parametrize("options", [{}, {"pooling": "gap"}, {"pooling": "map"}, {"activation": "gelu"}])
 def test_parted_products_give_what_the_plain_ones_do(options, monkeypatch):
-    monkeypatch.setattr(parted, "NUMBERS", 64 * 64)
+    in_four_parts(monkeypatch)
     model = randomise(keras_vit.build(ROW, classes=5, **options))
     expected, few = answer_and_products(model)
     with parted_products(model):
@@ -49,7 +51,7 @@ def test_parted_products_give_what_the_plain_ones_do(options, monkeypatch):
 
 @pytest.mark.parametrize(("changes", "more"), [({"mlp_kernel_size": 3}, 2), ({"positions": "relative"}, 2 * 3)])
 def test_what_has_no_such_form_keeps_the_plain_one(changes, more, monkeypatch):
-    monkeypatch.setattr(parted, "NUMBERS", 64 * 64)
+    in_four_parts(monkeypatch)
     model = randomise(keras_vit.build(replace(ROW, **changes), classes=5, pooling="gap"))
     expected, few = answer_and_products(model)
     with parted_products(model):
@@ -74,35 +76,25 @@ def test_kernels_of_parts_fit_into_a_cache(width, mlp_dim, parts):
     assert width * mlp_dim / parts <= parted.NUMBERS and mlp_dim // parts % parted.TILE == 0
 
 
-def test_an_mlp_of_no_fitting_parts_stays_whole():
-    assert parts_of(4096, 4097) == 1
+@pytest.mark.parametrize("mlp_dim", [4097, 64 * 47])
+def test_an_mlp_of_no_fitting_parts_stays_whole(mlp_dim):
+    assert parts_of(768, mlp_dim) == 1
+
+
+def test_one_form_inside_another_leaves_the_outer_one():
+    model = keras_vit.build(ROW, classes=5)
+    with parted_products(model):
+        outer = [layer.parted_form for layer in model._flatten_layers() if hasattr(layer, "parted_form")]
+        with parted_products(model):
+            pass
+        assert outer == [layer.parted_form for layer in model._flatten_layers() if hasattr(layer, "parted_form")]
 
 
 def test_a_free_image_size_has_the_form_too():
     model = randomise(keras_vit.build(ROW, input_shape=(None, None, 3), classes=5))
     expected = model(IMAGES)
     with parted_products(model):
-        assert max_difference(keras.ops.convert_to_tensor(model(IMAGES)), expected) < 1e-5
-
-
-def test_openvino_gets_this_form_and_two_streams_for_a_batch(tmp_path, monkeypatch):
-    library = pytest.importorskip("openvino", reason="extra `formats` is not installed")
-    model = randomise(keras_vit.build(ROW, classes=5))
-    with parted_products(model):
-        _, products = answer_and_products(model)
-    write_openvino(model, tmp_path / "model.xml")
-    operations = library.Core().read_model(str(tmp_path / "model.xml")).get_ops()
-    assert [operation.get_type_name() for operation in operations].count("MatMul") == products
-
-    asked, compile_model = [], library.Core.compile_model
-    spy = lambda core, network, device, options: asked.append(options) or compile_model(core, network, device, options)  # noqa: E731
-    monkeypatch.setattr(library.Core, "compile_model", spy)
-    monkeypatch.setattr(openvino.os, "cpu_count", lambda: 2)
-    run, images = openvino.runner(tmp_path / "model.xml"), np.concatenate([IMAGES, -IMAGES])
-    for count in (1, 3, 4, 6):
-        expected = model(images[:count])
-        assert max_difference(run(images=images[:count])["probabilities"], expected) < 1e-5
-    assert [options["NUM_STREAMS"] for options in asked] == [1, 2]
+        assert max_difference(model(IMAGES), expected) < 1e-5
 
 
 def test_weights_as_constants_have_this_form():
@@ -125,14 +117,3 @@ def test_watched_attention_and_training_keep_the_plain_form():
     assert max_difference(model(IMAGES), expected) > 1e-3
     with parted_products(model):
         assert max_difference(model(IMAGES, training=True), model(IMAGES)) > 1e-3, "nothing was dropped"
-
-
-def test_threads_that_share_a_runner_get_their_own_answers(tmp_path):
-    pytest.importorskip("openvino", reason="extra `formats` is not installed")
-    model = randomise(keras_vit.build(ROW, classes=5))
-    write_openvino(model, tmp_path / "model.xml")
-    run, batches = openvino.runner(tmp_path / "model.xml"), [np.tile(IMAGES, (8, 1, 1, 1)) * sign for sign in (1, -1)]
-    expected = [np.asarray(model(images)) for images in batches]
-    with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(lambda i: run(images=batches[i % 2])["probabilities"], range(40)))
-    assert all(max_difference(answer, expected[i % 2]) < 1e-5 for i, answer in enumerate(answers))

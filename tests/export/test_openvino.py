@@ -1,0 +1,67 @@
+"""OpenVINO's files: products in parts, and a runner of two streams that threads share."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from support import max_difference, randomise
+
+import keras_vit
+from keras_vit.export import openvino
+from keras_vit.export.openvino import write_openvino
+
+library = pytest.importorskip("openvino", reason="extra `formats` is not installed")
+ROW = keras_vit.Variant("wide", width=64, depth=2, mlp_dim=256, num_heads=4, patch_size=4, image_size=16)
+IMAGES = np.random.default_rng(0).uniform(-1, 1, (6, 16, 16, 3)).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return randomise(keras_vit.build(ROW, classes=5))
+
+
+@pytest.fixture(scope="module")
+def file(model, tmp_path_factory):
+    file = tmp_path_factory.mktemp("openvino") / "model.xml"
+    write_openvino(model, file)
+    return file
+
+
+def products_of(file):
+    operations = library.Core().read_model(str(file)).get_ops()
+    return [operation.get_type_name() for operation in operations].count("MatMul")
+
+
+def test_a_file_has_a_product_each_for_query_key_and_value(model, file, tmp_path, monkeypatch):
+    monkeypatch.setattr(openvino, "parted_products", nullcontext)
+    write_openvino(model, tmp_path / "model.xml")
+    assert products_of(file) - products_of(tmp_path / "model.xml") == 2  # the last block's is for the class token alone
+
+
+def test_four_images_are_shared_out_over_two_streams(model, file, monkeypatch):
+    asked, compile_model = [], library.Core.compile_model
+    spy = lambda core, network, device, options: asked.append(options) or compile_model(core, network, device, options)  # noqa: E731
+    monkeypatch.setattr(library.Core, "compile_model", spy)
+    monkeypatch.setattr(openvino.os, "cpu_count", lambda: 2)
+    run = openvino.runner(file)
+    for count in (1, 3, 4, 5, 6):
+        images = IMAGES[:count]
+        assert max_difference(run(images=images)["probabilities"], model(images)) < 1e-5
+    assert [options["NUM_STREAMS"] for options in asked] == [1, 2]
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_images_of_another_size_are_refused_and_the_next_batch_is_answered(count, model, file):
+    run = openvino.runner(file)
+    with pytest.raises(RuntimeError, match="incompatible"):
+        run(images=np.zeros((count, 32, 32, 3)))
+    assert max_difference(run(images=IMAGES[:count])["probabilities"], model(IMAGES[:count])) < 1e-5
+
+
+def test_threads_that_share_a_runner_get_their_own_answers(model, file):
+    run, batches = openvino.runner(file), [np.tile(IMAGES, (4, 1, 1, 1)) * sign for sign in (1, -1)]
+    expected = [np.asarray(model(images)) for images in batches]
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda i: run(images=batches[i % 2])["probabilities"], range(40)))
+    assert all(max_difference(answer, expected[i % 2]) < 1e-5 for i, answer in enumerate(answers))
