@@ -2,7 +2,7 @@
 
 Query, key and value have a product each, since OpenVINO copies what one product is cut into; the queries' scale is part
 of their kernel. An MLP's hidden numbers come in parts, so that a part's kernels and numbers are still in a core's cache
-when the second product takes them.
+when the second product takes them. Each product has a bias: TensorFlow's oneDNN lays out the constants of no others.
 
 B batch, N tokens, D width, M MLP width, h heads, d = D / h.
 """
@@ -53,7 +53,7 @@ def _attention(layer: MultiHeadSelfAttention, tokens):
 
     def projected(third, axes=(0, 2, 1, 3), scale=1.0):
         """By default (B, h, N, d)."""
-        flat = ops.matmul(rows(tokens), kernels[third] * scale) + biases[third] * scale
+        flat = ops.add(ops.matmul(rows(tokens), kernels[third] * scale), biases[third] * scale)
         return ops.transpose(ops.reshape(flat, (-1, count, heads, size)), axes)
 
     logits = ops.matmul(projected(0, scale=size**-0.5), projected(1, axes=(0, 2, 3, 1)))
@@ -66,5 +66,7 @@ def _mlp(layer: MLPBlock, tokens):
     parts, flat = parts_of(tokens.shape[-1], layer.mlp_dim), rows(tokens)
     split = lambda x, axis: ops.split(ops.convert_to_tensor(x), parts, axis=axis)  # noqa: E731
     ends = zip(split(layer.fc1.kernel, 1), split(layer.fc1.bias, 0), split(layer.fc2.kernel, 0), strict=True)
-    products = [ops.matmul(layer.activate(ops.matmul(flat, kernel) + bias), back) for kernel, bias, back in ends]
-    return like(sum(products[1:], products[0] + layer.fc2.bias), tokens)
+    hidden = [(layer.activate(ops.add(ops.matmul(flat, kernel), bias)), back) for kernel, bias, back in ends]
+    share = layer.fc2.bias / parts
+    products = [ops.add(ops.matmul(part, back), share) for part, back in hidden]
+    return like(sum(products[1:], products[0]), tokens)

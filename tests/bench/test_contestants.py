@@ -54,6 +54,15 @@ def test_the_compiled_forward_pass_is_that_of_the_package(monkeypatch):
 
 
 @needs_tensorflow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_no_weight_of_a_forward_pass_is_zeros(dtype, monkeypatch):
+    built = []
+    monkeypatch.setattr(ours, "build", lambda *a, **options: built.append(builders.build(*a, **options)) or built[0])
+    ours.prepare(contestant(dtype=dtype))
+    assert built[0].weights and all(weight.numpy().any() for weight in built[0].weights)
+
+
+@needs_tensorflow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "mixed_bfloat16"])
 def test_predict_and_the_saved_model_give_the_answers_of_the_forward_pass(dtype, monkeypatch):
     import tensorflow as tf

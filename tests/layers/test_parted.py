@@ -108,6 +108,16 @@ def test_weights_as_constants_have_this_form():
     assert products_of(keras_vit.compiled(model)) == few
 
 
+def test_each_product_with_weights_has_a_bias(monkeypatch):
+    in_four_parts(monkeypatch)
+    model = randomise(keras_vit.build(ROW, classes=5, pooling="gap"))
+    call = keras_vit.compiled(model, frozen=True)
+    operations = call.get_concrete_function(tf.TensorSpec((None, *IMAGES.shape[1:]))).graph.get_operations()
+    products = [operation.outputs[0] for operation in operations if operation.type == "MatMul"]
+    assert len(products) == 1 + 2 * (4 + 8) + 1  # the embedding, two blocks, the classifier
+    assert all({consumer.type for consumer in product.consumers()} == {"BiasAdd"} for product in products)
+
+
 def test_watched_attention_and_training_keep_the_plain_form():
     model = randomise(keras_vit.build(ROW, classes=5, pooling="gap", dropout_rate=0.5))
     layers = attention_layers(model)
