@@ -6,6 +6,7 @@ B batch, H W C image.
 import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import keras
 
@@ -22,11 +23,11 @@ _tracing = threading.Lock()  # layers have one form at a time
 def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> Callable:
     """The fastest forward pass of a model here: a function images (B, H, W, C) -> what the model answers.
 
-    On TensorFlow and CPUs XLA compiles the norms, and kernels of weight-standardised convolutions (BiT, the hybrids)
-    are standardised once, now, into a second copy: compile again when they have changed. All other weights are read at
-    each call, unless they are `frozen`. On GPUs and TPUs, and on JAX everywhere, XLA compiles all of it (not measured
-    there). It is compiled anew for each shape of images, within the first call of it: keep to one batch size. Exports,
-    which must run without XLA, are made of the model itself.
+    On TensorFlow and CPUs layer norms are oneDNN's, where TensorFlow has it, other norms XLA's loops, and kernels of
+    weight-standardised convolutions (BiT, the hybrids) are standardised once, now, into a second copy: compile again
+    when they have changed. All other weights are read at each call, unless they are `frozen`. On GPUs and TPUs, and on
+    JAX everywhere, XLA compiles all of it (not measured there). It is compiled anew for each shape of images, within
+    the first call of it: keep to one batch size. Exports, which must run elsewhere, are made of the model itself.
 
     Args:
         model: a model of this package, or one that is made of its layers.
@@ -94,14 +95,18 @@ def _on_jax(model, frozen):
 
 
 def _by_loops(model, frozen):
-    """A decorator: while the function runs, which is while it is traced, the model's layers have XLA's forms.
+    """A decorator: while the function runs, which is while it is traced, the model's norms have the forms for CPUs.
 
     Kernels standardised once are variables, or where `frozen` NumPy's arrays, of which tracing makes constants.
     """
     from keras_vit.xla.norms import group_norm, layer_normed
 
-    forms, layers = {GroupNorm: group_norm, LayerNorm: layer_normed}, model._flatten_layers()
-    norms = [(layer, form) for layer in layers for kind, form in forms.items() if isinstance(layer, kind)]
+    norms = []
+    for layer in model._flatten_layers():
+        if isinstance(layer, GroupNorm):
+            norms.append((layer, group_norm))
+        elif isinstance(layer, LayerNorm):
+            norms.append((layer, partial(layer_normed, stored=layer.gamma.dtype)))
     with _tracing:
         kernels = standardized_kernels(model)
     kernels = [(layer, kernel.numpy()) for layer, kernel in kernels] if frozen else kernels

@@ -1,8 +1,10 @@
-"""Norms and their gradients on CPUs, in float32 whatever the type, each pass one loop that XLA compiles.
+"""Norms and their gradients on CPUs, in float32 whatever the type, each pass one loop that XLA compiles or oneDNN's.
 
 The backward pass keeps a norm's input alone. The whole of a norm as one function is slower (GroupNorm) or no faster
 (LayerNorm). Kernels are standardised by oneDNN's batch normalisation (benchmarks/NOTES.md has the gains).
 """
+
+import functools
 
 import tensorflow as tf
 
@@ -63,9 +65,64 @@ def layer_norm(x, gamma, beta, epsilon: float):
     return normed(x, gamma, beta)
 
 
-def layer_normed(x, gamma, beta, epsilon: float):
-    """`keras_vit.layers.encoder.layer_norm` in the type of `x`, without a gradient."""
-    return _normed(x, gamma, beta, epsilon)[0]
+def layer_normed(x, gamma, beta, epsilon: float, stored="float32"):
+    """`keras_vit.layers.encoder.layer_norm` in the type of `x`: oneDNN's, where TensorFlow has it, else XLA's loop.
+
+    Args:
+        x: (..., D).
+        gamma: (D,) in float32.
+        beta: the same.
+        epsilon: added to the variance.
+        stored: the type of the weights that `gamma` and `beta` were cast from. oneDNN takes them in the type of `x`;
+            where that would round them, it normalises in float32.
+    """
+    dtype = x.dtype if x.dtype == tf.as_dtype(stored) else tf.float32
+    if not normalised_by_onednn(dtype):
+        return _normed(x, gamma, beta, epsilon)[0]
+
+    @tf.custom_gradient
+    def normed(x, gamma, beta):
+        # TensorFlow has no gradient of it, and may ask for one before it takes this function's.
+        y = _by_onednn(*(tf.stop_gradient(tf.cast(value, dtype)) for value in (x, gamma, beta)), epsilon)
+
+        def gradients(gradient):
+            with tf.GradientTape() as tape:
+                tape.watch((x, gamma, beta))
+                again = layer_norm(x, gamma, beta, epsilon)
+            return tape.gradient(again, (x, gamma, beta), gradient)
+
+        return tf.cast(y, x.dtype), gradients
+
+    return normed(x, gamma, beta)
+
+
+@functools.cache
+def normalised_by_onednn(dtype) -> bool:
+    """Whether TensorFlow has oneDNN's layer normalisation here, for this type: asked for one whose answer is known."""
+    with tf.init_scope(), tf.device("CPU"):
+        ones = tf.ones(2, dtype)
+        try:
+            answer = _by_onednn(tf.constant([[0, 2]], dtype), ones, ones, 3.0)
+        except (ValueError, tf.errors.OpError):  # no such operation; not for this type
+            return False
+        return bool(tf.reduce_all(tf.abs(answer - tf.constant([[0.5, 1.5]], dtype)) < 0.01))
+
+
+@tf.function(autograph=False)
+def _by_onednn(x, gamma, beta, epsilon: float):
+    """oneDNN's layer normalisation, all of one type.
+
+    TensorFlow has no name for it in Python. It takes its place by itself where it finds moments with constants gamma
+    and beta, but with an epsilon of 0.001 whatever was asked for (2.21).
+    """
+    graph = tf.compat.v1.GraphDef()
+    for name in ("x", "gamma", "beta"):
+        graph.node.add(name=name, op="Placeholder").attr["dtype"].type = x.dtype.as_datatype_enum
+    norm = graph.node.add(name="norm", op="_MklLayerNorm", input=["x", "gamma", "beta"])
+    norm.attr["T"].type, norm.attr["epsilon"].f = x.dtype.as_datatype_enum, epsilon
+    given = {"x": tf.reshape(x, (-1, x.shape[-1])), "gamma": gamma, "beta": beta}
+    (y,) = tf.graph_util.import_graph_def(graph, given, return_elements=["norm:0"], name="")
+    return tf.reshape(y, tf.shape(x))
 
 
 # GroupNorm's passes over a feature map of P pixels: (B, P, C) with (B, 1, C) of means and factors.

@@ -55,7 +55,7 @@ def test_in_half_precision_it_is_as_near_as_the_model(name):
 
 
 @needs_tensorflow
-def test_norms_are_loops_and_kernels_are_standardised_once():
+def test_norms_are_functions_and_kernels_are_standardised_once():
     model = randomise(CASES["hybrid"].make())
     images = images_for(model)
     norms = {kind: sum(isinstance(layer, kind) for layer in model._flatten_layers()) for kind in (GroupNorm, LayerNorm)}

@@ -10,7 +10,7 @@ from keras_vit.xla import norms
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("form", "plain", "shape"), NORMS)
+@pytest.mark.parametrize(("form", "plain", "shape"), [*NORMS, (norms.layer_normed, encoder.layer_norm, (3, 7, 64))])
 def test_a_norm_has_the_plain_value_and_gradients(form, plain, shape, dtype):
     x, towards = (tf.cast(tf.random.stateless_normal(shape, (i, 2), 1.0, 3.0), dtype) for i in (1, 2))
     gamma, beta = tf.linspace(-1.0, 2.0, 64), tf.linspace(3.0, 0.0, 64)
@@ -42,11 +42,23 @@ def test_a_standardised_kernel_has_the_plain_value_and_gradient(epsilon):
         np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("by_onednn", [True, False])
+@pytest.mark.parametrize("epsilon", [1e-12, 0.5])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_layer_norm_without_a_gradient_rounds_once(dtype):
-    x = tf.cast(tf.random.stateless_normal((3, 7, 64), (1, 2), 1.0, 3.0), dtype)
-    arguments = x, tf.linspace(-1.0, 2.0, 64), tf.linspace(3.0, 0.0, 64), 1e-6
-    found, expected = norms.layer_normed(*arguments), encoder.layer_norm(*arguments)
-    assert found.dtype == x.dtype
-    rounding = 1e-5 if dtype == "float32" else 2**-8
-    np.testing.assert_allclose(tf.cast(found, tf.float32), expected, rtol=rounding, atol=1e-5)
+def test_a_layer_norm_of_a_forward_pass_rounds_once(dtype, epsilon, by_onednn, monkeypatch):
+    if by_onednn and not all(norms.normalised_by_onednn(type_) for type_ in (tf.float32, tf.bfloat16)):
+        pytest.skip("TensorFlow has no layer normalisation by oneDNN here")
+    if not by_onednn:
+        monkeypatch.setattr(norms, "normalised_by_onednn", lambda dtype: False)
+    x = tf.cast(tf.random.stateless_normal((3, 7, 64), (1, 2), 1.0, 0.3), dtype)
+    gamma, beta = tf.linspace(-1.0, 2.0, 64), tf.linspace(3.0, 0.0, 64)
+    for stored in ("float32", "bfloat16"):
+        arguments = x, *(tf.cast(tf.cast(value, stored), tf.float32) for value in (gamma, beta)), epsilon
+        found, expected = norms.layer_normed(*arguments, stored=stored), encoder.layer_norm(*arguments)
+        assert found.dtype == x.dtype and found.shape == x.shape
+        rounding = 1e-5 if dtype == "float32" else 2**-8
+        np.testing.assert_allclose(tf.cast(found, tf.float32), expected, rtol=rounding, atol=1e-5)
+
+
+def test_onednn_is_not_asked_for_types_that_it_does_not_have():
+    assert not norms.normalised_by_onednn(tf.float64)
