@@ -5,7 +5,7 @@
 
 Trains what is not finished yet, one run after the other, in runs/cifar10/RECIPE-SEED, so that it goes on after an
 interruption; tests after every second epoch, for the curves. Half an hour a run on two cores. Adds the finished runs to
-cifar10.json beside this file, of which it makes cifar10.md, a table a machine, and cifar10.png of this machine's runs.
+cifar10.json beside this file, of which it makes cifar10.md, a table a machine, and cifar10.png, a panel a machine.
 """
 
 import argparse
@@ -131,18 +131,24 @@ def by_recipe(runs: list[Run]) -> dict[str, list[Run]]:
 
 
 def draw(runs: list[Run], output: Path):
-    """Accuracy over minutes, a line a run; the `matplotlib.figure.Figure`."""
-    with canvas(output, (8, 4.4), layout="constrained") as figure:
-        axes = figure.subplots()
-        for (name, some), colour in zip(by_recipe(runs).items(), (BLUE, VERMILION, GREEN) * len(runs), strict=False):
-            for run in some:
-                label = name if run is some[0] else None
-                axes.plot(run.minutes, run.accuracies, color=colour, lw=1.5, marker="o", ms=3, label=label)
-        accuracy, minutes = STUDENT
-        axes.plot(minutes, 100 * accuracy, "x", color=GREY, ms=8, mew=2, label="a student's, hardware unstated")
-        axes.set(title="CIFAR-10 from scratch: test accuracy, %", xlabel="minutes of training", xlim=(0, None))
-        axes.grid(axis="y")
-        axes.legend(loc="lower right", frameon=False)
+    """Accuracy over minutes, a panel a machine, a line a run, a colour a recipe; the `matplotlib.figure.Figure`."""
+    machines = list(dict.fromkeys(run.machine for run in runs))
+    colours = dict(zip(by_recipe(runs), (BLUE, VERMILION, GREEN) * len(runs), strict=False))
+    with canvas(output, (8, 1.2 + 3.2 * len(machines)), layout="constrained") as figure:
+        figure.suptitle("CIFAR-10 from scratch: test accuracy, %")
+        panels = figure.subplots(len(machines), sharex=True, sharey=True, squeeze=False)[:, 0]
+        for machine, axes in zip(machines, panels, strict=True):
+            for name, some in by_recipe([run for run in runs if run.machine == machine]).items():
+                for run in some:
+                    label = name if run is some[0] else None
+                    axes.plot(run.minutes, run.accuracies, color=colours[name], lw=1.5, marker="o", ms=3, label=label)
+            accuracy, minutes = STUDENT
+            axes.plot(minutes, 100 * accuracy, "x", color=GREY, ms=8, mew=2, label="a student's, hardware unstated")
+            axes.set_title(machine, fontsize="small")
+            axes.set_xlim(0, None)
+            axes.grid(axis="y")
+            axes.legend(loc="lower right", frameon=False)
+        panels[-1].set_xlabel("minutes of training")
     return figure
 
 
@@ -166,7 +172,7 @@ def main():
     if not runs:
         return f"benchmarks/cifar10.py expected finished runs in {str(options.runs)!r}, found none"
     runs = with_recorded(runs, HERE / "cifar10.json")
-    draw([run for run in runs if run.machine == machine], HERE / "cifar10.png")
+    draw(runs, HERE / "cifar10.png")
     write_atomically(HERE / "cifar10.json", json.dumps([asdict(run) for run in runs], indent=1) + "\n")
     write_atomically(HERE / "cifar10.md", page(runs))
     print("wrote benchmarks/cifar10.json, cifar10.md and cifar10.png")

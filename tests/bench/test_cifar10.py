@@ -64,10 +64,18 @@ def test_runs_join_those_of_before_and_other_machines(runs, monkeypatch, tmp_pat
     text = made("two", "plain", "1,2")
     places = [text.index(part) for part in ("## one", "| `slow` | 3 | 1 |", "## two", "| `plain` | 3 | 3 |")]
     assert places == sorted(places)
-    assert "80.00, 90.00, 84.00" in text and drawn[-1] == {("plain", seed) for seed in range(3)}
+    assert "80.00, 90.00, 84.00" in text and drawn[-1] == {("slow", 0), *(("plain", seed) for seed in range(3))}
     found = [cifar10.Run(**fields) for fields in json.loads((runs / "cifar10.json").read_text())]
     assert [(run.machine, run.seed) for run in found] == [("one", 0), ("two", 0), ("two", 1), ("two", 2)]
     assert found[2].minutes[-1] == 1.0 and found[2].accuracies[-1] == 90.0
+
+
+def test_the_picture_has_a_panel_a_machine(runs):
+    found = [cifar10.read_run(runs / name, machine) for name, machine in (("slow-0", "one"), ("plain-0", "two"))]
+    one, two = cifar10.draw(found, runs / "a.png").axes
+    assert (one.get_title("left"), two.get_title("left")) == ("one", "two")
+    assert one.lines[0].get_color() != two.lines[0].get_color()
+    assert list(two.lines[0].get_ydata()) == [72, 80]
 
 
 def test_the_picture_has_a_line_a_run_and_a_colour_a_recipe(runs):
