@@ -27,7 +27,8 @@ def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> C
     weight-standardised convolutions (BiT, the hybrids) are standardised once, now, into a second copy: compile again
     when they have changed. All other weights are read at each call, unless they are `frozen`. On GPUs and TPUs, and on
     JAX everywhere, XLA compiles all of it (not measured there). It is compiled anew for each shape of images, within
-    the first call of it: keep to one batch size. Exports, which must run elsewhere, are made of the model itself.
+    the first call of it: keep to one batch size. Exports, which must run elsewhere, and functions that XLA compiles are
+    made of the model itself.
 
     Args:
         model: a model of this package, or one that is made of its layers.
@@ -106,7 +107,7 @@ def _by_loops(model, frozen):
         if isinstance(layer, GroupNorm):
             norms.append((layer, group_norm))
         elif isinstance(layer, LayerNorm):
-            norms.append((layer, partial(layer_normed, stored=layer.gamma.dtype)))
+            norms.append((layer, partial(layer_normed, stored=layer.variable_dtype)))
     with _tracing:
         kernels = standardized_kernels(model)
     kernels = [(layer, kernel.numpy()) for layer, kernel in kernels] if frozen else kernels

@@ -5,6 +5,7 @@ The backward pass keeps a norm's input alone. The whole of a norm as one functio
 """
 
 import functools
+import os
 
 import tensorflow as tf
 
@@ -77,52 +78,59 @@ def layer_normed(x, gamma, beta, epsilon: float, stored="float32"):
             where that would round them, it normalises in float32.
     """
     dtype = x.dtype if x.dtype == tf.as_dtype(stored) else tf.float32
-    if not normalised_by_onednn(dtype):
+    # Where functions run eagerly there is no graph to put its operation into.
+    if tf.config.functions_run_eagerly() or not normalised_by_onednn(dtype):
         return _normed(x, gamma, beta, epsilon)[0]
+    return _by_onednn(x, gamma, beta, epsilon, dtype)
+
+
+@functools.cache
+def normalised_by_onednn(dtype) -> bool:
+    """Whether TensorFlow has oneDNN's layer normalisation here, for this type: asked for one whose answer is known."""
+    if os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":
+        return False
+    with tf.init_scope(), tf.device("CPU"):
+        x, ones = tf.constant([[0, 2]], dtype), tf.ones(2, dtype)
+        try:
+            answer = _by_onednn(x, ones, ones, 3.0, dtype)
+        except (ValueError, tf.errors.OpError):  # no such operation; not for this type
+            return False
+        return bool(tf.reduce_all(tf.abs(answer - tf.constant([[0.5, 1.5]], dtype)) < 0.01))
+
+
+@tf.function(autograph=False)  # whose graph, not the model's, TensorFlow's registry of gradients keeps for good
+def _by_onednn(x, gamma, beta, epsilon: float, dtype):
+    """oneDNN's layer normalisation in `dtype`, which is put out in the type of `x`."""
+    shape, width = tf.shape(x), x.shape[-1]
 
     @tf.custom_gradient
     def normed(x, gamma, beta):
-        # TensorFlow has no gradient of it, and may ask for one before it takes this function's.
-        y = _by_onednn(*(tf.stop_gradient(tf.cast(value, dtype)) for value in (x, gamma, beta)), epsilon)
-
         def gradients(gradient):
             with tf.GradientTape() as tape:
                 tape.watch((x, gamma, beta))
                 again = layer_norm(x, gamma, beta, epsilon)
             return tape.gradient(again, (x, gamma, beta), gradient)
 
-        return tf.cast(y, x.dtype), gradients
+        rows = tf.reshape(tf.cast(x, dtype), (-1, width))
+        y = _onednn_operation(rows, tf.cast(gamma, dtype), tf.cast(beta, dtype), epsilon)
+        return tf.cast(tf.reshape(y, shape), x.dtype), gradients
 
     return normed(x, gamma, beta)
 
 
-@functools.cache
-def normalised_by_onednn(dtype) -> bool:
-    """Whether TensorFlow has oneDNN's layer normalisation here, for this type: asked for one whose answer is known."""
-    with tf.init_scope(), tf.device("CPU"):
-        ones = tf.ones(2, dtype)
-        try:
-            answer = _by_onednn(tf.constant([[0, 2]], dtype), ones, ones, 3.0)
-        except (ValueError, tf.errors.OpError):  # no such operation; not for this type
-            return False
-        return bool(tf.reduce_all(tf.abs(answer - tf.constant([[0.5, 1.5]], dtype)) < 0.01))
+def _onednn_operation(x, gamma, beta, epsilon):
+    """TensorFlow's operation, in a graph, for which it has no name in Python.
 
-
-@tf.function(autograph=False)
-def _by_onednn(x, gamma, beta, epsilon: float):
-    """oneDNN's layer normalisation, all of one type.
-
-    TensorFlow has no name for it in Python. It takes its place by itself where it finds moments with constants gamma
-    and beta, but with an epsilon of 0.001 whatever was asked for (2.21).
+    It takes its place by itself where it finds moments with constants gamma and beta, but with an epsilon of 0.001
+    whatever was asked for (2.21).
     """
-    graph = tf.compat.v1.GraphDef()
-    for name in ("x", "gamma", "beta"):
-        graph.node.add(name=name, op="Placeholder").attr["dtype"].type = x.dtype.as_datatype_enum
-    norm = graph.node.add(name="norm", op="_MklLayerNorm", input=["x", "gamma", "beta"])
-    norm.attr["T"].type, norm.attr["epsilon"].f = x.dtype.as_datatype_enum, epsilon
-    given = {"x": tf.reshape(x, (-1, x.shape[-1])), "gamma": gamma, "beta": beta}
-    (y,) = tf.graph_util.import_graph_def(graph, given, return_elements=["norm:0"], name="")
-    return tf.reshape(y, tf.shape(x))
+    graph, dtype = tf.compat.v1.GraphDef(), x.dtype.as_datatype_enum
+    given = {"x": x, "gamma": gamma, "beta": beta}
+    for name in given:
+        graph.node.add(name=name, op="Placeholder").attr["dtype"].type = dtype
+    norm = graph.node.add(name="norm", op="_MklLayerNorm", input=given)
+    norm.attr["T"].type, norm.attr["epsilon"].f = dtype, epsilon
+    return tf.graph_util.import_graph_def(graph, given, return_elements=["norm:0"], name="")[0]
 
 
 # GroupNorm's passes over a feature map of P pixels: (B, P, C) with (B, 1, C) of means and factors.

@@ -1,5 +1,7 @@
 """A compiled forward pass answers as the model does, and leaves the model as it was."""
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
@@ -115,6 +117,34 @@ def test_frozen_says_what_it_cannot_do(monkeypatch):
     monkeypatch.setattr(forward, "MOST_CONSTANTS", 1e3)
     with pytest.raises(ValueError, match="^frozen expected at most 1e-06 GB of weights, received 0.00 GB.$"):
         keras_vit.compiled(model, frozen=True)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "mixed_bfloat16"])
+def test_layer_norms_are_onednns_in_the_type_that_holds_their_weights(dtype):
+    import tensorflow as tf
+
+    from keras_vit.xla.norms import normalised_by_onednn
+
+    stored = tf.bfloat16 if dtype == "bfloat16" else tf.float32
+    if not normalised_by_onednn(stored):
+        pytest.skip(f"TensorFlow has no layer normalisation by oneDNN here in {stored.name}")
+    model = CASES["token"].make(dtype)
+    graph = keras_vit.compiled(model).get_concrete_function(images_for(model)).graph.as_graph_def()
+    nodes = [node for function in graph.library.function for node in function.node_def if node.op == "_MklLayerNorm"]
+    assert nodes and {node.attr["T"].type for node in nodes} == {stored.as_datatype_enum}
+
+
+@needs_tensorflow
+def test_a_graph_is_let_go_of_and_layers_may_be_built_within():
+    model = keras.Sequential([LayerNorm()])
+    x = np.random.default_rng(0).normal(size=(2, 7, 64)).astype("float32")
+    function = keras_vit.compiled(model).get_concrete_function(x)
+    assert max_difference(function(x), model(x)) < 1e-5
+    graph = weakref.ref(function.graph)
+    del function
+    gc.collect()
+    assert graph() is None
 
 
 @needs_tensorflow

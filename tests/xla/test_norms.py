@@ -46,8 +46,8 @@ def test_a_standardised_kernel_has_the_plain_value_and_gradient(epsilon):
 @pytest.mark.parametrize("epsilon", [1e-12, 0.5])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_layer_norm_of_a_forward_pass_rounds_once(dtype, epsilon, by_onednn, monkeypatch):
-    if by_onednn and not all(norms.normalised_by_onednn(type_) for type_ in (tf.float32, tf.bfloat16)):
-        pytest.skip("TensorFlow has no layer normalisation by oneDNN here")
+    if by_onednn and not all(norms.normalised_by_onednn(type_) for type_ in (tf.float32, tf.as_dtype(dtype))):
+        pytest.skip(f"TensorFlow has no layer normalisation by oneDNN here in {dtype}")
     if not by_onednn:
         monkeypatch.setattr(norms, "normalised_by_onednn", lambda dtype: False)
     x = tf.cast(tf.random.stateless_normal((3, 7, 64), (1, 2), 1.0, 0.3), dtype)
@@ -60,5 +60,19 @@ def test_a_layer_norm_of_a_forward_pass_rounds_once(dtype, epsilon, by_onednn, m
         np.testing.assert_allclose(tf.cast(found, tf.float32), expected, rtol=rounding, atol=1e-5)
 
 
-def test_onednn_is_not_asked_for_types_that_it_does_not_have():
+def test_onednn_is_not_asked_for_what_it_does_not_have(monkeypatch):
     assert not norms.normalised_by_onednn(tf.float64)
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    assert not norms.normalised_by_onednn.__wrapped__(tf.float32)
+
+
+def test_functions_that_run_eagerly_have_a_layer_norm_too():
+    x = tf.random.stateless_normal((3, 7, 64), (1, 2))
+    given = x, tf.ones(64), tf.zeros(64), 1e-6
+    expected = norms.layer_normed(*given)
+    tf.config.run_functions_eagerly(True)
+    try:
+        found = norms.layer_normed(*given)
+    finally:
+        tf.config.run_functions_eagerly(False)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
