@@ -17,7 +17,7 @@ RULES = {
     "layers": (set(), False),
     "preprocess": (set(), False),
     "weights": (set(), False),
-    "models": ({"layers", "preprocess", "weights"}, False),
+    "models": ({"layers", "preprocess", "weights", "xla"}, False),
     "analysis": ({"layers", "models", "preprocess"}, False),
     "predict": ({"models", "preprocess", "export"}, False),
     "data": ({"preprocess"}, True),

@@ -1,4 +1,4 @@
-"""A model that computes of its last block what is read of it.
+"""A model that computes of its last block what is read of it, and its layer norms by oneDNN in `predict`.
 
 B batch, N tokens, D width.
 """
@@ -8,6 +8,7 @@ import functools
 import keras
 
 from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
+from keras_vit.xla.forward import onednn_norms
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -34,6 +35,15 @@ class LeanModel(keras.Model):
             return functools.partial(call, first_alone=True) if operation is block else call
 
         return super()._run_through_graph(inputs, told, call_fn)
+
+    # Keras's own, too, but for the norms: what `predict`, `evaluate` and `fit`'s validation compute of a batch.
+    def predict_step(self, *args, **kwargs):
+        with onednn_norms(self):
+            return super().predict_step(*args, **kwargs)
+
+    def test_step(self, *args, **kwargs):
+        with onednn_norms(self):
+            return super().test_step(*args, **kwargs)
 
 
 def block_read_at_first_token(model: keras.Model) -> EncoderBlock | None:

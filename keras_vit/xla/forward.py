@@ -11,13 +11,14 @@ from functools import partial
 import keras
 
 from keras_vit.layers import GroupNorm, LayerNorm
+from keras_vit.layers.encoder import layer_norm
 from keras_vit.layers.parted import parted_products
 from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
 from keras_vit.xla import by_xla
 
 MOST_CONSTANTS = 0.7e9  # bytes, of which TensorFlow makes up to fifteen times as many
 
-_tracing = threading.Lock()  # layers have one form at a time
+_tracing = threading.RLock()  # layers have one form at a time
 
 
 def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> Callable:
@@ -100,28 +101,51 @@ def _by_loops(model, frozen):
 
     Kernels standardised once are variables, or where `frozen` NumPy's arrays, of which tracing makes constants.
     """
-    from keras_vit.xla.norms import group_norm, layer_normed
+    from keras_vit.xla.norms import group_norm
 
-    norms = []
-    for layer in model._flatten_layers():
-        if isinstance(layer, GroupNorm):
-            norms.append((layer, group_norm))
-        elif isinstance(layer, LayerNorm):
-            norms.append((layer, partial(layer_normed, stored=layer.variable_dtype)))
+    forms = _layer_norms(model)
+    forms += [(layer, group_norm) for layer in model._flatten_layers() if isinstance(layer, GroupNorm)]
     with _tracing:
         kernels = standardized_kernels(model)
     kernels = [(layer, kernel.numpy()) for layer, kernel in kernels] if frozen else kernels
 
     @contextlib.contextmanager
     def in_place():
-        with _tracing, taking_kernels(kernels):
-            plain = [norm.norm for norm, _ in norms]
-            for norm, form in norms:
-                norm.norm = form
-            try:
-                yield
-            finally:
-                for (norm, _), form in zip(norms, plain, strict=True):
-                    norm.norm = form
+        with _norms_in_place(forms), taking_kernels(kernels):
+            yield
 
     return in_place()
+
+
+def onednn_norms(model: keras.Model):
+    """A context for traces: layer norms are oneDNN's where TensorFlow computes on a CPU and has it; else it is empty.
+
+    Those with a form that is not the layer's own keep it. XLA, which a model's `jit_compile` asks for, has no oneDNN.
+    """
+    if keras.backend.backend() != "tensorflow" or model.run_eagerly or model.jit_compile or by_xla():
+        return contextlib.nullcontext()
+    import tensorflow as tf
+
+    if tf.distribute.has_strategy():  # whose replicas wait for one another within a trace, and would for its lock
+        return contextlib.nullcontext()
+    return _norms_in_place([(layer, form) for layer, form in _layer_norms(model) if layer.norm is layer_norm])
+
+
+def _layer_norms(model):
+    from keras_vit.xla.norms import layer_normed
+
+    layers = [layer for layer in model._flatten_layers() if isinstance(layer, LayerNorm)]
+    return [(layer, partial(layer_normed, stored=layer.variable_dtype)) for layer in layers]
+
+
+@contextlib.contextmanager
+def _norms_in_place(forms):
+    with _tracing:
+        plain = [norm.norm for norm, _ in forms]
+        for norm, form in forms:
+            norm.norm = form
+        try:
+            yield
+        finally:
+            for (norm, _), form in zip(forms, plain, strict=True):
+                norm.norm = form

@@ -277,3 +277,50 @@ def test_on_other_backends_one_row_gives_the_same_answer(backend):
     pytest.importorskip(backend)
     rows, difference = run_python(ELSEWHERE, backend).strip().splitlines()[-2:]
     assert rows == "[1]" and float(difference) < 1e-5
+
+
+@pytest.fixture
+def by_onednn(monkeypatch):
+    """The layer norms that have been asked of oneDNN, a list."""
+    pytest.importorskip("tensorflow", reason="TensorFlow alone has such norms")
+    from keras_vit.xla import norms
+
+    asked, form = [], norms.layer_normed
+    monkeypatch.setattr(norms, "layer_normed", lambda *args, **options: asked.append(1) or form(*args, **options))
+    return asked
+
+
+@needs_tensorflow
+def test_predict_and_evaluate_normalise_by_onednn(by_onednn):
+    model = built()
+    expected = model(IMAGES)
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    plain_loss = model.loss(np.arange(3), expected)
+    assert not by_onednn
+    for images in (IMAGES, IMAGES[:2]):
+        assert max_difference(model.predict(images, verbose=0), expected[: len(images)]) < 1e-5
+    assert len(by_onednn) >= 2 * 2 + 1
+    by_onednn.clear()
+    assert model.evaluate(IMAGES, np.arange(3), verbose=0) == pytest.approx(float(plain_loss), rel=1e-5)
+    assert len(by_onednn) >= 2 * 2 + 1
+    by_onednn.clear()
+    model(IMAGES)
+    assert not by_onednn, "the model's own calls have the plain form, which exports take"
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("how", [{"jit_compile": True}, {"run_eagerly": True}, {"strategy": True}, {"own": True}])
+def test_where_onednn_cannot_be_predict_has_the_plain_norms(how, by_onednn):
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"]) if "strategy" in how else tf.distribute.get_strategy()
+    with strategy.scope():
+        model = built()
+        if not {"own", "strategy"} & set(how):
+            model.compile(**how)
+    if "own" in how:
+        for layer in model._flatten_layers():
+            if type(layer).__name__ == "LayerNorm":
+                layer.norm = lambda *args: encoder.layer_norm(*args)
+    assert max_difference(model.predict(IMAGES, verbose=0), model(IMAGES)) < 1e-5
+    assert not by_onednn
