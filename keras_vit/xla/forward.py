@@ -140,12 +140,18 @@ def _layer_norms(model):
 
 @contextlib.contextmanager
 def _norms_in_place(forms):
+    """Forms of layers' norms in this thread; in others, which may trace an export, the layers keep theirs."""
+    own = threading.get_ident()
+
+    def chosen(form, before):
+        return lambda *args, **options: (form if threading.get_ident() == own else before)(*args, **options)
+
     with _tracing:
-        plain = [norm.norm for norm, _ in forms]
-        for norm, form in forms:
-            norm.norm = form
+        plain = [layer.norm for layer, _ in forms]
+        for (layer, form), before in zip(forms, plain, strict=True):
+            layer.norm = chosen(form, before)
         try:
             yield
         finally:
-            for (norm, _), form in zip(forms, plain, strict=True):
-                norm.norm = form
+            for (layer, _), before in zip(forms, plain, strict=True):
+                layer.norm = before

@@ -1,5 +1,7 @@
 """Models on the class token compute its row alone in the last block, and answer as if they did not."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import keras
 import numpy as np
 import pytest
@@ -324,3 +326,22 @@ def test_where_onednn_cannot_be_predict_has_the_plain_norms(how, by_onednn):
                 layer.norm = lambda *args: encoder.layer_norm(*args)
     assert max_difference(model.predict(IMAGES, verbose=0), model(IMAGES)) < 1e-5
     assert not by_onednn
+
+
+@needs_tensorflow
+def test_other_threads_keep_the_plain_norms_while_predict_is_traced(by_onednn):
+    model, found = built(), []
+    other = keras.Model(model.input, model.get_layer("pooling").output)
+    expected = other(IMAGES)
+    head, call = model.get_layer("head"), model.get_layer("head").call
+
+    def traced(*args, **options):
+        asked = len(by_onednn)
+        with ThreadPoolExecutor(1) as pool:
+            found.append(pool.submit(lambda: max_difference(other(IMAGES), expected)).result())
+        assert 0 < asked == len(by_onednn)
+        return call(*args, **options)
+
+    head.call = traced
+    model.predict(IMAGES, verbose=0)
+    assert found and max(found) < 1e-5
