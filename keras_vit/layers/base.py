@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 _values = contextvars.ContextVar("values", default=None)
+_norms = contextvars.ContextVar("norms", default={})  # noqa: B039 - nobody changes it
 
 
 @contextlib.contextmanager
@@ -22,6 +23,25 @@ def starting_from(values):
         yield
     finally:
         _values.reset(token)
+
+
+@contextlib.contextmanager
+def taking_norms(forms):
+    """Have layers that do not train normalise by other forms inside the `with`, in this thread alone.
+
+    Args:
+        forms: (`LayerNorm` or `GroupNorm`, a function as its `norm`) each.
+    """
+    token = _norms.set({id(layer): form for layer, form in forms})
+    try:
+        yield
+    finally:
+        _norms.reset(token)
+
+
+def norm_of(layer, training):
+    """The function that a layer normalises by."""
+    return layer.norm_in_training if training else _norms.get().get(id(layer), layer.norm)
 
 
 class Startable:

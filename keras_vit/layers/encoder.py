@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Dense, Layer, like, require_rank, require_rate, rows
+from keras_vit.layers.base import Dense, Layer, like, norm_of, require_rank, require_rate, rows
 from keras_vit.layers.mlp import MLPBlock, require_kernel_size
 from keras_vit.layers.reading import gathered_by_first_token
 
@@ -52,7 +52,7 @@ class LayerNorm(Layer):
         return input_shape
 
     def call(self, x, training=False):
-        norm = self.norm_in_training if training else self.norm
+        norm = norm_of(self, training)
         gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
         return ops.cast(norm(x, gamma, beta, self.epsilon), self.compute_dtype)
 

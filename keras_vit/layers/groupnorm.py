@@ -5,7 +5,7 @@ B batch, H W C feature map.
 
 from keras import ops
 
-from keras_vit.layers.base import Layer, require_rank
+from keras_vit.layers.base import Layer, norm_of, require_rank
 
 _GROUPS = 32
 
@@ -43,7 +43,7 @@ class GroupNorm(Layer):
         return input_shape
 
     def call(self, x, relu=False, training=False):
-        norm = self.norm_in_training if training else self.norm
+        norm = norm_of(self, training)
         gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
         return norm(x, gamma, beta, self.epsilon, relu)
 

@@ -11,6 +11,7 @@ from functools import partial
 import keras
 
 from keras_vit.layers import GroupNorm, LayerNorm
+from keras_vit.layers.base import taking_norms
 from keras_vit.layers.encoder import layer_norm
 from keras_vit.layers.parted import parted_products
 from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
@@ -18,7 +19,7 @@ from keras_vit.xla import by_xla
 
 MOST_CONSTANTS = 0.7e9  # bytes, of which TensorFlow makes up to fifteen times as many
 
-_tracing = threading.RLock()  # layers have one form at a time
+_tracing = threading.Lock()  # convolutions have one kernel at a time
 
 
 def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> Callable:
@@ -101,17 +102,18 @@ def _by_loops(model, frozen):
 
     Kernels standardised once are variables, or where `frozen` NumPy's arrays, of which tracing makes constants.
     """
-    from keras_vit.xla.norms import group_norm
+    from keras_vit.xla.norms import group_norm, layer_normed
 
-    forms = _layer_norms(model)
-    forms += [(layer, group_norm) for layer in model._flatten_layers() if isinstance(layer, GroupNorm)]
+    layers = model._flatten_layers()
+    forms = [(layer, group_norm) for layer in layers if isinstance(layer, GroupNorm)]
+    forms += [(layer, _of_weights(layer, layer_normed)) for layer in layers if isinstance(layer, LayerNorm)]
     with _tracing:
         kernels = standardized_kernels(model)
     kernels = [(layer, kernel.numpy()) for layer, kernel in kernels] if frozen else kernels
 
     @contextlib.contextmanager
     def in_place():
-        with _norms_in_place(forms), taking_kernels(kernels):
+        with _tracing, taking_kernels(kernels), taking_norms(forms):
             yield
 
     return in_place()
@@ -124,34 +126,14 @@ def onednn_norms(model: keras.Model):
     """
     if keras.backend.backend() != "tensorflow" or model.run_eagerly or model.jit_compile or by_xla():
         return contextlib.nullcontext()
-    import tensorflow as tf
+    from keras_vit.xla.norms import layer_normed, normalised_by_onednn, type_of_onednn
 
-    if tf.distribute.has_strategy():  # whose replicas wait for one another within a trace, and would for its lock
-        return contextlib.nullcontext()
-    return _norms_in_place([(layer, form) for layer, form in _layer_norms(model) if layer.norm is layer_norm])
+    def has_it(layer):
+        return normalised_by_onednn(type_of_onednn(layer.compute_dtype, layer.variable_dtype))
 
-
-def _layer_norms(model):
-    from keras_vit.xla.norms import layer_normed
-
-    layers = [layer for layer in model._flatten_layers() if isinstance(layer, LayerNorm)]
-    return [(layer, partial(layer_normed, stored=layer.variable_dtype)) for layer in layers]
+    layers = [layer for layer in model._flatten_layers() if isinstance(layer, LayerNorm) and layer.norm is layer_norm]
+    return taking_norms([(layer, _of_weights(layer, layer_normed)) for layer in layers if has_it(layer)])
 
 
-@contextlib.contextmanager
-def _norms_in_place(forms):
-    """Forms of layers' norms in this thread; in others, which may trace an export, the layers keep theirs."""
-    own = threading.get_ident()
-
-    def chosen(form, before):
-        return lambda *args, **options: (form if threading.get_ident() == own else before)(*args, **options)
-
-    with _tracing:
-        plain = [layer.norm for layer, _ in forms]
-        for (layer, form), before in zip(forms, plain, strict=True):
-            layer.norm = chosen(form, before)
-        try:
-            yield
-        finally:
-            for (layer, _), before in zip(forms, plain, strict=True):
-                layer.norm = before
+def _of_weights(layer, form):
+    return partial(form, stored=layer.variable_dtype)

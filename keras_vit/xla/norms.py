@@ -45,7 +45,7 @@ def _of_normed(gradient, x, mean, rate, gamma, beta):
 
 def layer_norm(x, gamma, beta, epsilon: float):
     """`keras_vit.layers.encoder.layer_norm` in the type of `x`, keeping no more than `x` and two numbers a row."""
-    shape, width = tf.shape(x), x.shape[-1]
+    shape, width = tf.shape(x), gamma.shape[-1]
 
     @tf.custom_gradient
     def normed(x, gamma, beta):
@@ -77,11 +77,16 @@ def layer_normed(x, gamma, beta, epsilon: float, stored="float32"):
         stored: the type of the weights that `gamma` and `beta` were cast from. oneDNN takes them in the type of `x`;
             where that would round them, it normalises in float32.
     """
-    dtype = x.dtype if x.dtype == tf.as_dtype(stored) else tf.float32
+    dtype, epsilon = type_of_onednn(x.dtype, stored), float(epsilon)
     # Where functions run eagerly there is no graph to put its operation into.
     if tf.config.functions_run_eagerly() or not normalised_by_onednn(dtype):
         return _normed(x, gamma, beta, epsilon)[0]
     return _by_onednn(x, gamma, beta, epsilon, dtype)
+
+
+def type_of_onednn(dtype, stored):
+    """The type to ask oneDNN for: of numbers in `dtype`, with weights that are stored in `stored`."""
+    return tf.as_dtype(dtype) if tf.as_dtype(dtype) == tf.as_dtype(stored) else tf.float32
 
 
 @functools.cache
@@ -101,7 +106,7 @@ def normalised_by_onednn(dtype) -> bool:
 @tf.function(autograph=False)  # whose graph, not the model's, TensorFlow's registry of gradients keeps for good
 def _by_onednn(x, gamma, beta, epsilon: float, dtype):
     """oneDNN's layer normalisation in `dtype`, which is put out in the type of `x`."""
-    shape, width = tf.shape(x), x.shape[-1]
+    shape, width = tf.shape(x), gamma.shape[-1]
 
     @tf.custom_gradient
     def normed(x, gamma, beta):

@@ -66,6 +66,13 @@ def test_onednn_is_not_asked_for_what_it_does_not_have(monkeypatch):
     assert not norms.normalised_by_onednn.__wrapped__(tf.float32)
 
 
+def test_any_float_is_an_epsilon_and_the_width_may_be_unknown():
+    x, gamma, beta = tf.random.stateless_normal((3, 7, 64), (1, 2)), tf.linspace(-1.0, 2.0, 64), tf.ones(64)
+    form = tf.function(lambda x: norms.layer_normed(x, gamma, beta, np.float64(1e-6)))
+    found = form.get_concrete_function(tf.TensorSpec(None))(x)
+    np.testing.assert_allclose(found, encoder.layer_norm(x, gamma, beta, 1e-6), atol=1e-5)
+
+
 def test_functions_that_run_eagerly_have_a_layer_norm_too():
     x = tf.random.stateless_normal((3, 7, 64), (1, 2))
     given = x, tf.ones(64), tf.zeros(64), 1e-6
