@@ -145,10 +145,9 @@ def draw(runs: list[Run], output: Path):
             accuracy, minutes = STUDENT
             axes.plot(minutes, 100 * accuracy, "x", color=GREY, ms=8, mew=2, label="a student's, hardware unstated")
             axes.set_title(machine, fontsize="small")
-            axes.set_xlim(0, None)
             axes.grid(axis="y")
             axes.legend(loc="lower right", frameon=False)
-        panels[-1].set_xlabel("minutes of training")
+        panels[-1].set(xlabel="minutes of training", xlim=(0, None))  # when all is drawn, since they share it
     return figure
 
 

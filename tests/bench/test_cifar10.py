@@ -76,6 +76,8 @@ def test_the_picture_has_a_panel_a_machine(runs):
     assert (one.get_title("left"), two.get_title("left")) == ("one", "two")
     assert one.lines[0].get_color() != two.lines[0].get_color()
     assert list(two.lines[0].get_ydata()) == [72, 80]
+    later = cifar10.Run("two", "late", 0, found[1].summary, (100.0,), (90.0,))
+    assert all(axes.get_xlim()[1] > 100 for axes in cifar10.draw([*found, later], runs / "b.png").axes)
 
 
 def test_the_picture_has_a_line_a_run_and_a_colour_a_recipe(runs):
