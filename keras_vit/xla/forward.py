@@ -126,13 +126,11 @@ def onednn_norms(model: keras.Model):
     """
     if keras.backend.backend() != "tensorflow" or model.run_eagerly or model.jit_compile or by_xla():
         return contextlib.nullcontext()
-    from keras_vit.xla.norms import layer_normed, normalised_by_onednn, type_of_onednn
-
-    def has_it(layer):
-        return normalised_by_onednn(type_of_onednn(layer.compute_dtype, layer.variable_dtype))
+    from keras_vit.xla.norms import layer_normed, onednn_has
 
     layers = [layer for layer in model._flatten_layers() if isinstance(layer, LayerNorm) and layer.norm is layer_norm]
-    return taking_norms([(layer, _of_weights(layer, layer_normed)) for layer in layers if has_it(layer)])
+    layers = [layer for layer in layers if onednn_has(layer.compute_dtype, layer.variable_dtype)]
+    return taking_norms([(layer, _of_weights(layer, layer_normed)) for layer in layers])
 
 
 def _of_weights(layer, form):

@@ -77,15 +77,19 @@ def layer_normed(x, gamma, beta, epsilon: float, stored="float32"):
         stored: the type of the weights that `gamma` and `beta` were cast from. oneDNN takes them in the type of `x`;
             where that would round them, it normalises in float32.
     """
-    dtype, epsilon = type_of_onednn(x.dtype, stored), float(epsilon)
-    # Where functions run eagerly there is no graph to put its operation into.
-    if tf.config.functions_run_eagerly() or not normalised_by_onednn(dtype):
+    epsilon = float(epsilon)
+    if not onednn_has(x.dtype, stored):
         return _normed(x, gamma, beta, epsilon)[0]
-    return _by_onednn(x, gamma, beta, epsilon, dtype)
+    return _by_onednn(x, gamma, beta, epsilon, _type_of_onednn(x.dtype, stored))
 
 
-def type_of_onednn(dtype, stored):
-    """The type to ask oneDNN for: of numbers in `dtype`, with weights that are stored in `stored`."""
+def onednn_has(dtype, stored) -> bool:
+    """Whether oneDNN can normalise numbers in `dtype` by weights that are stored in `stored`, here and now."""
+    # Where functions run eagerly there is no graph to put its operation into.
+    return not tf.config.functions_run_eagerly() and normalised_by_onednn(_type_of_onednn(dtype, stored))
+
+
+def _type_of_onednn(dtype, stored):
     return tf.as_dtype(dtype) if tf.as_dtype(dtype) == tf.as_dtype(stored) else tf.float32
 
 
