@@ -102,11 +102,11 @@ def _by_loops(model, frozen):
 
     Kernels standardised once are variables, or where `frozen` NumPy's arrays, of which tracing makes constants.
     """
-    from keras_vit.xla.norms import group_norm, layer_normed
+    from keras_vit.xla.norms import group_norm
 
     layers = model._flatten_layers()
     forms = [(layer, group_norm) for layer in layers if isinstance(layer, GroupNorm)]
-    forms += [(layer, _of_weights(layer, layer_normed)) for layer in layers if isinstance(layer, LayerNorm)]
+    forms += [_layer_normed(layer) for layer in layers if isinstance(layer, LayerNorm)]
     with _tracing:
         kernels = standardized_kernels(model)
     kernels = [(layer, kernel.numpy()) for layer, kernel in kernels] if frozen else kernels
@@ -126,12 +126,15 @@ def onednn_norms(model: keras.Model):
     """
     if keras.backend.backend() != "tensorflow" or model.run_eagerly or model.jit_compile or by_xla():
         return contextlib.nullcontext()
-    from keras_vit.xla.norms import layer_normed, onednn_has
+    from keras_vit.xla.norms import onednn_has
 
     layers = [layer for layer in model._flatten_layers() if isinstance(layer, LayerNorm) and layer.norm is layer_norm]
     layers = [layer for layer in layers if onednn_has(layer.compute_dtype, layer.variable_dtype)]
-    return taking_norms([(layer, _of_weights(layer, layer_normed)) for layer in layers])
+    return taking_norms([_layer_normed(layer) for layer in layers])
 
 
-def _of_weights(layer, form):
-    return partial(form, stored=layer.variable_dtype)
+def _layer_normed(layer):
+    """A layer norm, and its form for the type that its weights are stored in."""
+    from keras_vit.xla.norms import layer_normed
+
+    return layer, partial(layer_normed, stored=layer.variable_dtype)

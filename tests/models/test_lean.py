@@ -1,7 +1,5 @@
 """Models on the class token compute its row alone in the last block, and answer as if they did not."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import keras
 import numpy as np
 import pytest
@@ -279,83 +277,3 @@ def test_on_other_backends_one_row_gives_the_same_answer(backend):
     pytest.importorskip(backend)
     rows, difference = run_python(ELSEWHERE, backend).strip().splitlines()[-2:]
     assert rows == "[1]" and float(difference) < 1e-5
-
-
-@pytest.fixture
-def by_onednn(monkeypatch):
-    """The layer norms that have been asked of oneDNN, a list."""
-    pytest.importorskip("tensorflow", reason="TensorFlow alone has such norms")
-    from keras_vit.xla import norms
-
-    asked, form = [], norms.layer_normed
-    monkeypatch.setattr(norms, "layer_normed", lambda *args, **options: asked.append(1) or form(*args, **options))
-    return asked
-
-
-@needs_tensorflow
-def test_predict_and_evaluate_normalise_by_onednn(by_onednn):
-    model = built()
-    expected = model(IMAGES)
-    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    plain_loss = model.loss(np.arange(3), expected)
-    assert not by_onednn
-    for images in (IMAGES, IMAGES[:2]):
-        assert max_difference(model.predict(images, verbose=0), expected[: len(images)]) < 1e-5
-    assert len(by_onednn) >= 2 * 2 + 1
-    by_onednn.clear()
-    assert model.evaluate(IMAGES, np.arange(3), verbose=0) == pytest.approx(float(plain_loss), rel=1e-5)
-    assert len(by_onednn) >= 2 * 2 + 1
-    by_onednn.clear()
-    model(IMAGES)
-    assert not by_onednn, "the model's own calls have the plain form, which exports take"
-
-
-@needs_tensorflow
-@pytest.mark.parametrize("how", ["jit_compile", "run_eagerly", "functions run eagerly", "own"])
-def test_where_onednn_cannot_be_predict_has_the_plain_norms(how, by_onednn, request):
-    import tensorflow as tf
-
-    model = built()
-    if how == "functions run eagerly":
-        request.addfinalizer(lambda: tf.config.run_functions_eagerly(False))
-        tf.config.run_functions_eagerly(True)
-    elif how != "own":
-        model.compile(**{how: True})
-    else:
-        for layer in model._flatten_layers():
-            if type(layer).__name__ == "LayerNorm":
-                layer.norm = lambda *args: encoder.layer_norm(*args)
-    assert max_difference(model.predict_on_batch(IMAGES), model(IMAGES)) < 1e-5
-    assert not by_onednn
-
-
-@needs_tensorflow
-def test_other_threads_keep_the_plain_norms_while_predict_is_traced(by_onednn):
-    model, found = built(), []
-    other = keras.Model(model.input, model.get_layer("pooling").output)
-    expected = other(IMAGES)
-    head, call = model.get_layer("head"), model.get_layer("head").call
-
-    def traced(*args, **options):
-        asked = len(by_onednn)
-        with ThreadPoolExecutor(1) as pool:
-            found.append(pool.submit(lambda: max_difference(other(IMAGES), expected)).result())
-        assert 0 < asked == len(by_onednn)
-        return call(*args, **options)
-
-    head.call = traced
-    model.predict(IMAGES, verbose=0)
-    assert found and max(found) < 1e-5
-
-
-@needs_tensorflow
-def test_replicas_normalise_by_onednn_too(by_onednn):
-    import tensorflow as tf
-
-    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
-        model = built()
-        model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
-    expected = model(IMAGES)
-    assert max_difference(model.predict(IMAGES, verbose=0), expected) < 1e-5 and by_onednn
-    loss, _ = model.evaluate(IMAGES, np.arange(3), verbose=0)
-    assert loss == pytest.approx(float(model.loss(np.arange(3), expected)), rel=1e-5)

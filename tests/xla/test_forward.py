@@ -12,6 +12,7 @@ from support import max_difference, needs_tensorflow, randomise, run_python
 
 import keras_vit
 from keras_vit.layers import GroupNorm, LayerNorm, StdConv, encoder, groupnorm
+from keras_vit.layers.base import norm_of
 from keras_vit.xla import forward
 
 CASES = {case.name: case for case in MODELS}
@@ -26,6 +27,14 @@ def images_for(model, count=3):
 def operations(compiled, images):
     """Types of the operations of a compiled function's graph, those that stand in it themselves."""
     return [operation.type for operation in compiled.get_concrete_function(images).graph.get_operations()]
+
+
+def assert_forms_are_plain(model):
+    """Of the model's norms and convolutions."""
+    plain = {GroupNorm: groupnorm.group_norm, LayerNorm: encoder.layer_norm}
+    norms = [layer for layer in model._flatten_layers() if type(layer) in plain]
+    assert norms and all(norm_of(layer, training=False) is plain[type(layer)] for layer in norms)
+    assert not any("standardized_kernel" in vars(layer) for layer in model._flatten_layers())
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.large)])
@@ -154,10 +163,7 @@ def test_the_model_is_left_as_it_was(whole):
     images = images_for(model)
     before = np.asarray(model(images))
     keras_vit.compiled(model, whole)(images)
-    forms = {GroupNorm: groupnorm.group_norm, LayerNorm: encoder.layer_norm}
-    for layer in model._flatten_layers():
-        assert getattr(layer, "norm", None) in (None, forms.get(type(layer)))
-        assert "standardized_kernel" not in vars(layer)
+    assert_forms_are_plain(model)
     assert max_difference(model(images), before) == 0
 
 
@@ -196,12 +202,11 @@ def test_on_jax_it_answers_as_the_model_does_and_reads_the_weights_at_each_call(
 @needs_tensorflow
 def test_threads_that_trace_the_same_model_leave_it_as_it_was():
     model = randomise(CASES["hybrid"].make())
-    images, forms = images_for(model), {GroupNorm: groupnorm.group_norm, LayerNorm: encoder.layer_norm}
+    images = images_for(model)
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: np.asarray(keras_vit.compiled(model)(images)), range(4)))
     assert all(max_difference(answer, model(images)) < 2e-5 for answer in answers)
-    for layer in model._flatten_layers():
-        assert getattr(layer, "norm", None) in (None, forms.get(type(layer)))
+    assert_forms_are_plain(model)
 
 
 @needs_tensorflow

@@ -1,5 +1,9 @@
 """The norms' forms by XLA, beside the plain ones."""
 
+import os
+import platform
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -58,6 +62,14 @@ def test_a_layer_norm_of_a_forward_pass_rounds_once(dtype, epsilon, by_onednn, m
         assert found.dtype == x.dtype and found.shape == x.shape
         rounding = 1e-5 if dtype == "float32" else 2**-8
         np.testing.assert_allclose(tf.cast(found, tf.float32), expected, rtol=rounding, atol=1e-5)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64" or os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0",
+    reason="oneDNN is in TensorFlow's wheels for Linux on x86, where it is not turned off",
+)
+def test_onednn_has_a_layer_norm_where_its_wheels_do():
+    assert norms.onednn_has("float32", "float32") and norms.onednn_has("bfloat16", "float32")
 
 
 def test_onednn_is_not_asked_for_what_it_does_not_have(monkeypatch):
