@@ -1,13 +1,14 @@
-"""Attention and MLPs by smaller products, for OpenVINO and weights that are constants (benchmarks/NOTES.md: the gains).
+"""Attention and MLPs by smaller products, for OpenVINO and weights that do not change (benchmarks/NOTES.md: the gains).
 
 Query, key and value have a product each, since OpenVINO copies what one product is cut into; the queries' scale is part
 of their kernel. An MLP's hidden numbers come in parts, so that a part's kernels and numbers are still in a core's cache
-when the second product takes them. Each product has a bias: TensorFlow's oneDNN lays out the constants of no others.
+when the second product takes them. Each product has a bias: TensorFlow's oneDNN lays out the kernels of no others.
 
-B batch, N tokens, D width, M MLP width, h heads, d = D / h.
+B batch, N tokens, R rows, D width, M MLP width, h heads, d = D / h.
 """
 
 import contextlib
+from collections.abc import Callable
 from functools import partial
 
 import keras
@@ -21,22 +22,45 @@ NUMBERS = 600_000  # of a part's kernel at most: 1.2 MB in bfloat16, where a cor
 TILE, NARROWEST = 64, 256  # what a part's width is a multiple of, and its least
 
 
+def biased_product(x, kernel, bias, activation: Callable | None = None):
+    """activation(x kernel + bias): (R, D), (D, F) and (F,) -> (R, F)."""
+    y = ops.add(ops.matmul(x, kernel), bias)
+    return y if activation is None else activation(y)
+
+
 @contextlib.contextmanager
-def parted_products(model: keras.Model):
-    """Have a model compute so inside the `with`, but attention with relative positions and MLPs with a convolution."""
-    forms = []
-    for layer in model._flatten_layers():
-        if isinstance(layer, MultiHeadSelfAttention) and not layer.relative_positions:
-            forms.append((layer, _attention, layer.parted_form))
-        elif isinstance(layer, MLPBlock) and not layer.kernel_size:
-            forms.append((layer, _mlp, layer.parted_form))
-    for layer, form, _ in forms:
-        layer.parted_form = partial(form, layer)
+def parted_products(model: keras.Model, kernels: dict | None = None, product: Callable = biased_product):
+    """Have a model compute so inside the `with`, but attention with relative positions and MLPs with a convolution.
+
+    Args:
+        model: whose layers are told.
+        kernels: `parted_kernels` of it, or tensors in their place; without them each call cuts the weights it finds.
+        product: called as `biased_product` is.
+    """
+    layers = list(_layers_of(model))
+    before = [layer.parted_form for layer, *_ in layers]
+    for layer, cut, form in layers:
+        pairs = partial(cut, layer) if kernels is None else partial(kernels.get, layer)
+        layer.parted_form = partial(form, layer, pairs, product)
     try:
         yield
     finally:
-        for layer, _, before in forms:
-            layer.parted_form = before
+        for (layer, *_), form in zip(layers, before, strict=True):
+            layer.parted_form = form
+
+
+def parted_kernels(model: keras.Model) -> dict:
+    """Each layer that can compute so -> the pairs of kernel and bias that its products take, as tensors of now."""
+    return {layer: cut(layer) for layer, cut, _ in _layers_of(model)}
+
+
+def _layers_of(model):
+    """(layer, what cuts its weights into pairs of kernel and bias, its form) each."""
+    for layer in model._flatten_layers():
+        if isinstance(layer, MultiHeadSelfAttention) and not layer.relative_positions:
+            yield layer, _cut_attention, _attention
+        elif isinstance(layer, MLPBlock) and not layer.kernel_size:
+            yield layer, _cut_mlp, _mlp
 
 
 def parts_of(width: int, mlp_dim: int) -> int:
@@ -45,28 +69,46 @@ def parts_of(width: int, mlp_dim: int) -> int:
     return next((n for n in counts if width * mlp_dim <= n * NUMBERS), 1)
 
 
-def _attention(layer: MultiHeadSelfAttention, tokens):
+def _cut(layer, weight, parts, axis):
+    """A weight in equal parts, in the type that the layer computes in."""
+    return ops.split(ops.cast(ops.convert_to_tensor(weight), layer.compute_dtype), parts, axis=axis)
+
+
+def _cut_attention(layer: MultiHeadSelfAttention) -> list:
+    """Of queries, keys, values and what is put out: (D, D) and (D,) each."""
+    query, *rest = zip(*(_cut(layer, weight, 3, -1) for weight in (layer.qkv.kernel, layer.qkv.bias)), strict=True)
+    scale = (query[1].shape[0] // layer.num_heads) ** -0.5
+    out = [_cut(layer, weight, 1, -1)[0] for weight in (layer.out.kernel, layer.out.bias)]
+    return [[weight * scale for weight in query], *rest, out]
+
+
+def _cut_mlp(layer: MLPBlock) -> list:
+    """Of the parts of both products: (D, M / parts) and (M / parts,) each, then (M / parts, D) and (D,) each."""
+    parts = parts_of(*layer.fc1.kernel.shape)
+    ahead = (_cut(layer, layer.fc1.kernel, parts, 1), _cut(layer, layer.fc1.bias, parts, 0))
+    share = _cut(layer, layer.fc2.bias, 1, 0)[0] / parts
+    return [*zip(*ahead, strict=True), *((kernel, share) for kernel in _cut(layer, layer.fc2.kernel, parts, 0))]
+
+
+def _attention(layer: MultiHeadSelfAttention, pairs, product, tokens):
     """(B, N, D) -> (B, N, D)."""
     count, width = ops.shape(tokens)[1:]
-    heads, size = layer.num_heads, width // layer.num_heads
-    kernels, biases = (ops.split(ops.convert_to_tensor(x), 3, axis=-1) for x in (layer.qkv.kernel, layer.qkv.bias))
+    query, key, value, out = pairs()
 
-    def projected(third, axes=(0, 2, 1, 3), scale=1.0):
+    def projected(pair, axes=(0, 2, 1, 3)):
         """By default (B, h, N, d)."""
-        flat = ops.add(ops.matmul(rows(tokens), kernels[third] * scale), biases[third] * scale)
-        return ops.transpose(ops.reshape(flat, (-1, count, heads, size)), axes)
+        flat = product(rows(tokens), *pair)
+        return ops.transpose(ops.reshape(flat, (-1, count, layer.num_heads, width // layer.num_heads)), axes)
 
-    logits = ops.matmul(projected(0, scale=size**-0.5), projected(1, axes=(0, 2, 3, 1)))
-    gathered = ops.transpose(ops.matmul(ops.softmax(logits, axis=-1), projected(2)), (0, 2, 1, 3))
-    return like(layer.out(ops.reshape(gathered, (-1, width))), tokens)
+    logits = ops.matmul(projected(query), projected(key, axes=(0, 2, 3, 1)))
+    gathered = ops.transpose(ops.matmul(ops.softmax(logits, axis=-1), projected(value)), (0, 2, 1, 3))
+    return like(product(ops.reshape(gathered, (-1, width)), *out), tokens)
 
 
-def _mlp(layer: MLPBlock, tokens):
+def _mlp(layer: MLPBlock, pairs, product, tokens):
     """(B, N, D) -> (B, N, D)."""
-    parts, flat = parts_of(tokens.shape[-1], layer.mlp_dim), rows(tokens)
-    split = lambda x, axis: ops.split(ops.convert_to_tensor(x), parts, axis=axis)  # noqa: E731
-    ends = zip(split(layer.fc1.kernel, 1), split(layer.fc1.bias, 0), split(layer.fc2.kernel, 0), strict=True)
-    hidden = [(layer.activate(ops.add(ops.matmul(flat, kernel), bias)), back) for kernel, bias, back in ends]
-    share = layer.fc2.bias / parts
-    products = [ops.add(ops.matmul(part, back), share) for part, back in hidden]
+    pairs, flat = pairs(), rows(tokens)
+    parts = len(pairs) // 2
+    hidden = [product(flat, *pair, layer.activate) for pair in pairs[:parts]]
+    products = [product(part, *pair) for part, pair in zip(hidden, pairs[parts:], strict=True)]
     return like(sum(products[1:], products[0]), tokens)

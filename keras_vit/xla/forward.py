@@ -9,11 +9,12 @@ from collections.abc import Callable
 from functools import partial
 
 import keras
+import numpy as np
 
 from keras_vit.layers import GroupNorm, LayerNorm
 from keras_vit.layers.base import taking_norms
 from keras_vit.layers.encoder import layer_norm
-from keras_vit.layers.parted import parted_products
+from keras_vit.layers.parted import biased_product, parted_kernels, parted_products
 from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
 from keras_vit.xla import by_xla
 
@@ -36,14 +37,14 @@ def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> C
         model: a model of this package, or one that is made of its layers.
         whole: have XLA compile all of it on CPUs, too: faster where a call is short (one image in a narrow model, in
             float32), slower elsewhere.
-        frozen: keep the weights as they are now, on TensorFlow as constants: oneDNN brings constants into its own order
-            once, and multiplies faster in bfloat16 on CPUs with AMX, and float32 weights of a mixed policy are cast
-            once. TensorFlow takes ten to fifteen times their memory for it, and ten seconds more in the first call
-            (B/16), for each shape of images; float32 becomes slower.
+        frozen: keep the weights as they are now. On TensorFlow oneDNN brings kernels into its own order once, in the
+            first call of each shape of images, and multiplies faster in bfloat16 on CPUs with AMX; float32 weights of a
+            mixed policy are cast once. This takes two copies more of the weights in bfloat16. In float32 nothing is
+            gained but on convolutions.
 
     Raises:
         ValueError: Keras runs on another backend than TensorFlow and JAX, both `whole` and `frozen` are asked for, or
-            the weights that TensorFlow is to keep are larger than 0.7 GB.
+            weights outside the blocks, which TensorFlow is to keep as constants, are larger than 0.7 GB.
     """
     if whole and frozen:
         raise ValueError("frozen expected False beside whole=True, received True.")
@@ -55,25 +56,32 @@ def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> C
         )
     import tensorflow as tf
 
-    call = _of_constants(model) if frozen else lambda images: model(images, training=False)
+    call = _of_held_weights(model) if frozen else lambda images: model(images, training=False)
     if whole or by_xla():
         return tf.function(call, jit_compile=True, autograph=False)
     return tf.function(_by_loops(model, frozen)(call), autograph=False)
 
 
-def _of_constants(model):
-    """The model's forward pass with its weights as they are now, as constants of the graph."""
+def _of_held_weights(model):
+    """The model's forward pass with its weights as they are now: kernels of products as inputs of the graph, which
+    oneDNN is told to keep, the others as constants in it."""
     import tensorflow as tf
 
-    size = sum(variable.value.dtype.size * variable.value.shape.num_elements() for variable in model.variables)
+    from keras_vit.xla.onednn import held_product
+
+    kernels = parted_kernels(model)
+    held = {id(weight) for layer in kernels for weight in layer.weights}
+    # A tensor is an input of the graph, NumPy's array a constant in it.
+    values = [(v, tf.convert_to_tensor(v.value) if id(v) in held else v.numpy()) for v in model.variables]
+    size = sum(value.nbytes for _, value in values if isinstance(value, np.ndarray))
     if size > MOST_CONSTANTS:
-        raise ValueError(f"frozen expected at most {MOST_CONSTANTS / 1e9} GB of weights, received {size / 1e9:.2f} GB.")
-    # NumPy's arrays: a tensor would be an input of the graph, not a constant in it.
-    values = [(variable, variable.numpy()) for variable in model.variables]
+        raise ValueError(f"frozen expected at most {MOST_CONSTANTS / 1e9} GB of weights outside the blocks, received "
+                         f"{size / 1e9:.2f} GB.")  # fmt: skip
+    product = biased_product if by_xla() else held_product
 
     def call(images):
-        constants = [(variable, tf.constant(value)) for variable, value in values]
-        with keras.StatelessScope(state_mapping=constants), parted_products(model):
+        constants = [(variable, tf.convert_to_tensor(value)) for variable, value in values]
+        with keras.StatelessScope(state_mapping=constants), parted_products(model, kernels, product):
             return model(images, training=False)
 
     return call

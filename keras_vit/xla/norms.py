@@ -4,12 +4,10 @@ The backward pass keeps a norm's input alone. The whole of a norm as one functio
 (LayerNorm). Kernels are standardised by oneDNN's batch normalisation (benchmarks/NOTES.md has the gains).
 """
 
-import functools
-import os
-
 import tensorflow as tf
 
 from keras_vit.layers.groupnorm import mean_of_groups
+from keras_vit.xla import onednn
 from keras_vit.xla.rows import sum_of_rows
 
 _compiled = tf.function(jit_compile=True)  # for each shape
@@ -83,63 +81,22 @@ def layer_normed(x, gamma, beta, epsilon: float, stored="float32"):
     return _by_onednn(x, gamma, beta, epsilon, _type_of_onednn(x.dtype, stored))
 
 
+@tf.function(autograph=False)  # which a tape can record, and what runs eagerly call
+def _by_onednn(x, gamma, beta, epsilon: float, dtype):
+    """oneDNN's layer normalisation in `dtype`, which is put out in the type of `x`."""
+    rows = tf.reshape(tf.cast(x, dtype), (-1, gamma.shape[-1]))
+    y = onednn.normed(rows, tf.cast(gamma, dtype), tf.cast(beta, dtype), epsilon)
+    return tf.cast(tf.reshape(y, tf.shape(x)), x.dtype)
+
+
 def onednn_has(dtype, stored) -> bool:
     """Whether oneDNN can normalise numbers in `dtype` by weights that are stored in `stored`, here and now."""
     # Where functions run eagerly there is no graph to put its operation into.
-    return not tf.config.functions_run_eagerly() and normalised_by_onednn(_type_of_onednn(dtype, stored))
+    return not tf.config.functions_run_eagerly() and onednn.has_norms(_type_of_onednn(dtype, stored))
 
 
 def _type_of_onednn(dtype, stored):
     return tf.as_dtype(dtype) if tf.as_dtype(dtype) == tf.as_dtype(stored) else tf.float32
-
-
-@functools.cache
-def normalised_by_onednn(dtype) -> bool:
-    """Whether TensorFlow has oneDNN's layer normalisation here, for this type: asked for one whose answer is known."""
-    if os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":
-        return False
-    with tf.init_scope(), tf.device("CPU"):
-        x, ones = tf.constant([[0, 2]], dtype), tf.ones(2, dtype)
-        try:
-            answer = _by_onednn(x, ones, ones, 3.0, dtype)
-        except (ValueError, tf.errors.OpError):  # no such operation; not for this type
-            return False
-        return bool(tf.reduce_all(tf.abs(answer - tf.constant([[0.5, 1.5]], dtype)) < 0.01))
-
-
-@tf.function(autograph=False)  # whose graph, not the model's, TensorFlow's registry of gradients keeps for good
-def _by_onednn(x, gamma, beta, epsilon: float, dtype):
-    """oneDNN's layer normalisation in `dtype`, which is put out in the type of `x`."""
-    shape, width = tf.shape(x), gamma.shape[-1]
-
-    @tf.custom_gradient
-    def normed(x, gamma, beta):
-        def gradients(gradient):
-            with tf.GradientTape() as tape:
-                tape.watch((x, gamma, beta))
-                again = layer_norm(x, gamma, beta, epsilon)
-            return tape.gradient(again, (x, gamma, beta), gradient)
-
-        rows = tf.reshape(tf.cast(x, dtype), (-1, width))
-        y = _onednn_operation(rows, tf.cast(gamma, dtype), tf.cast(beta, dtype), epsilon)
-        return tf.cast(tf.reshape(y, shape), x.dtype), gradients
-
-    return normed(x, gamma, beta)
-
-
-def _onednn_operation(x, gamma, beta, epsilon):
-    """TensorFlow's operation, in a graph, for which it has no name in Python.
-
-    It takes its place by itself where it finds moments with constants gamma and beta, but with an epsilon of 0.001
-    whatever was asked for (2.21).
-    """
-    graph, dtype = tf.compat.v1.GraphDef(), x.dtype.as_datatype_enum
-    given = {"x": x, "gamma": gamma, "beta": beta}
-    for name in given:
-        graph.node.add(name=name, op="Placeholder").attr["dtype"].type = dtype
-    norm = graph.node.add(name="norm", op="_MklLayerNorm", input=given)
-    norm.attr["T"].type, norm.attr["epsilon"].f = dtype, epsilon
-    return tf.graph_util.import_graph_def(graph, given, return_elements=["norm:0"], name="")[0]
 
 
 # GroupNorm's passes over a feature map of P pixels: (B, P, C) with (B, 1, C) of means and factors.

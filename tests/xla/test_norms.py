@@ -1,16 +1,12 @@
 """The norms' forms by XLA, beside the plain ones."""
 
-import os
-import platform
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from xla.forms import NORMS
 
 from keras_vit.layers import encoder, stdconv
-from keras_vit.xla import norms
+from keras_vit.xla import norms, onednn
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -50,10 +46,10 @@ def test_a_standardised_kernel_has_the_plain_value_and_gradient(epsilon):
 @pytest.mark.parametrize("epsilon", [1e-12, 0.5])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_layer_norm_of_a_forward_pass_rounds_once(dtype, epsilon, by_onednn, monkeypatch):
-    if by_onednn and not all(norms.normalised_by_onednn(type_) for type_ in (tf.float32, tf.as_dtype(dtype))):
+    if by_onednn and not all(onednn.has_norms(type_) for type_ in (tf.float32, tf.as_dtype(dtype))):
         pytest.skip(f"TensorFlow has no layer normalisation by oneDNN here in {dtype}")
     if not by_onednn:
-        monkeypatch.setattr(norms, "normalised_by_onednn", lambda dtype: False)
+        monkeypatch.setattr(onednn, "has_norms", lambda dtype: False)
     x = tf.cast(tf.random.stateless_normal((3, 7, 64), (1, 2), 1.0, 0.3), dtype)
     gamma, beta = tf.linspace(-1.0, 2.0, 64), tf.linspace(3.0, 0.0, 64)
     for stored in ("float32", "bfloat16"):
@@ -62,20 +58,6 @@ def test_a_layer_norm_of_a_forward_pass_rounds_once(dtype, epsilon, by_onednn, m
         assert found.dtype == x.dtype and found.shape == x.shape
         rounding = 1e-5 if dtype == "float32" else 2**-8
         np.testing.assert_allclose(tf.cast(found, tf.float32), expected, rtol=rounding, atol=1e-5)
-
-
-@pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64" or os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0",
-    reason="oneDNN is in TensorFlow's wheels for Linux on x86, where it is not turned off",
-)
-def test_onednn_has_a_layer_norm_where_its_wheels_do():
-    assert norms.onednn_has("float32", "float32") and norms.onednn_has("bfloat16", "float32")
-
-
-def test_onednn_is_not_asked_for_what_it_does_not_have(monkeypatch):
-    assert not norms.normalised_by_onednn(tf.float64)
-    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
-    assert not norms.normalised_by_onednn.__wrapped__(tf.float32)
 
 
 def test_any_float_is_an_epsilon_and_the_width_may_be_unknown():

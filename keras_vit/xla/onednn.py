@@ -1,0 +1,121 @@
+"""Operations of oneDNN that TensorFlow has kernels for, but no names in Python.
+
+TensorFlow puts them into graphs where it finds what they stand for. Products whose kernels are constants are the
+fastest, since oneDNN brings the kernel into its own order once; here they are told that their kernels do not change,
+and no constant is copied through TensorFlow's graphs (benchmarks/NOTES.md has the gains). Gradients are known to tapes
+outside the graph alone.
+
+R rows, D width, F width that is put out.
+"""
+
+import functools
+import os
+from functools import partial
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework.attr_value_pb2 import AttrValue
+
+from keras_vit.layers.encoder import layer_norm
+from keras_vit.layers.mlp import gelu, gelu_tanh
+from keras_vit.layers.parted import biased_product
+
+_NORM, _PRODUCT = "_MklLayerNorm", "_MklNativeFusedMatMul"
+_ACTIVATIONS = {gelu: b"GeluExact", gelu_tanh: b"GeluApproximate"}
+
+
+def normed(rows, gamma, beta, epsilon: float):
+    """Layer normalisation in a graph: (R, D), (D,) and (D,) of one type, of which `has_norms` -> (R, D)."""
+    return _operation(_NORM, [rows, gamma, beta], epsilon=AttrValue(f=epsilon))
+
+
+def held_product(rows, kernel, bias, activation=None):
+    """`biased_product` with a kernel that never changes: what it is run with first is the kernel for good.
+
+    oneDNN's where TensorFlow has it, in bfloat16 (float32 is multiplied faster as it lies) and in graphs that
+    TensorFlow runs on a CPU by itself, not by XLA.
+    """
+    if tf.executing_eagerly() or rows.dtype != tf.bfloat16 or not has_held_products():
+        return biased_product(rows, kernel, bias, activation)
+    y = _held_product(rows, kernel, bias, activation)
+    return y if activation is None or activation in _ACTIVATIONS else activation(y)
+
+
+def _held_product(rows, kernel, bias, activation):
+    fused = [b"BiasAdd", _ACTIVATIONS[activation]] if activation in _ACTIVATIONS else [b"BiasAdd"]
+    return _operation(
+        _PRODUCT,
+        [rows, kernel, bias],
+        num_args=AttrValue(i=1),
+        is_filter_const=AttrValue(b=True),
+        fused_ops=AttrValue(list=AttrValue.ListValue(s=fused)),
+        _kernel=AttrValue(s=b"MklNameChangeOp"),  # the label of those that take tensors as they are
+    )
+
+
+def _operation(kind, inputs, **attributes):
+    dtype = inputs[0].dtype
+    attributes["T"] = AttrValue(type=dtype.as_datatype_enum)
+    graph, name = tf.compat.v1.get_default_graph(), kind.removeprefix("_Mkl")
+    return graph.create_op(kind, inputs, [dtype], name=name, attrs=attributes).outputs[0]
+
+
+def _normed_plainly(rows, gamma, beta, epsilon):
+    gamma, beta = (tf.cast(weight, tf.float32) for weight in (gamma, beta))
+    return tf.cast(layer_norm(rows, gamma, beta, epsilon), rows.dtype)
+
+
+def _gradients(again):
+    """A gradient of an operation for TensorFlow's registry: that of a function that computes the same."""
+
+    def gradients(operation, gradient):
+        with tf.GradientTape() as tape:
+            tape.watch(operation.inputs)
+            y = again(operation, *operation.inputs)
+        return tape.gradient(y, operation.inputs, gradient)
+
+    return gradients
+
+
+@_gradients
+def _of_norm(operation, x, gamma, beta):
+    return _normed_plainly(x, gamma, beta, operation.get_attr("epsilon"))
+
+
+@_gradients
+def _of_product(operation, x, kernel, bias):
+    fused = operation.get_attr("fused_ops")
+    activation = next((function for function, name in _ACTIVATIONS.items() if name in fused), None)
+    return biased_product(x, kernel, bias, activation)
+
+
+for _kind, _function in ((_NORM, _of_norm), (_PRODUCT, _of_product)):
+    tf.RegisterGradient(_kind)(_function)
+
+
+@functools.cache
+def has_norms(dtype) -> bool:
+    """Whether TensorFlow has `normed` here, for this type."""
+    ones = np.ones(2)
+    return _agree(partial(normed, epsilon=3.0), partial(_normed_plainly, epsilon=3.0), dtype, [[0, 2]], ones, ones)
+
+
+@functools.cache
+def has_held_products() -> bool:
+    """Whether TensorFlow has oneDNN's `held_product` here."""
+    kinds = (None, *_ACTIVATIONS)
+    of_all = lambda product: lambda *given: tf.concat([product(*given, kind) for kind in kinds], axis=0)  # noqa: E731
+    return _agree(of_all(_held_product), of_all(biased_product), tf.bfloat16, [[1, -2]], [[3, 1], [1, 2]], [1, 3])
+
+
+def _agree(call, expected, dtype, *arrays) -> bool:
+    """Whether a graph of a call runs here on the CPU, and gives what is expected of the same arrays."""
+    if os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":
+        return False
+    with tf.init_scope(), tf.device("CPU"):
+        given = [tf.constant(array, dtype) for array in arrays]
+        try:
+            answer = tf.function(call, autograph=False)(*given)
+        except (ValueError, tf.errors.OpError):  # no such operation; not for this type
+            return False
+        return bool(tf.reduce_all(tf.abs(answer - expected(*given)) < 0.02))
