@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 _values = contextvars.ContextVar("values", default=None)
-_norms = contextvars.ContextVar("norms", default={})  # noqa: B039 - nobody changes it
+_forms = contextvars.ContextVar("forms", default={})  # noqa: B039 - nobody changes it
 
 
 @contextlib.contextmanager
@@ -26,22 +26,28 @@ def starting_from(values):
 
 
 @contextlib.contextmanager
-def taking_norms(forms):
-    """Have layers that do not train normalise by other forms inside the `with`, in this thread alone.
+def taking_forms(forms):
+    """Have layers that do not train compute by other forms inside the `with`, in this thread alone.
 
     Args:
-        forms: (`LayerNorm` or `GroupNorm`, a function as its `norm`) each.
+        forms: (layer, function) each: of a `LayerNorm` or `GroupNorm` a function as its `norm`, of attention or an MLP
+            one of its input alone.
     """
-    token = _norms.set({id(layer): form for layer, form in forms})
+    token = _forms.set({**_forms.get(), **{id(layer): form for layer, form in forms}})
     try:
         yield
     finally:
-        _norms.reset(token)
+        _forms.reset(token)
+
+
+def form_of(layer, training):
+    """The function that a layer is to compute by in place of its own, or None."""
+    return None if training else _forms.get().get(id(layer))
 
 
 def norm_of(layer, training):
     """The function that a layer normalises by."""
-    return layer.norm_in_training if training else _norms.get().get(id(layer), layer.norm)
+    return layer.norm_in_training if training else form_of(layer, training) or layer.norm
 
 
 class Startable:

@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Dense, Layer, like, norm_of, require_rank, require_rate, rows
+from keras_vit.layers.base import Dense, Layer, form_of, like, norm_of, require_rank, require_rate, rows
 from keras_vit.layers.mlp import MLPBlock, require_kernel_size
 from keras_vit.layers.reading import gathered_by_first_token
 
@@ -113,7 +113,6 @@ class MultiHeadSelfAttention(Layer):
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.relative_positions = relative_positions
         self.attended_product_in_training = None  # `attend` and the product with out's kernel in one, leaner
-        self.parted_form = None  # tokens -> this layer's output: `parted.py`
         self.watch = None  # a function that the weights pass on their way to the values: keras_vit.analysis
 
     def build(self, input_shape):
@@ -183,8 +182,9 @@ class MultiHeadSelfAttention(Layer):
     def call(self, tokens, first_alone=False, training=False):
         if first_alone:
             return self.out(gathered_by_first_token(self, tokens, training))[:, None]  # (B, 1, D)
-        if self.parted_form and not (training or self.watch):
-            return self.parted_form(tokens)
+        form = form_of(self, training)
+        if form and not self.watch:
+            return form(tokens)
         qkv = self._project(tokens)
         product = self.attended_product_in_training
         if training and product and not self.watch:

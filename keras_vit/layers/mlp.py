@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Biased, Dense, Layer, like, require_rate, rows
+from keras_vit.layers.base import Biased, Dense, Layer, form_of, like, require_rate, rows
 
 
 def gelu_tanh(x):
@@ -80,7 +80,6 @@ class MLPBlock(Layer):
         self.prefix_tokens = prefix_tokens
         self.activate = activation_function(activation)
         self.activate_in_training = self.activate  # the same function, which a backend may have in a faster form
-        self.parted_form = None  # tokens -> this block's output: `parted.py`
         self.activated_product_in_training = None  # fc1's bias, that and the product with fc2's kernel in one, leaner
 
     def build(self, tokens_shape, patches_shape=None):
@@ -105,8 +104,9 @@ class MLPBlock(Layer):
         return tokens_shape
 
     def call(self, tokens, patches=None, training=False):
-        if self.parted_form and not training:
-            return self.parted_form(tokens)
+        form = form_of(self, training)
+        if form:
+            return form(tokens)
         product = self.activated_product_in_training
         if training and product and not (self.kernel_size or self.dropout_rate):
             projected = ops.matmul(rows(tokens), self.fc1.kernel)

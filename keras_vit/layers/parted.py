@@ -7,14 +7,13 @@ when the second product takes them. Each product has a bias: TensorFlow's oneDNN
 B batch, N tokens, R rows, D width, M MLP width, h heads, d = D / h.
 """
 
-import contextlib
 from collections.abc import Callable
 from functools import partial
 
 import keras
 from keras import ops
 
-from keras_vit.layers.base import like, rows
+from keras_vit.layers.base import like, rows, taking_forms
 from keras_vit.layers.encoder import MultiHeadSelfAttention
 from keras_vit.layers.mlp import MLPBlock
 
@@ -28,34 +27,27 @@ def biased_product(x, kernel, bias, activation: Callable | None = None):
     return y if activation is None else activation(y)
 
 
-@contextlib.contextmanager
 def parted_products(model: keras.Model, kernels: dict | None = None, product: Callable = biased_product):
     """Have a model compute so inside the `with`, but attention with relative positions and MLPs with a convolution.
 
     Args:
-        model: whose layers are told.
+        model: whose layers are told, in this thread alone.
         kernels: `parted_kernels` of it, or tensors in their place; without them each call cuts the weights it finds.
         product: called as `biased_product` is.
     """
-    layers = list(_layers_of(model))
-    before = [layer.parted_form for layer, *_ in layers]
-    for layer, cut, form in layers:
-        pairs = partial(cut, layer) if kernels is None else partial(kernels.get, layer)
-        layer.parted_form = partial(form, layer, pairs, product)
-    try:
-        yield
-    finally:
-        for (layer, *_), form in zip(layers, before, strict=True):
-            layer.parted_form = form
+    pairs = lambda layer, cut: partial(cut, layer) if kernels is None else partial(kernels.get, layer)  # noqa: E731
+    return taking_forms(
+        [(layer, partial(form, layer, pairs(layer, cut), product)) for layer, cut, form in parted_layers(model)]
+    )
 
 
 def parted_kernels(model: keras.Model) -> dict:
-    """Each layer that can compute so -> the pairs of kernel and bias that its products take, as tensors of now."""
-    return {layer: cut(layer) for layer, cut, _ in _layers_of(model)}
+    """Each of `parted_layers` -> the pairs of kernel and bias that its products take, as tensors of now."""
+    return {layer: cut(layer) for layer, cut, _ in parted_layers(model)}
 
 
-def _layers_of(model):
-    """(layer, what cuts its weights into pairs of kernel and bias, its form) each."""
+def parted_layers(model):
+    """Those that can compute so: (layer, what cuts its weights into pairs of kernel and bias, its form) each."""
     for layer in model._flatten_layers():
         if isinstance(layer, MultiHeadSelfAttention) and not layer.relative_positions:
             yield layer, _cut_attention, _attention

@@ -9,6 +9,7 @@ import keras
 
 from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
 from keras_vit.xla.forward import onednn_norms
+from keras_vit.xla.packing import Packing, predict_function
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -36,10 +37,26 @@ class LeanModel(keras.Model):
 
         return super()._run_through_graph(inputs, told, call_fn)
 
-    # Keras's own, too, but for the norms: what `predict`, `evaluate` and `fit`'s validation compute of a batch.
+    # Keras's own, too, but for norms and held kernels: what `predict`, `evaluate` and `fit`'s validation compute.
     def predict_step(self, *args, **kwargs):
         with onednn_norms(self):
             return super().predict_step(*args, **kwargs)
+
+    def make_predict_function(self, force=False):
+        if self.predict_function is None or force:
+            self.predict_function = predict_function(self, self._keras_predict_function)
+        return self.predict_function
+
+    def _keras_predict_function(self):
+        before = self.predict_function
+        super().make_predict_function(force=True)
+        made, self.predict_function = self.predict_function, before
+        return made
+
+    def make_train_function(self, force=False):
+        if isinstance(self.predict_function, Packing):
+            self.predict_function.forget()
+        return super().make_train_function(force)
 
     def test_step(self, *args, **kwargs):
         with onednn_norms(self):

@@ -1,4 +1,6 @@
-"""What XLA compiles (on TensorFlow and CPUs loops, elsewhere all of a model's pass), and oneDNN's layer norm."""
+"""What XLA compiles (on TensorFlow and CPUs loops, elsewhere all of a model's pass), and oneDNN's own operations."""
+
+import keras
 
 
 def by_xla() -> bool:
@@ -6,3 +8,9 @@ def by_xla() -> bool:
     import tensorflow as tf  # this room is imported on JAX, too
 
     return any(device.device_type in ("GPU", "TPU") for device in tf.config.list_logical_devices())
+
+
+def traced_for_cpu(model: keras.Model) -> bool:
+    """Whether TensorFlow runs, on a CPU, what Keras traces of a model: neither XLA nor Python does."""
+    on_tensorflow = keras.backend.backend() == "tensorflow"
+    return on_tensorflow and not (model.run_eagerly or model.jit_compile or by_xla())

@@ -12,11 +12,11 @@ import keras
 import numpy as np
 
 from keras_vit.layers import GroupNorm, LayerNorm
-from keras_vit.layers.base import taking_norms
+from keras_vit.layers.base import taking_forms
 from keras_vit.layers.encoder import layer_norm
 from keras_vit.layers.parted import biased_product, parted_kernels, parted_products
 from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
-from keras_vit.xla import by_xla
+from keras_vit.xla import by_xla, traced_for_cpu
 
 MOST_CONSTANTS = 0.7e9  # bytes, of which TensorFlow makes up to fifteen times as many
 
@@ -121,7 +121,7 @@ def _by_loops(model, frozen):
 
     @contextlib.contextmanager
     def in_place():
-        with _tracing, taking_kernels(kernels), taking_norms(forms):
+        with _tracing, taking_kernels(kernels), taking_forms(forms):
             yield
 
     return in_place()
@@ -132,13 +132,13 @@ def onednn_norms(model: keras.Model):
 
     Those with a form that is not the layer's own keep it. XLA, which a model's `jit_compile` asks for, has no oneDNN.
     """
-    if keras.backend.backend() != "tensorflow" or model.run_eagerly or model.jit_compile or by_xla():
+    if not traced_for_cpu(model):
         return contextlib.nullcontext()
     from keras_vit.xla.norms import onednn_has
 
     layers = [layer for layer in model._flatten_layers() if isinstance(layer, LayerNorm) and layer.norm is layer_norm]
     layers = [layer for layer in layers if onednn_has(layer.compute_dtype, layer.variable_dtype)]
-    return taking_norms([_layer_normed(layer) for layer in layers])
+    return taking_forms([_layer_normed(layer) for layer in layers])
 
 
 def _layer_normed(layer):

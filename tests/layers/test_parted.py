@@ -9,7 +9,8 @@ from support import max_difference, randomise
 
 import keras_vit
 from keras_vit.export.rollout import attention_layers
-from keras_vit.layers import parted, watching
+from keras_vit.layers import MLPBlock, MultiHeadSelfAttention, parted, watching
+from keras_vit.layers.base import form_of
 from keras_vit.layers.parted import parted_products, parts_of
 
 ROW = keras_vit.Variant("wide", width=64, depth=2, mlp_dim=256, num_heads=4, patch_size=4, image_size=16)
@@ -27,6 +28,12 @@ def products_of(call):
     graph = call.get_concrete_function(tf.TensorSpec((None, *IMAGES.shape[1:]))).graph
     types = [operation.type for operation in graph.get_operations()]
     return types.count("MatMul") + types.count("BatchMatMulV2")
+
+
+def forms_of(model):
+    """What attention and the MLPs of a model are to compute by."""
+    kinds = MultiHeadSelfAttention, MLPBlock
+    return [form_of(layer, training=False) for layer in model._flatten_layers() if isinstance(layer, kinds)]
 
 
 def answer_and_products(model):
@@ -64,8 +71,7 @@ def test_an_error_inside_leaves_the_plain_forms():
     model = keras_vit.build(ROW, classes=5)
     with pytest.raises(RuntimeError), parted_products(model):
         raise RuntimeError
-    parts = [layer for layer in model._flatten_layers() if hasattr(layer, "parted_form")]
-    assert len(parts) == 4 and not any(layer.parted_form for layer in parts)
+    assert forms_of(model) == [None] * 4
 
 
 @pytest.mark.parametrize(
@@ -84,10 +90,10 @@ def test_an_mlp_of_no_fitting_parts_stays_whole(mlp_dim):
 def test_one_form_inside_another_leaves_the_outer_one():
     model = keras_vit.build(ROW, classes=5)
     with parted_products(model):
-        outer = [layer.parted_form for layer in model._flatten_layers() if hasattr(layer, "parted_form")]
+        outer = forms_of(model)
         with parted_products(model):
-            pass
-        assert outer == [layer.parted_form for layer in model._flatten_layers() if hasattr(layer, "parted_form")]
+            assert None not in outer + forms_of(model) and forms_of(model) != outer
+        assert outer == forms_of(model)
 
 
 def test_a_free_image_size_has_the_form_too():

@@ -1,0 +1,141 @@
+"""`predict` packs kernels that stay as they are, and answers by the weights of now."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import max_difference, randomise
+
+import keras_vit
+from keras_vit.xla import onednn, packing
+
+ROW = keras_vit.Variant("row", width=32, depth=3, mlp_dim=64, num_heads=4, patch_size=4, image_size=16)
+IMAGES = np.random.default_rng(1).standard_normal((6, 16, 16, 3)).astype("float32")
+ROUNDING = 0.08  # of the answers' spread, in bfloat16
+
+
+def built(dtype="mixed_bfloat16", **options):
+    return randomise(keras_vit.build(ROW, classes=5, classifier_activation=None, dtype=dtype, **options))
+
+
+def off(answer, model):
+    """How far an answer to `IMAGES` is from the model's, over the spread of those."""
+    expected = np.asarray(model(IMAGES), "float32")
+    return max_difference(answer, expected[: len(answer)]) / expected.std()
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """The held products that were traced, a list; `predict` packs in its third call."""
+    if not onednn.has_held_products():
+        pytest.skip("TensorFlow has no such product by oneDNN here")
+    traced, form = [], onednn.held_product
+    monkeypatch.setattr(onednn, "held_product", lambda *args: traced.append(1) or form(*args))
+    monkeypatch.setattr(packing, "PATIENCE", 3)
+    return traced
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16"])
+def test_predict_packs_kernels_that_stay_as_they_are(products, dtype):
+    model = built(dtype)
+    answers = model.predict(IMAGES[:4], batch_size=2, verbose=0)
+    assert not products and off(answers, model) < ROUNDING
+    answers = model.predict(IMAGES, batch_size=2, verbose=0)
+    of_blocks = 2 * (4 + 2) + 2  # two whole ones, and the last one's MLP
+    assert len(products) == of_blocks and off(answers, model) < ROUNDING
+    assert off(model.predict(IMAGES, batch_size=2, verbose=0), model) < ROUNDING
+    assert len(products) == of_blocks, "traced once for all"
+    for count in (1, 5, 6):
+        assert off(model.predict_on_batch(IMAGES[:count]), model) < ROUNDING
+
+
+def changed_by_assignment(model):
+    for weight in model.get_layer("encoder_block_01").weights:
+        weight.assign(weight[::-1])
+
+
+def changed_in_place(model):
+    for weight in model.get_layer("encoder_block_01").weights:
+        weight.value.assign_add(tf.random.stateless_normal(weight.shape, (1, 2), stddev=0.2))
+
+
+def changed_by_a_loop_of_ones_own(model):
+    optimizer = keras.optimizers.SGD(0.02)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(IMAGES))
+    optimizer.apply(tape.gradient(loss, [w.value for w in model.trainable_variables]), model.trainable_variables)
+
+
+def changed_by_training(model):
+    model.compile(keras.optimizers.SGD(0.02), "mse")
+    model.predict(IMAGES, batch_size=1, verbose=0)
+    assert model.predict_function._seen
+    model.train_on_batch(IMAGES, np.ones((6, 5), "float32"))
+    assert not model.predict_function._seen, "training has the memory"
+
+
+@pytest.mark.parametrize(
+    "change", [changed_by_assignment, changed_in_place, changed_by_a_loop_of_ones_own, changed_by_training]
+)
+def test_predict_answers_by_the_weights_of_now(products, change):
+    model = built()
+    for _ in range(2):
+        model.predict(IMAGES, batch_size=1, verbose=0)
+        assert products
+        before = np.asarray(model(IMAGES), "float32")
+        change(model)
+        products.clear()
+        first = model.predict_on_batch(IMAGES)
+        assert max_difference(first, before) > 4 * ROUNDING * before.std()
+        assert off(first, model) < ROUNDING and not products, "with the first call it does not pack"
+        assert off(model.predict(IMAGES, batch_size=1, verbose=0), model) < ROUNDING and products
+
+
+def test_weights_may_change_within_a_call_of_predict(products):
+    model = built()
+    bias = model.get_layer("encoder_block_01").mlp.fc2.bias
+
+    class Swap(keras.callbacks.Callback):
+        def on_predict_batch_begin(self, batch, logs=None):
+            if batch == 3:
+                bias.assign(bias + np.linspace(-3, 3, ROW.width))
+
+    old = np.asarray(model(IMAGES), "float32")
+    answers = model.predict(IMAGES, batch_size=1, verbose=0, callbacks=[Swap()])
+    assert products and max_difference(answers[:3], old[:3]) < ROUNDING * old.std()
+    assert max_difference(answers[3:], np.asarray(model(IMAGES), "float32")[3:]) < ROUNDING * old.std()
+    assert max_difference(old, np.asarray(model(IMAGES), "float32")) > 4 * ROUNDING * old.std()
+
+
+@pytest.mark.parametrize("how", ["float32", "run_eagerly", "jit_compile", "replicas", "relative"])
+def test_elsewhere_predict_is_keras_own(products, how):
+    if how == "replicas":
+        with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+            model = built()
+    else:
+        model = built(*(["float32"] if how == "float32" else []))
+    if how == "relative":
+        row = keras_vit.Variant(**{**vars(ROW), "positions": "relative", "mlp_kernel_size": 3})
+        model = randomise(keras_vit.build(row, classes=5, classifier_activation=None, dtype="mixed_bfloat16"))
+    if how in ("run_eagerly", "jit_compile"):
+        model.compile(**{how: True})
+    for _ in range(4):
+        assert off(model.predict_on_batch(IMAGES), model) < ROUNDING
+    assert not products and not isinstance(model.predict_function, packing.Packing)
+
+
+def test_threads_may_share_a_model(products):
+    model = built()
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: model.predict_on_batch(IMAGES), range(24)))
+    assert products and max(off(answer, model) for answer in answers) < ROUNDING
+
+
+def test_compiling_a_model_anew_lets_go_of_what_was_packed(products):
+    model = built()
+    model.predict(IMAGES, batch_size=1, verbose=0)
+    model.compile(run_eagerly=True)
+    assert off(model.predict(IMAGES, verbose=0), model) < ROUNDING
+    assert not isinstance(model.predict_function, packing.Packing)
