@@ -3,6 +3,7 @@
 B batch, H W C image, N tokens, D width, k best classes.
 """
 
+import functools
 from pathlib import Path
 
 import keras
@@ -11,7 +12,10 @@ from keras import ops
 
 from keras_vit.export.image_bytes import read_images
 from keras_vit.export.rollout import attention_layers, rollout
+from keras_vit.export.served import kernels_in_parts, norm_forms
 from keras_vit.layers import watching
+from keras_vit.layers.base import taking_forms
+from keras_vit.layers.parted import parted_products
 from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
 from keras_vit.models.interface import describe, named_outputs
 from keras_vit.models.lean import LeanModel, block_read_at_first_token
@@ -29,6 +33,8 @@ class ServingModule(tf.Module):
 
     Args:
         model: a model of this package.
+        served: whether TensorFlow is to run the graph as it is: then norms have the form in which it finds oneDNN's,
+            and in bfloat16 attention and MLPs are held in parts.
         measured: whether its numbers are to be measured for the scales of integers: then all tokens are computed, since
             the class token alone gives too few.
 
@@ -36,16 +42,22 @@ class ServingModule(tf.Module):
         ValueError: Keras does not run on TensorFlow, or the model does not take one batch of images.
     """
 
-    def __init__(self, model: keras.Model, measured: bool = False):
+    def __init__(self, model: keras.Model, measured: bool = False, served: bool = False):
         if keras.backend.backend() != "tensorflow":
             raise ValueError(f"export expected Keras on TensorFlow, received KERAS_BACKEND={keras.backend.backend()}.")
         super().__init__(name=model.name)
         self.interface = describe(model)
-        kernels = standardized_kernels(model)
-        in_place = {id(layer.kernel): kernel.value for layer, kernel in kernels}
-        self.variables_held_once = [in_place.get(id(weight), weight.value) for weight in model.weights]
-        self.computed = taking_kernels(kernels)
-        answer = named_outputs(model)
+        kernels, answer = standardized_kernels(model), named_outputs(model)
+        in_place = {id(layer.kernel): [kernel.value] for layer, kernel in kernels}
+        forms = [taking_kernels(kernels)]
+        if served:
+            read = block_read_at_first_token(answer)
+            parts = kernels_in_parts(model, whole=[read.attention] if read else [])
+            in_place |= {id(weight): [] for layer in parts for weight in layer.weights}
+            self.variables_in_parts = [variable for pairs in parts.values() for pair in pairs for variable in pair]
+            forms += [taking_forms(norm_forms(model)), parted_products(model, parts)]
+        self.computed = lambda call: functools.reduce(lambda inner, form: form(inner), forms, call)
+        self.variables_held_once = [value for w in model.weights for value in in_place.get(id(w), [w.value])]
         answer = keras.Model(answer.input, answer.output, name=model.name) if measured else answer
         # A plain function: a model or a traced function as an attribute would be saved a second time.
         self.answer = self.computed(lambda images: answer(images, training=False))
@@ -129,5 +141,5 @@ def write_saved_model(model: keras.Model, folder: str | Path) -> None:
     Raises:
         ValueError: Keras does not run on TensorFlow, or the model does not take one batch of images.
     """
-    module = ServingModule(model)
+    module = ServingModule(model, served=True)
     tf.saved_model.save(module, str(folder), signatures=module.signatures(model))

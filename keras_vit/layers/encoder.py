@@ -183,7 +183,7 @@ class MultiHeadSelfAttention(Layer):
         if first_alone:
             return self.out(gathered_by_first_token(self, tokens, training))[:, None]  # (B, 1, D)
         form = form_of(self, training)
-        if form and not self.watch:
+        if form:
             return form(tokens)
         qkv = self._project(tokens)
         product = self.attended_product_in_training

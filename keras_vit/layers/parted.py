@@ -13,7 +13,7 @@ from functools import partial
 import keras
 from keras import ops
 
-from keras_vit.layers.base import like, rows, taking_forms
+from keras_vit.layers.base import Dense, like, rows, taking_forms
 from keras_vit.layers.encoder import MultiHeadSelfAttention
 from keras_vit.layers.mlp import MLPBlock
 
@@ -32,27 +32,43 @@ def parted_products(model: keras.Model, kernels: dict | None = None, product: Ca
 
     Args:
         model: whose layers are told, in this thread alone.
-        kernels: `parted_kernels` of it, or tensors in their place; without them each call cuts the weights it finds.
+        kernels: `parted_kernels` of it, or tensors in their place, for the layers that are told alone; without them
+            each call cuts the weights it finds.
         product: called as `biased_product` is.
     """
-    pairs = lambda layer, cut: partial(cut, layer) if kernels is None else partial(kernels.get, layer)  # noqa: E731
-    return taking_forms(
-        [(layer, partial(form, layer, pairs(layer, cut), product)) for layer, cut, form in parted_layers(model)]
-    )
+    forms = []
+    for layer, cut, form in parted_layers(model):
+        if kernels is None or layer in kernels:
+            pairs = partial(cut, layer) if kernels is None else partial(kernels.get, layer)
+            forms.append((layer, partial(form, layer, pairs, product)))
+    return taking_forms(forms)
 
 
-def parted_kernels(model: keras.Model) -> dict:
+def parted_kernels(model: keras.Model, dtype: str | None = None) -> dict:
     """Each of `parted_layers` -> the pairs of kernel and bias that its products take, as tensors of now."""
-    return {layer: cut(layer) for layer, cut, _ in parted_layers(model)}
+    return {layer: cut(layer) for layer, cut, _ in parted_layers(model, dtype)}
 
 
-def parted_layers(model):
-    """Those that can compute so: (layer, what cuts its weights into pairs of kernel and bias, its form) each."""
+def parted_layers(model: keras.Model, dtype: str | None = None):
+    """Those that can compute so: (layer, what cuts its weights into pairs of kernel and bias, its form) each.
+
+    Subclasses may compute anything, as may what someone has put in a dense layer's place.
+
+    Args:
+        model: whose layers are looked at.
+        dtype: that they must compute in, if any.
+    """
     for layer in model._flatten_layers():
-        if isinstance(layer, MultiHeadSelfAttention) and not layer.relative_positions:
-            yield layer, _cut_attention, _attention
-        elif isinstance(layer, MLPBlock) and not layer.kernel_size:
-            yield layer, _cut_mlp, _mlp
+        if dtype not in (None, layer.compute_dtype):
+            continue
+        if type(layer) is MultiHeadSelfAttention and not layer.relative_positions:
+            form, parts = (_cut_attention, _attention), (layer.qkv, layer.out)
+        elif type(layer) is MLPBlock and not layer.kernel_size:
+            form, parts = (_cut_mlp, _mlp), (layer.fc1, layer.fc2)
+        else:
+            continue
+        if all(type(part) is Dense for part in parts):
+            yield layer, *form
 
 
 def parts_of(width: int, mlp_dim: int) -> int:
@@ -93,7 +109,9 @@ def _attention(layer: MultiHeadSelfAttention, pairs, product, tokens):
         return ops.transpose(ops.reshape(flat, (-1, count, layer.num_heads, width // layer.num_heads)), axes)
 
     logits = ops.matmul(projected(query), projected(key, axes=(0, 2, 3, 1)))
-    gathered = ops.transpose(ops.matmul(ops.softmax(logits, axis=-1), projected(value)), (0, 2, 1, 3))
+    weights = ops.softmax(logits, axis=-1)
+    weights = layer.watch(weights) if layer.watch else weights
+    gathered = ops.transpose(ops.matmul(weights, projected(value)), (0, 2, 1, 3))
     return like(product(ops.reshape(gathered, (-1, width)), *out), tokens)
 
 

@@ -9,7 +9,7 @@ import keras
 
 from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
 from keras_vit.xla.forward import onednn_norms
-from keras_vit.xla.packing import Packing, predict_function
+from keras_vit.xla.packing import Packing, packing
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -23,7 +23,13 @@ class LeanModel(keras.Model):
 
     Args:
         inputs, outputs, name: as of a functional `keras.Model`.
+
+    Attributes:
+        packs_kernels: whether `predict` may pack kernels, two copies of them, where it computes in bfloat16 on a CPU;
+            set it before the first `predict`.
     """
+
+    packs_kernels = True
 
     # Of Keras's own: it calls what `operation_fn` makes of each layer, which is where a call can say more. Symbolic
     # calls make graphs, clones and shapes, in which all tokens stay.
@@ -43,15 +49,12 @@ class LeanModel(keras.Model):
             return super().predict_step(*args, **kwargs)
 
     def make_predict_function(self, force=False):
-        if self.predict_function is None or force:
-            self.predict_function = predict_function(self, self._keras_predict_function)
+        new = self.predict_function is None or force
+        super().make_predict_function(force)
+        # A tape inside the graph would not see packed products.
+        if new and self.packs_kernels and type(self).predict_step is LeanModel.predict_step:
+            self.predict_function = packing(self, self.predict_function)
         return self.predict_function
-
-    def _keras_predict_function(self):
-        before = self.predict_function
-        super().make_predict_function(force=True)
-        made, self.predict_function = self.predict_function, before
-        return made
 
     def make_train_function(self, force=False):
         if isinstance(self.predict_function, Packing):

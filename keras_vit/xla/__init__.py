@@ -12,5 +12,8 @@ def by_xla() -> bool:
 
 def traced_for_cpu(model: keras.Model) -> bool:
     """Whether TensorFlow runs, on a CPU, what Keras traces of a model: neither XLA nor Python does."""
-    on_tensorflow = keras.backend.backend() == "tensorflow"
-    return on_tensorflow and not (model.run_eagerly or model.jit_compile or by_xla())
+    if keras.backend.backend() != "tensorflow" or model.run_eagerly or model.jit_compile or by_xla():
+        return False
+    import tensorflow as tf
+
+    return not tf.config.functions_run_eagerly()

@@ -1,5 +1,6 @@
 """oneDNN's operations, beside what they stand for."""
 
+import importlib
 import os
 import platform
 import sys
@@ -114,7 +115,14 @@ def test_onednn_is_not_asked_for_what_it_does_not_have(monkeypatch):
     assert not onednn.has_norms.__wrapped__(tf.float32) and not onednn.has_held_products.__wrapped__()
 
 
-def test_an_operation_that_answers_otherwise_is_not_taken(monkeypatch):
+def test_an_operation_that_is_not_there_or_answers_otherwise_is_not_taken(monkeypatch):
     assert onednn.has_norms.__wrapped__(tf.float32)
+    monkeypatch.setattr(onednn, "_NORM", "_MklNoNorm")
+    monkeypatch.setattr(onednn, "_PRODUCT", "_MklNoProduct")
+    assert not onednn.has_norms.__wrapped__(tf.float32) and not onednn.has_held_products.__wrapped__()
     monkeypatch.setattr(onednn, "normed", lambda rows, gamma, beta, epsilon: rows)
     assert not onednn.has_norms.__wrapped__(tf.float32)
+
+
+def test_the_module_may_be_loaded_again():
+    importlib.reload(onednn)

@@ -9,6 +9,8 @@ import tensorflow as tf
 from support import max_difference, randomise
 
 import keras_vit
+from keras_vit.layers import EncoderBlock, MultiHeadSelfAttention
+from keras_vit.models.lean import LeanModel
 from keras_vit.xla import onednn, packing
 
 ROW = keras_vit.Variant("row", width=32, depth=3, mlp_dim=64, num_heads=4, patch_size=4, image_size=16)
@@ -46,9 +48,11 @@ def test_predict_packs_kernels_that_stay_as_they_are(products, dtype):
     of_blocks = 2 * (4 + 2) + 2  # two whole ones, and the last one's MLP
     assert len(products) == of_blocks and off(answers, model) < ROUNDING
     assert off(model.predict(IMAGES, batch_size=2, verbose=0), model) < ROUNDING
-    assert len(products) == of_blocks, "traced once for all"
+    assert off(model.predict(IMAGES, batch_size=4, verbose=0), model) < ROUNDING
+    assert len(products) == of_blocks, "traced and packed once for all sizes"
     for count in (1, 5, 6):
         assert off(model.predict_on_batch(IMAGES[:count]), model) < ROUNDING
+    assert len(products) == 2 * of_blocks, "and once for what `predict_on_batch` takes"
 
 
 def changed_by_assignment(model):
@@ -81,8 +85,8 @@ def changed_by_training(model):
 )
 def test_predict_answers_by_the_weights_of_now(products, change):
     model = built()
+    model.predict(IMAGES, batch_size=1, verbose=0)
     for _ in range(2):
-        model.predict(IMAGES, batch_size=1, verbose=0)
         assert products
         before = np.asarray(model(IMAGES), "float32")
         change(model)
@@ -90,7 +94,9 @@ def test_predict_answers_by_the_weights_of_now(products, change):
         first = model.predict_on_batch(IMAGES)
         assert max_difference(first, before) > 4 * ROUNDING * before.std()
         assert off(first, model) < ROUNDING and not products, "with the first call it does not pack"
-        assert off(model.predict(IMAGES, batch_size=1, verbose=0), model) < ROUNDING and products
+        # For longer each time, since it packed in vain.
+        assert off(model.predict(np.tile(IMAGES, (4, 1, 1, 1)), batch_size=1, verbose=0)[-6:], model) < ROUNDING
+        assert products
 
 
 def test_weights_may_change_within_a_call_of_predict(products):
@@ -107,6 +113,71 @@ def test_weights_may_change_within_a_call_of_predict(products):
     assert products and max_difference(answers[:3], old[:3]) < ROUNDING * old.std()
     assert max_difference(answers[3:], np.asarray(model(IMAGES), "float32")[3:]) < ROUNDING * old.std()
     assert max_difference(old, np.asarray(model(IMAGES), "float32")) > 4 * ROUNDING * old.std()
+
+
+class Sharp(MultiHeadSelfAttention):
+    def split(self, qkv):
+        query, key, value = super().split(qkv)
+        return 3 * query, key, value
+
+
+class WithGradient(LeanModel):
+    """Answers with the gradient of its answers by the images."""
+
+    def predict_step(self, data):
+        images = data[0]
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            loss = tf.reduce_sum(super().predict_step((images,)) ** 2)
+        return tape.gradient(loss, images)
+
+
+def test_a_subclass_of_attention_keeps_its_form(products):
+    model = built(pooling="gap")
+    for layer in model.layers:
+        if isinstance(layer, EncoderBlock):
+            layer.attention.__class__ = Sharp
+    assert off(model.predict(IMAGES, batch_size=1, verbose=0), model) < ROUNDING
+    assert len(products) == 2 * 3, "MLPs"
+
+
+def test_a_predict_step_with_gradients_keeps_them(products):
+    model = built()
+    model = WithGradient(model.input, model.output)
+    answers = [model.predict_on_batch(IMAGES) for _ in range(5)]
+    assert not products and np.abs(answers[0]).max() > 0
+    assert all(max_difference(answer, answers[0]) == 0 for answer in answers)
+
+
+def test_adapters_are_weights_too(products):
+    model = built()
+    model.predict(IMAGES, batch_size=1, verbose=0)
+    dense = model.get_layer("encoder_block_00").mlp.fc1
+    dense.enable_lora(4)
+    model.predict(IMAGES, batch_size=1, verbose=0)
+    for weight in (dense.lora_kernel_a, dense.lora_kernel_b):
+        weight.assign(np.random.default_rng(2).normal(0, 1, weight.shape))
+    products.clear()
+    assert off(model.predict(np.tile(IMAGES, (4, 1, 1, 1)), batch_size=1, verbose=0)[-6:], model) < ROUNDING
+    assert products
+
+
+def test_it_can_be_turned_off_and_is_within_graphs_and_of_several_steps(products):
+    model = built()
+    model.predict_on_batch(IMAGES)
+    call = tf.function(lambda x: model.predict_function([(x,)]), autograph=False)
+    for _ in range(4):
+        assert off(call(IMAGES), model) < ROUNDING
+    assert not products and isinstance(model.predict_function, packing.Packing)
+    for setting in ("packs_kernels", "steps"):
+        model = built()
+        if setting == "steps":
+            model.compile(steps_per_execution=2)
+        else:
+            model.packs_kernels = False
+        for _ in range(4):
+            assert off(model.predict(IMAGES, batch_size=2, verbose=0), model) < ROUNDING
+        assert not products and not isinstance(model.predict_function, packing.Packing)
 
 
 @pytest.mark.parametrize("how", ["float32", "run_eagerly", "jit_compile", "replicas", "relative"])
@@ -131,6 +202,21 @@ def test_threads_may_share_a_model(products):
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: model.predict_on_batch(IMAGES), range(24)))
     assert products and max(off(answer, model) for answer in answers) < ROUNDING
+    assert isinstance(model.predict_function, packing.Packing)
+    changed_by_assignment(model)
+    assert off(model.predict_on_batch(IMAGES), model) < ROUNDING
+
+
+def test_where_functions_run_eagerly_predict_is_keras_own(products, request, monkeypatch):
+    monkeypatch.setattr(onednn, "has_held_products", onednn.has_held_products.__wrapped__)  # asked anew
+    early, late = built(), built()
+    early.predict(IMAGES, batch_size=1, verbose=0)
+    products.clear()
+    request.addfinalizer(lambda: tf.config.run_functions_eagerly(False))
+    tf.config.run_functions_eagerly(True)
+    for model in (early, late):
+        assert off(model.predict_on_batch(IMAGES), model) < ROUNDING
+    assert not products
 
 
 def test_compiling_a_model_anew_lets_go_of_what_was_packed(products):

@@ -1,0 +1,116 @@
+"""The forms of a SavedModel's layers that TensorFlow gives to oneDNN, beside the layers' own."""
+
+import os
+import platform
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import max_difference, needs_tensorflow, randomise
+
+import keras_vit
+from keras_vit import analysis
+from keras_vit.export.precision import in_dtype
+from keras_vit.export.saved_model import ServingModule, signatures_of, write_saved_model
+from keras_vit.export.served import norm_forms
+from keras_vit.layers import LayerNorm
+from keras_vit.layers.encoder import layer_norm
+
+pytestmark = needs_tensorflow
+ROW = keras_vit.Variant("row", width=64, depth=3, mlp_dim=256, num_heads=4, patch_size=4, image_size=16)
+IMAGES = np.random.default_rng(1).standard_normal((3, 16, 16, 3)).astype("float32")
+
+
+def norm(epsilon=1e-6, **options):
+    """A layer and its form."""
+    layer = LayerNorm(epsilon, **options)
+    layer.build((None, 7, 64))
+    layer.gamma.assign(np.linspace(-1, 2, 64))
+    layer.beta.assign(np.linspace(3, 0, 64))
+    ((_, form),) = norm_forms(layer_model(layer))
+    return layer, form
+
+
+def layer_model(layer):
+    return keras.Sequential([keras.Input((7, 64)), layer])
+
+
+def traced(form, layer, dtype):
+    """A graph with an operation around the norm, as in a model: TensorFlow leaves inputs and outputs alone."""
+    call = lambda x: tf.tanh(form(tf.abs(x), layer.gamma.value, layer.beta.value, layer.epsilon) / 8)  # noqa: E731
+    return tf.function(call, [tf.TensorSpec((None, 7, 64), dtype)], autograph=False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 1e-5, 0.5])
+@pytest.mark.parametrize("deviation", [3e-3, 3.0])
+def test_a_norm_has_the_plain_ones_numbers(epsilon, deviation, dtype):
+    layer, form = norm(epsilon)
+    x = tf.cast(tf.random.stateless_normal((5, 7, 64), (1, 2), 1.0, deviation), dtype)
+    found, expected = (traced(f, layer, dtype)(x) for f in (form, layer_norm))
+    assert found.dtype == tf.float32
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64" or os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0",
+    reason="oneDNN is in TensorFlow's wheels for Linux on x86, where it is not turned off",
+)
+def test_tensorflow_finds_onednns_norm_in_it():
+    from tensorflow.core.protobuf import config_pb2
+    from tensorflow.python.grappler import tf_optimizer
+    from tensorflow.python.training import saver
+
+    def operations(form):
+        graph = traced(form, layer, "float32").get_concrete_function().graph
+        if form is layer_norm:
+            return {operation.type for operation in graph.get_operations()}
+        meta = saver.export_meta_graph(graph_def=graph.as_graph_def(), graph=graph)
+        meta.collection_def["train_op"].node_list.value.extend(tensor.name for tensor in graph.outputs)
+        config = config_pb2.ConfigProto()
+        config.graph_options.rewrite_options.min_graph_nodes = -1
+        return {node.op for node in tf_optimizer.OptimizeGraph(config, meta).node}
+
+    layer, form = norm()
+    assert "_MklLayerNorm" in operations(form) and "_MklLayerNorm" not in operations(layer_norm)
+
+
+def test_norms_without_an_epsilon_or_with_a_form_of_their_own_are_left_alone():
+    layer, _ = norm()
+    model = layer_model(layer)
+    layer.epsilon = 0.0
+    assert not norm_forms(model)
+    layer.epsilon, layer.norm = 1e-6, lambda *args: layer_norm(*args)
+    assert not norm_forms(model)
+
+
+@pytest.mark.parametrize("options", [{}, {"pooling": "gap"}, {"pooling": "map"}])
+def test_in_bfloat16_it_holds_attention_and_mlps_in_parts(options, tmp_path):
+    model = randomise(keras_vit.build(ROW, classes=5, **options))
+    half = in_dtype(model, "bfloat16")
+    module = ServingModule(half, served=True)
+    held = module.variables_held_once + module.variables_in_parts
+    shapes = [tuple(variable.shape) for variable in held]
+    of_token = not options  # whose last block's attention stays whole
+    assert shapes.count((64, 192)) == of_token and shapes.count((64, 64)) >= 4 * (3 - of_token)
+    numbers = lambda weights: sum(np.prod(weight.shape) for weight in weights)  # noqa: E731
+    assert numbers(half.weights) <= numbers(held) < 1.02 * numbers(half.weights)
+    write_saved_model(half, tmp_path)
+    signatures = signatures_of(tmp_path)
+    answer = signatures["serving_default"](images=tf.constant(IMAGES))["logits"]
+    expected = np.log(np.asarray(model(IMAGES)))
+    expected -= expected.mean(axis=-1, keepdims=True)
+    answer -= tf.reduce_mean(answer, axis=-1, keepdims=True)
+    assert max_difference(answer, expected) < 0.1 * expected.std()
+    if options != {"pooling": "map"}:
+        rollout = signatures["attention"](images=tf.constant(IMAGES))["rollout"]
+        assert max_difference(rollout, analysis.rollout_maps(model, IMAGES)) < 0.05
+
+
+def test_in_float32_and_for_other_formats_weights_stay_whole():
+    model = randomise(keras_vit.build(ROW, classes=5))
+    for module in (ServingModule(model, served=True), ServingModule(in_dtype(model, "bfloat16"))):
+        shapes = [tuple(variable.shape) for variable in module.variables_held_once]
+        assert shapes.count((64, 192)) == 3 and not getattr(module, "variables_in_parts", [])
