@@ -22,6 +22,7 @@ ON_KERAS = {
     "keras_vit-frozen": "ours.py:frozen",
     "keras_vit-predict": "ours.py:predict",
     "keras_vit-saved_model": "ours.py:saved_model",
+    "keras_vit-saved_model-frozen": "ours.py:saved_model_frozen",
     "keras_vit-openvino": "ours.py:openvino",
 }
 ALL_OURS = tuple(library for library in ON_KERAS if library.startswith(OURS))
@@ -35,6 +36,7 @@ ONLY = {
     "keras_vit-frozen": "forward",
     "keras_vit-predict": "forward",
     "keras_vit-saved_model": "forward",
+    "keras_vit-saved_model-frozen": "forward",
     "keras_vit-openvino": "forward",
 }
 ON_TORCH = {

@@ -12,7 +12,7 @@ DTYPES = ("float32", "bfloat16", "mixed_bfloat16")
 BACKENDS = ("tensorflow", "jax")
 DEVICES = ("cpu", "gpu")
 PEERS = ("keras-hub", "timm", "timm-compiled", "transformers")
-SERVED = ("keras_vit-predict", "keras_vit-saved_model")
+SERVED = ("keras_vit-predict", "keras_vit-saved_model", "keras_vit-saved_model-frozen")
 OTHERS = (
     "transformers-compiled",
     "keras_vit-recompute",

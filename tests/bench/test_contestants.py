@@ -1,6 +1,7 @@
 """What the contestants of `keras-vit bench` compute: ours, and the peers on torch."""
 
 import json
+import os
 import warnings
 from dataclasses import replace
 
@@ -95,6 +96,12 @@ def test_predict_and_the_saved_model_give_the_answers_of_the_forward_pass(dtype,
     stored = {variable.dtype.name for variable in loaded[0].variables_held_once}
     assert stored == ({"bfloat16", "float32"} if dtype == "bfloat16" else {"float32"})  # the classifier stays float32
     assert peak() > 10**7
+
+
+def test_the_frozen_saved_model_is_one_whose_weights_tensorflow_may_keep(monkeypatch):
+    monkeypatch.setenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "0")
+    monkeypatch.setattr(ours, "saved_model", lambda asked: (asked, os.environ["TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"]))
+    assert ours.saved_model_frozen("asked") == ("asked", "1")
 
 
 @pytest.mark.parametrize(("export", "what"), [("saved_model", "the SavedModel"), ("openvino", "the file for OpenVINO")])
