@@ -43,7 +43,7 @@ def xla(contestant: dict):
 
 
 def frozen(contestant: dict):
-    """The forward pass with the weights as constants."""
+    """The forward pass with the weights as they are then."""
     return compiled(contestant, frozen=True)
 
 

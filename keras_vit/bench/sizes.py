@@ -9,16 +9,15 @@ from keras_vit.bench.plan import ALL_OURS, ON_TORCH, Contestant, Question
 from keras_vit.models.variants import BiTVariant, find_variant
 from keras_vit.models.weightless import build_weightless
 
-PACKING = ("keras_vit-frozen", "keras_vit-predict", "keras_vit-saved_model-frozen")
 BASE = 0.8e9  # bytes of a process that has imported a library
 # Peaks of training over `BASE`, by `training_bytes`: about the most that was measured of each, in float32, batch 8, in
 # benchmarks/results/bench-2026-11-22-114638.json: ours on TensorFlow 1.23 (L/16) and 1.31 (B/16), with convolutions
 # 1.50 (R50+B/16) and 1.74 (BiT-R50x1); on torch 0.70 to 1.01; ours on JAX 1.27, keras-hub 1.54 to 1.73 (1.78 in
 # mixed_bfloat16, benchmarks/README.md).
 OURS_HOLDS, TORCH_HOLDS, OTHERS_HOLD = 1.4, 1.0, 1.8
-# Copies of float32 weights where kernels of blocks are packed and convolutions are constants, by peaks on an Intel Xeon
-# at batch 8: B/16 1.7 GB in mixed_bfloat16, R50+B/16 2.4 and BiT-R50x1 2.6 in bfloat16.
-PACKED, WITH_STEM, ALL_CONSTANT = 4, 6, 20
+# Copies of float32 weights: as made, as given, in another type; where kernels of blocks are packed, and where those of
+# convolutions are constants, too, by peaks on an Intel Xeon at batch 8 (B/16 1.7 GB, R50+B/16 2.4 and BiT-R50x1 2.6).
+PLAIN, PACKED, WITH_STEM, ALL_CONSTANT = 3, 4, 6, 20
 
 
 @dataclass(frozen=True)
@@ -49,18 +48,20 @@ def size_of(question: Question) -> Size:
         if contestant.task == "train":
             needed = training_bytes(model, contestant.batch, "adamw", contestant.dtype)
             held[contestant] = BASE + _times_counted(contestant, row) * needed.total
-        else:  # copies of the weights (three: as made, as given, in another type), and a few layers' activations
+        else:  # copies of the weights, and a few layers' activations
             alive = 4 / len(cost.layers) * cost.activations * contestant.batch * BYTES[contestant.dtype]
-            copies = _copies_of_frozen(row) if contestant.library in PACKING else 3
-            held[contestant] = BASE + 4 * copies * cost.parameters + alive
+            held[contestant] = BASE + 4 * _copies(contestant, row) * cost.parameters + alive
         torch_compiles = contestant.library in ON_TORCH and contestant.library.endswith("-compiled")
         held[contestant] += BASE if torch_compiles else 0  # the compiler's processes
     times = 3 if question.task == "train" else 1
     return Size(times * cost.flops, held)
 
 
-def _copies_of_frozen(row) -> int:
-    return ALL_CONSTANT if isinstance(row, BiTVariant) else PACKED if row.stem is None else WITH_STEM
+def _copies(contestant, row) -> int:
+    """How many copies of the weights a forward pass holds."""
+    if contestant.library == "keras_vit-frozen":
+        return ALL_CONSTANT if isinstance(row, BiTVariant) else PACKED if row.stem is None else WITH_STEM
+    return PACKED if contestant.library in ("keras_vit-predict", "keras_vit-saved_model-frozen") else PLAIN
 
 
 def _times_counted(contestant, row) -> float:

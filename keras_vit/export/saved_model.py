@@ -29,7 +29,7 @@ class ServingModule(tf.Module):
     It holds each weight once, which `keras.Model.export` stores twice, and the network once, but for a last block of
     which the answer needs the class token alone: every signature calls the same function and takes its share of the
     answers; TensorFlow computes nothing that nobody reads. Kernels of convolutions with weight standardisation are
-    held as the convolutions use them, standardised.
+    held as the convolutions use them, standardised. Served, weights of layer norms are constants of the graph, too.
 
     Args:
         model: a model of this package.

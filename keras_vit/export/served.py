@@ -11,7 +11,7 @@ from keras_vit.layers import LayerNorm
 from keras_vit.layers.encoder import layer_norm
 from keras_vit.layers.parted import parted_layers
 
-EPSILON = 1e-3  # of the norms that TensorFlow makes of what it finds, up to 2.21 whatever that says
+EPSILON = 1e-3  # of the norms that TensorFlow 2.21 makes of what it finds, whatever epsilon the graph has
 
 
 def norm_forms(model: keras.Model) -> list:
@@ -26,7 +26,10 @@ def _norm_of(layer):
     scale = (EPSILON / layer.epsilon) ** 0.5
 
     def norm(x, *_):
-        """`layer_norm`: (..., D) -> (..., D) in float32. Of numbers times `scale` the epsilon is `EPSILON`."""
+        """`layer_norm`: (..., D) -> (..., D) in float32. Of numbers times `scale` the epsilon is `EPSILON`.
+
+        Where there is no oneDNN, numbers whose mean is many times their deviation lose as many times the rounding.
+        """
         x, last = tf.cast(x, tf.float32) * scale, [len(x.shape) - 1]
         mean = tf.reduce_mean(x, last, keepdims=True)
         variance = tf.reduce_mean(tf.math.squared_difference(x, mean), last, keepdims=True)
@@ -44,7 +47,7 @@ def kernels_in_parts(model: keras.Model, whole=()) -> dict:
         whole: layers that are not to come in parts.
     """
     return {
-        layer: [[tf.Variable(weight, trainable=False) for weight in pair] for pair in cut(layer)]
+        layer: [[tf.Variable(weight, trainable=False, name=layer.name) for weight in pair] for pair in cut(layer)]
         for layer, cut, _ in parted_layers(model, "bfloat16")
         if layer not in whole
     }

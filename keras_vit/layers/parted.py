@@ -4,7 +4,7 @@ Query, key and value have a product each, since OpenVINO copies what one product
 of their kernel. An MLP's hidden numbers come in parts, so that a part's kernels and numbers are still in a core's cache
 when the second product takes them. Each product has a bias: TensorFlow's oneDNN lays out the kernels of no others.
 
-B batch, N tokens, R rows, D width, M MLP width, h heads, d = D / h.
+B batch, N tokens, R rows, D width, F width that is put out, M MLP width, h heads, d = D / h.
 """
 
 from collections.abc import Callable
@@ -45,14 +45,14 @@ def parted_products(model: keras.Model, kernels: dict | None = None, product: Ca
 
 
 def parted_kernels(model: keras.Model, dtype: str | None = None) -> dict:
-    """Each of `parted_layers` -> the pairs of kernel and bias that its products take, as tensors of now."""
+    """Each of `parted_layers`, of one type if any -> kernel and bias of each of its products, as tensors of now."""
     return {layer: cut(layer) for layer, cut, _ in parted_layers(model, dtype)}
 
 
 def parted_layers(model: keras.Model, dtype: str | None = None):
     """Those that can compute so: (layer, what cuts its weights into pairs of kernel and bias, its form) each.
 
-    Subclasses may compute anything, as may what someone has put in a dense layer's place.
+    Subclasses may compute anything, as may what someone has put in a dense layer's place, and integers have scales.
 
     Args:
         model: whose layers are looked at.
@@ -67,7 +67,7 @@ def parted_layers(model: keras.Model, dtype: str | None = None):
             form, parts = (_cut_mlp, _mlp), (layer.fc1, layer.fc2)
         else:
             continue
-        if all(type(part) is Dense for part in parts):
+        if all(type(part) is Dense and part.quantization_mode is None for part in parts):
             yield layer, *form
 
 
@@ -77,25 +77,28 @@ def parts_of(width: int, mlp_dim: int) -> int:
     return next((n for n in counts if width * mlp_dim <= n * NUMBERS), 1)
 
 
-def _cut(layer, weight, parts, axis):
-    """A weight in equal parts, in the type that the layer computes in."""
-    return ops.split(ops.cast(ops.convert_to_tensor(weight), layer.compute_dtype), parts, axis=axis)
-
-
 def _cut_attention(layer: MultiHeadSelfAttention) -> list:
     """Of queries, keys, values and what is put out: (D, D) and (D,) each."""
-    query, *rest = zip(*(_cut(layer, weight, 3, -1) for weight in (layer.qkv.kernel, layer.qkv.bias)), strict=True)
+    query, key, value = zip(*(_split(weight, 3, -1) for weight in (layer.qkv.kernel, layer.qkv.bias)), strict=True)
     scale = (query[1].shape[0] // layer.num_heads) ** -0.5
-    out = [_cut(layer, weight, 1, -1)[0] for weight in (layer.out.kernel, layer.out.bias)]
-    return [[weight * scale for weight in query], *rest, out]
+    return _as_computed(layer, [[weight * scale for weight in query], key, value, (layer.out.kernel, layer.out.bias)])
 
 
 def _cut_mlp(layer: MLPBlock) -> list:
     """Of the parts of both products: (D, M / parts) and (M / parts,) each, then (M / parts, D) and (D,) each."""
     parts = parts_of(*layer.fc1.kernel.shape)
-    ahead = (_cut(layer, layer.fc1.kernel, parts, 1), _cut(layer, layer.fc1.bias, parts, 0))
-    share = _cut(layer, layer.fc2.bias, 1, 0)[0] / parts
-    return [*zip(*ahead, strict=True), *((kernel, share) for kernel in _cut(layer, layer.fc2.kernel, parts, 0))]
+    ahead = zip(_split(layer.fc1.kernel, parts, 1), _split(layer.fc1.bias, parts, 0), strict=True)
+    share = ops.convert_to_tensor(layer.fc2.bias) / parts
+    return _as_computed(layer, [*ahead, *((kernel, share) for kernel in _split(layer.fc2.kernel, parts, 0))])
+
+
+def _split(weight, parts, axis):
+    return ops.split(ops.convert_to_tensor(weight), parts, axis=axis)
+
+
+def _as_computed(layer, pairs):
+    """Pairs of weights in the type that the layer computes in."""
+    return [[ops.cast(ops.convert_to_tensor(weight), layer.compute_dtype) for weight in pair] for pair in pairs]
 
 
 def _attention(layer: MultiHeadSelfAttention, pairs, product, tokens):

@@ -1,4 +1,4 @@
-"""A model that computes of its last block what is read of it, and its layer norms by oneDNN in `predict`.
+"""A model that computes of its last block what is read of it, and in `predict` norms and packed products by oneDNN.
 
 B batch, N tokens, D width.
 """
@@ -25,8 +25,8 @@ class LeanModel(keras.Model):
         inputs, outputs, name: as of a functional `keras.Model`.
 
     Attributes:
-        packs_kernels: whether `predict` may pack kernels, two copies of them, where it computes in bfloat16 on a CPU;
-            set it before the first `predict`.
+        packs_kernels: whether `predict` may pack kernels, in two copies or three, where it computes in bfloat16 on a
+            CPU; from the eighth batch on it then rounds elsewhere. Set it before the first `predict`.
     """
 
     packs_kernels = True
@@ -43,7 +43,7 @@ class LeanModel(keras.Model):
 
         return super()._run_through_graph(inputs, told, call_fn)
 
-    # Keras's own, too, but for norms and held kernels: what `predict`, `evaluate` and `fit`'s validation compute.
+    # Keras's own, too, but for the norms: what `predict`, `evaluate` and `fit`'s validation compute of a batch.
     def predict_step(self, *args, **kwargs):
         with onednn_norms(self):
             return super().predict_step(*args, **kwargs)
@@ -52,7 +52,8 @@ class LeanModel(keras.Model):
         new = self.predict_function is None or force
         super().make_predict_function(force)
         # A tape inside the graph would not see packed products.
-        if new and self.packs_kernels and type(self).predict_step is LeanModel.predict_step:
+        own = getattr(self.predict_step, "__func__", None) is not LeanModel.predict_step
+        if new and self.packs_kernels and not own:
             self.predict_function = packing(self, self.predict_function)
         return self.predict_function
 

@@ -39,8 +39,8 @@ def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> C
             float32), slower elsewhere.
         frozen: keep the weights as they are now. On TensorFlow oneDNN brings kernels into its own order once, in the
             first call of each shape of images, and multiplies faster in bfloat16 on CPUs with AMX; float32 weights of a
-            mixed policy are cast once. This takes a copy more of the weights in bfloat16, and one for each shape; those
-            of then are kept, too. In float32 nothing is gained but on convolutions.
+            mixed policy are cast once. This takes a copy more of the weights, in bfloat16 one more for each shape, and
+            those of then are kept. In float32 nothing is gained but on convolutions.
 
     Raises:
         ValueError: Keras runs on another backend than TensorFlow and JAX, both `whole` and `frozen` are asked for, or
@@ -80,8 +80,8 @@ def _of_held_weights(model):
     product = biased_product if by_xla() else held_product
 
     def call(images):
-        constants = [(variable, tf.convert_to_tensor(value)) for variable, value in values]
-        with keras.StatelessScope(state_mapping=constants), parted_products(model, kernels, product):
+        state = [(variable, tf.convert_to_tensor(value)) for variable, value in values]
+        with keras.StatelessScope(state_mapping=state), parted_products(model, kernels, product):
             return model(images, training=False)
 
     return call

@@ -1,5 +1,6 @@
 """The forms of a SavedModel's layers that TensorFlow gives to oneDNN, beside the layers' own."""
 
+import dataclasses
 import os
 import platform
 import sys
@@ -15,7 +16,7 @@ from keras_vit import analysis
 from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import ServingModule, signatures_of, write_saved_model
 from keras_vit.export.served import norm_forms
-from keras_vit.layers import LayerNorm
+from keras_vit.layers import LayerNorm, parted
 from keras_vit.layers.encoder import layer_norm
 
 pytestmark = needs_tensorflow
@@ -51,7 +52,9 @@ def test_a_norm_has_the_plain_ones_numbers(epsilon, deviation, dtype):
     x = tf.cast(tf.random.stateless_normal((5, 7, 64), (1, 2), 1.0, deviation), dtype)
     found, expected = (traced(f, layer, dtype)(x) for f in (form, layer_norm))
     assert found.dtype == tf.float32
-    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+    # A mean of 333 deviations costs as many times the rounding where there is no oneDNN.
+    rounding = 2e-5 if deviation > 1 else 1e-4
+    np.testing.assert_allclose(found, expected, rtol=rounding, atol=rounding)
 
 
 @pytest.mark.skipif(
@@ -65,8 +68,6 @@ def test_tensorflow_finds_onednns_norm_in_it():
 
     def operations(form):
         graph = traced(form, layer, "float32").get_concrete_function().graph
-        if form is layer_norm:
-            return {operation.type for operation in graph.get_operations()}
         meta = saver.export_meta_graph(graph_def=graph.as_graph_def(), graph=graph)
         meta.collection_def["train_op"].node_list.value.extend(tensor.name for tensor in graph.outputs)
         config = config_pb2.ConfigProto()
@@ -74,7 +75,9 @@ def test_tensorflow_finds_onednns_norm_in_it():
         return {node.op for node in tf_optimizer.OptimizeGraph(config, meta).node}
 
     layer, form = norm()
-    assert "_MklLayerNorm" in operations(form) and "_MklLayerNorm" not in operations(layer_norm)
+    gamma, beta = (tf.constant(weight) for weight in (layer.gamma, layer.beta))
+    assert "_MklLayerNorm" in operations(form)
+    assert "_MklLayerNorm" not in operations(lambda x, *_: layer_norm(x, gamma, beta, layer.epsilon))
 
 
 def test_norms_without_an_epsilon_or_with_a_form_of_their_own_are_left_alone():
@@ -87,14 +90,16 @@ def test_norms_without_an_epsilon_or_with_a_form_of_their_own_are_left_alone():
 
 
 @pytest.mark.parametrize("options", [{}, {"pooling": "gap"}, {"pooling": "map"}])
-def test_in_bfloat16_it_holds_attention_and_mlps_in_parts(options, tmp_path):
+def test_in_bfloat16_it_holds_attention_and_mlps_in_parts(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(parted, "NUMBERS", 64 * 64)
+    monkeypatch.setattr(parted, "NARROWEST", 64)
     model = randomise(keras_vit.build(ROW, classes=5, **options))
     half = in_dtype(model, "bfloat16")
     module = ServingModule(half, served=True)
     held = module.variables_held_once + module.variables_in_parts
     shapes = [tuple(variable.shape) for variable in held]
     of_token = not options  # whose last block's attention stays whole
-    assert shapes.count((64, 192)) == of_token and shapes.count((64, 64)) >= 4 * (3 - of_token)
+    assert shapes.count((64, 192)) == of_token and shapes.count((64, 64)) >= 4 * (3 - of_token) + 8 * 3
     numbers = lambda weights: sum(np.prod(weight.shape) for weight in weights)  # noqa: E731
     assert numbers(half.weights) <= numbers(held) < 1.02 * numbers(half.weights)
     write_saved_model(half, tmp_path)
@@ -107,6 +112,14 @@ def test_in_bfloat16_it_holds_attention_and_mlps_in_parts(options, tmp_path):
     if options != {"pooling": "map"}:
         rollout = signatures["attention"](images=tf.constant(IMAGES))["rollout"]
         assert max_difference(rollout, analysis.rollout_maps(model, IMAGES)) < 0.05
+
+
+@pytest.mark.parametrize("changes", [{"mlp_kernel_size": 3}, {"positions": "relative"}, {"axial": True}])
+def test_in_bfloat16_what_has_no_parts_is_held_whole(changes, tmp_path):
+    model = randomise(keras_vit.build(dataclasses.replace(ROW, **changes), classes=5, pooling="gap"))
+    write_saved_model(in_dtype(model, "bfloat16"), tmp_path)
+    answer = signatures_of(tmp_path)["serving_default"](images=tf.constant(IMAGES))["probabilities"]
+    assert max_difference(answer, model(IMAGES)) < 0.1
 
 
 def test_in_float32_and_for_other_formats_weights_stay_whole():

@@ -103,7 +103,7 @@ def test_a_free_image_size_has_the_form_too():
         assert max_difference(model(IMAGES), expected) < 1e-5
 
 
-def test_weights_as_constants_have_this_form():
+def test_frozen_weights_have_this_form():
     model = randomise(keras_vit.build(ROW, classes=5))
     expected, few = answer_and_products(model)
     with parted_products(model):
@@ -124,7 +124,7 @@ def test_each_product_with_weights_has_a_bias(monkeypatch):
     assert all({consumer.type for consumer in product.consumers()} == {"BiasAdd"} for product in products)
 
 
-def test_watched_attention_and_training_keep_the_plain_form():
+def test_watched_attention_is_watched_in_it_and_training_keeps_the_plain_form():
     model = randomise(keras_vit.build(ROW, classes=5, pooling="gap", dropout_rate=0.5))
     layers = attention_layers(model)
     with watching(layers, lambda i, weights: 0 * weights):

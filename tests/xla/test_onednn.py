@@ -85,7 +85,7 @@ def test_elsewhere_the_plain_product_takes_its_place(monkeypatch):
     plain = of_any_count(lambda x: held_product(x, kernel, bias, gelu), "float32")
     assert "MatMul" in kinds(plain) and "_MklNativeFusedMatMul" not in kinds(plain), "float32"
     expected = biased_product(rows(4, "float32"), kernel, bias, gelu)
-    assert max_difference(plain(rows(4, "float32")), expected) < 1e-6
+    assert max_difference(plain(rows(4, "float32")), expected) < 1e-5
     kernel, bias = weights()
     expected = biased_product(rows(4), kernel, bias)
     assert max_difference(held_product(rows(4), kernel, bias), expected) == 0, "eagerly"
@@ -118,6 +118,7 @@ def test_a_processor_that_onednn_has_no_product_for_is_not_asked():
     assert run_python(code).split()[-1] == "False"
 
 
+@pytest.mark.skipif(not onednn.has_norms(tf.float32), reason="TensorFlow has no layer normalisation by oneDNN here")
 def test_an_operation_that_is_not_there_or_answers_otherwise_is_not_taken(monkeypatch):
     assert onednn.has_norms.__wrapped__(tf.float32)
     monkeypatch.setattr(onednn, "_NORM", "_MklNoNorm")

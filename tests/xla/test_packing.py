@@ -6,13 +6,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import max_difference, randomise
+from support import max_difference, needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit.layers import EncoderBlock, MultiHeadSelfAttention
 from keras_vit.models.lean import LeanModel
 from keras_vit.xla import onednn, packing
 
+pytestmark = needs_tensorflow
 ROW = keras_vit.Variant("row", width=32, depth=3, mlp_dim=64, num_heads=4, patch_size=4, image_size=16)
 IMAGES = np.random.default_rng(1).standard_normal((6, 16, 16, 3)).astype("float32")
 ROUNDING = 0.15  # of the answers' spread, in bfloat16
@@ -52,7 +53,7 @@ def test_predict_packs_kernels_that_stay_as_they_are(products, dtype):
     assert len(products) == of_blocks, "traced and packed once for all sizes"
     for count in (1, 5, 6):
         assert off(model.predict_on_batch(IMAGES[:count]), model) < ROUNDING
-    assert len(products) == 2 * of_blocks, "and once for what `predict_on_batch` takes"
+    assert len(products) == of_blocks, "and of whoever gives them"
 
 
 def changed_by_assignment(model):
@@ -178,6 +179,50 @@ def test_it_can_be_turned_off_and_is_within_graphs_and_of_several_steps(products
         for _ in range(4):
             assert off(model.predict(IMAGES, batch_size=2, verbose=0), model) < ROUNDING
         assert not products and not isinstance(model.predict_function, packing.Packing)
+
+
+def test_a_third_size_of_images_is_answered_by_keras_own(products):
+    row = keras_vit.Variant(**{**vars(ROW), "image_size": 16})
+    model = randomise(
+        keras_vit.build(row, classes=5, classifier_activation=None, dtype="mixed_bfloat16", input_shape=(None, None, 3))
+    )
+    for side in (8, 12, 16, 8, 12, 16):
+        images = np.random.default_rng(side).standard_normal((2, side, side, 3)).astype("float32")
+        expected = np.asarray(model(images), "float32")
+        for _ in range(4):
+            assert max_difference(model.predict_on_batch(images), expected) < ROUNDING * expected.std()
+    assert len(products) == 2 * 14
+
+
+def test_labels_and_numbers_beside_images_do_not_matter(products):
+    model = built()
+    for label in (np.ones(2), np.ones((2, 3)), np.float32(1)):
+        data = tf.data.Dataset.from_tensors((IMAGES[:2], label)).repeat(4)
+        assert off(model.predict(data, verbose=0)[:2], model) < ROUNDING
+    assert len(products) == 14
+
+
+def test_it_waits_longer_where_it_packed_in_vain_and_no_longer_where_it_paid(products):
+    model, last = built(), []
+    for calls in (4, 8, 30, 4):
+        products.clear()
+        changed_by_assignment(model)
+        for _ in range(calls):
+            model.predict_on_batch(IMAGES)
+        last.append((model.predict_function._patience, bool(products)))
+    assert last == [(3, True), (6, True), (12, True), (3, True)]
+
+
+def test_without_the_product_predict_is_keras_own(monkeypatch):
+    monkeypatch.setattr(onednn, "has_held_products", lambda: False)
+    monkeypatch.setattr(packing, "PATIENCE", 1)
+    model = built("bfloat16")
+    assert model.predict_on_batch(IMAGES).shape == (6, 5)
+    assert not isinstance(model.predict_function, packing.Packing)
+    keras_own = model.predict_function
+    monkeypatch.setattr(onednn, "has_held_products", lambda: True)
+    wrapped = packing.packing(model, keras_own)
+    assert isinstance(wrapped, packing.Packing) and packing.packing(model, wrapped) is wrapped
 
 
 @pytest.mark.parametrize("how", ["float32", "run_eagerly", "jit_compile", "replicas", "relative"])
