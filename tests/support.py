@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,10 @@ MANIFEST = json.loads((GOLDENS / "manifest.json").read_text())
 TOLERANCE = 2e-5  # of g1, g2, g3 and g7: tests/goldens/README.md
 
 needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's own machinery")
+needs_onednn = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64" or os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0",
+    reason="oneDNN is in TensorFlow's wheels for Linux on x86, where it is not turned off",
+)
 
 
 def need_rounded_bfloat16() -> None:

@@ -1,15 +1,12 @@
 """The forms of a SavedModel's layers that TensorFlow gives to oneDNN, beside the layers' own."""
 
 import dataclasses
-import os
-import platform
-import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import max_difference, needs_tensorflow, randomise
+from support import max_difference, needs_onednn, needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit import analysis
@@ -57,10 +54,7 @@ def test_a_norm_has_the_plain_ones_numbers(epsilon, deviation, dtype):
     np.testing.assert_allclose(found, expected, rtol=rounding, atol=rounding)
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64" or os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0",
-    reason="oneDNN is in TensorFlow's wheels for Linux on x86, where it is not turned off",
-)
+@needs_onednn
 def test_tensorflow_finds_onednns_norm_in_it():
     from tensorflow.core.protobuf import config_pb2
     from tensorflow.python.grappler import tf_optimizer

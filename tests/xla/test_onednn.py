@@ -1,20 +1,19 @@
 """oneDNN's operations, beside what they stand for."""
 
 import importlib
-import os
 import platform
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import max_difference, run_python
+from support import max_difference, needs_onednn, needs_tensorflow, run_python
 
 from keras_vit.layers.mlp import gelu, gelu_tanh
 from keras_vit.layers.parted import biased_product
 from keras_vit.xla import onednn
 from keras_vit.xla.onednn import held_product
 
+pytestmark = needs_tensorflow
 WIDTH, WIDE = 32, 48
 
 
@@ -94,10 +93,7 @@ def test_elsewhere_the_plain_product_takes_its_place(monkeypatch):
     assert "MatMul" in kinds(call) and max_difference(call(rows(4)), expected) < 0.05
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64" or os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0",
-    reason="oneDNN is in TensorFlow's wheels for Linux on x86, where it is not turned off",
-)
+@needs_onednn
 def test_tensorflow_has_onednns_where_its_wheels_do():
     assert onednn.has_norms(tf.float32)
 
@@ -118,7 +114,7 @@ def test_a_processor_that_onednn_has_no_product_for_is_not_asked():
     assert run_python(code).split()[-1] == "False"
 
 
-@pytest.mark.skipif(not onednn.has_norms(tf.float32), reason="TensorFlow has no layer normalisation by oneDNN here")
+@needs_onednn
 def test_an_operation_that_is_not_there_or_answers_otherwise_is_not_taken(monkeypatch):
     assert onednn.has_norms.__wrapped__(tf.float32)
     monkeypatch.setattr(onednn, "_NORM", "_MklNoNorm")
