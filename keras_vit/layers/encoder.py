@@ -112,7 +112,7 @@ class MultiHeadSelfAttention(Layer):
         self.num_heads = num_heads
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.relative_positions = relative_positions
-        self.attended_product_in_training = None  # `attend` and the product with out's kernel in one, leaner
+        self.attended_product_in_training = None  # qkv's bias, `attend` and the product with out's kernel in one, leaner
         self.watch = None  # a function that the weights pass on their way to the values: keras_vit.analysis
 
     def build(self, input_shape):
@@ -139,8 +139,11 @@ class MultiHeadSelfAttention(Layer):
 
     def _project(self, tokens):
         """Query, key and value in one: (B, N, 3, h, d)."""
-        size = tokens.shape[-1] // self.num_heads
-        return ops.reshape(self.qkv(rows(tokens)), (-1, ops.shape(tokens)[1], 3, self.num_heads, size))
+        return self._parted(self.qkv(rows(tokens)), tokens)
+
+    def _parted(self, flat, tokens):
+        """(B * N, 3 D) -> (B, N, 3, h, d) with the N of `tokens`."""
+        return ops.reshape(flat, (-1, ops.shape(tokens)[1], 3, self.num_heads, tokens.shape[-1] // self.num_heads))
 
     def split(self, qkv):
         """Query, already scaled, transposed key, and value: (B, h, N, d), (B, h, d, N) and (B, h, N, d)."""
@@ -185,11 +188,12 @@ class MultiHeadSelfAttention(Layer):
         form = form_of(self, training)
         if form:
             return form(tokens)
-        qkv = self._project(tokens)
         product = self.attended_product_in_training
         if training and product and not self.watch:
-            return like(self.out.add_bias(product(qkv, self.out.kernel), training), tokens)
-        return like(self.out(self.attend(qkv, training)), tokens)
+            qkv = self._parted(ops.matmul(rows(tokens), self.qkv.kernel), tokens)
+            attended = product(qkv, self.qkv.bias, self.out.kernel)
+            return like(self.out.add_bias(attended, training), tokens)
+        return like(self.out(self.attend(self._project(tokens), training)), tokens)
 
 
 def _by_key(of_offsets, tokens: int):

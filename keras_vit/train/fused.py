@@ -48,8 +48,8 @@ def fuse(model: keras.Model) -> keras.Model:
             layer.activate_in_training, layer.activated_product_in_training = form, partial(form.product, again=again)
         elif isinstance(layer, MultiHeadSelfAttention):
             plain = not (layer.attention_dropout_rate or layer.relative_positions)  # no drawn mask, no weight inside
-            if plain and layer.out.units >= WIDE:
-                layer.attended_product_in_training = attended_product(layer)
+            if plain:
+                layer.attended_product_in_training = attended_product(again=layer.out.units >= WIDE)
         elif isinstance(layer, LayerNorm):
             layer.norm_in_training = layer_norm
         elif isinstance(layer, GroupNorm):

@@ -28,6 +28,12 @@ def _gelu(x):
     return x * share, share + x * tf.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
 
 
+@_compiled
+def _times(gradient, slope):
+    """Their product: in bfloat16 TensorFlow multiplies three times as slowly."""
+    return tf.cast(tf.cast(gradient, tf.float32) * tf.cast(slope, tf.float32), gradient.dtype)
+
+
 class Activation:
     """An activation in float32, whatever the type, by loops that XLA compiles.
 
@@ -55,12 +61,12 @@ class Activation:
         return tf.cast(value, x.dtype), tf.cast(tf.cast(gradient, tf.float32) * slope, x.dtype)
 
     def __call__(self, x):
-        """The value of each number of `x`; kept for the gradient, which is one product, is the slope in its place."""
+        """The value of each number of `x`; kept for the gradient, which is one pass, is the slope in its place."""
 
         @tf.custom_gradient
         def activated(x):
             value, slope = self._value_and_slope(x)
-            return value, lambda gradient: gradient * slope
+            return value, lambda gradient: _times(gradient, slope)
 
         return activated(x)
 
@@ -78,7 +84,7 @@ class Activation:
 
             def gradients(gradient):
                 by_value = tf.matmul(gradient, kernel, transpose_b=True)
-                values, by_x = (value, by_value * slope) if keep else self._value_and_by_input(x, bias, by_value)
+                values, by_x = (value, _times(by_value, slope)) if keep else self._value_and_by_input(x, bias, by_value)
                 return by_x, sum_of_rows(by_x), tf.matmul(values, gradient, transpose_a=True)
 
             return value @ kernel, gradients

@@ -11,29 +11,38 @@ from keras_vit.train import attended
 from keras_vit.xla import rows
 
 
+def _numbers(dtype="float32"):
+    """Projections of 5 images of 9 tokens for 2 heads, their bias, and a kernel."""
+    shapes = (5, 9, 3, 2, 4), (24,), (8, 8)
+    return [tf.cast(tf.random.stateless_normal(shape, (0, 0)), dtype) for shape in shapes]
+
+
 def _attention(dtype="float32"):
-    """A layer of 2 heads, projections of 5 images of 9 tokens, and a kernel."""
     attention = keras_vit.layers.MultiHeadSelfAttention(2, dtype=dtype)
     attention.build((None, 9, 8))
-    return attention, *(tf.cast(tf.random.stateless_normal(s, (0, 0)), dtype) for s in ((5, 9, 3, 2, 4), (8, 8)))
+    return attention
+
+
+def _plain(dtype="float32"):
+    """The layer's own form of `attended_product()`."""
+    attention = _attention(dtype)
+    return lambda qkv, bias, kernel: attention.attend(qkv + tf.reshape(bias, (3, 2, 4))) @ kernel
 
 
 @pytest.mark.parametrize("many", [False, True])
 def test_attention_keeps_its_projections_and_of_many_tokens_what_it_gathered(many, monkeypatch):
     monkeypatch.setattr(attended, "MANY", 9 if many else 10)
-    attention, qkv, kernel = _attention()
+    numbers = _numbers()
     expected = [("float32", (5, 9, 3, 2, 4))] + [("float32", (45, 8))] * many
-    assert kept(attended.attended_product(attention), [qkv, kernel], 5 * 9 * 8) == expected
-    plain = kept(lambda qkv, kernel: attention.attend(qkv) @ kernel, [qkv, kernel], 5 * 9 * 8)
-    assert {("float32", (5, 2, 9, 9)), ("float32", (45, 8))} <= set(plain)
+    assert kept(attended.attended_product(), numbers, 5 * 9 * 8) == expected
+    assert {("float32", (5, 2, 9, 9)), ("float32", (45, 8))} <= set(kept(_plain(), numbers, 5 * 9 * 8))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_of_few_rows_in_bfloat16_the_weights_are_kept(dtype, monkeypatch):
-    attention, qkv, kernel = _attention(dtype)
-    for few, times in ((46, dtype == "bfloat16"), (45, False)):
+def test_of_few_rows_in_bfloat16_and_where_asked_to_the_weights_are_kept(dtype, monkeypatch):
+    for few, again, times in ((46, True, dtype == "bfloat16"), (45, True, False), (45, False, True)):
         monkeypatch.setattr(rows, "FEW", few)
-        found = kept(attended.attended_product(attention), [qkv, kernel], 5 * 9 * 8)
+        found = kept(attended.attended_product(again), _numbers(dtype), 5 * 9 * 8)
         assert found.count((dtype, (5, 2, 9, 9))) == times
 
 
@@ -50,13 +59,13 @@ def _names_before(operation):
 def test_images_are_cut_up_for_the_gradient_no_sooner_than_it_is_there(monkeypatch):
     """Cut up they are a copy, which would be kept from the forward pass on."""
     monkeypatch.setattr(attended, "MANY", 9)
-    attention, qkv, kernel = _attention()
+    qkv, bias, kernel = _numbers()
 
     @tf.function
     def gradients(qkv):
         with tf.GradientTape() as tape:
             tape.watch(qkv)
-            y = attended.attended_product(attention)(qkv, kernel)
+            y = attended.attended_product()(qkv, bias, kernel)
         by_y = tf.identity(2 * y, "by_y")
         return tape.gradient(y, qkv, by_y)
 
@@ -73,26 +82,24 @@ def test_attention_has_the_plain_value_and_gradients(many, dtype, bound, batch, 
     if dtype == "bfloat16":
         need_rounded_bfloat16()
     monkeypatch.setattr(attended, "MANY", 9 if many else 10)
-    attention, qkv, kernel = _attention(dtype)
+    qkv, bias, kernel = _numbers(dtype)
 
     def all_of(form):
         @tf.function(input_signature=[tf.TensorSpec((batch, *qkv.shape[1:]), dtype)])
         def both(qkv):
             with tf.GradientTape() as tape:
-                tape.watch([qkv, kernel])
-                y = form(qkv, kernel)
+                tape.watch([qkv, bias, kernel])
+                y = form(qkv, bias, kernel)
                 of_y = tf.reduce_sum(tf.cast(y, tf.float32) ** 2)
             whole = (batch, 2, 9, 9)  # all images' weights
             operations = tf.compat.v1.get_default_graph().get_operations()
             seen.append(any(output.shape == whole for op in operations for output in op.outputs))
-            return y, *tape.gradient(of_y, [qkv, kernel])
+            return y, *tape.gradient(of_y, [qkv, bias, kernel])
 
         seen = []
         return seen, [tf.cast(found, tf.float32) for found in both(qkv)]
 
-    (whole, found), (_, expected) = all_of(attended.attended_product(attention)), all_of(
-        lambda qkv, kernel: attention.attend(qkv) @ kernel
-    )  # fmt: skip
+    (whole, found), (_, expected) = all_of(attended.attended_product()), all_of(_plain(dtype))
     assert whole == [not many]
     for new, old in zip(found, expected, strict=True):
         np.testing.assert_allclose(new, old, rtol=0, atol=bound * float(tf.reduce_max(tf.abs(old))))
@@ -100,8 +107,8 @@ def test_attention_has_the_plain_value_and_gradients(many, dtype, bound, batch, 
 
 def test_watched_weights_are_seen_while_training(monkeypatch):
     monkeypatch.setattr(attended, "MANY", 9)
-    attention, *_ = _attention()
-    attention.attended_product_in_training = attended.attended_product(attention)
+    attention = _attention()
+    attention.attended_product_in_training = attended.attended_product()
     seen = []
     attention.watch = lambda weights: seen.append(weights.shape) or weights
     attention(tf.ones((5, 9, 8)), training=True)

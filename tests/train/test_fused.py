@@ -107,7 +107,7 @@ def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activatio
     assert max_difference(model(x, training=False), predicted) == 0
     again = [getattr(block.mlp.activated_product_in_training, "keywords", None) for block in _blocks(model)]
     assert again == [None if activation == "relu" else {"again": wide}] * 2
-    assert [bool(block.attention.attended_product_in_training) for block in _blocks(model)] == [wide] * 2
+    assert all(block.attention.attended_product_in_training for block in _blocks(model))
     calls = {layer.activate_in_training for layer in model._flatten_layers() if hasattr(layer, "activate_in_training")}
     norms = [layer for layer in model._flatten_layers() if isinstance(layer, encoder.LayerNorm)]
     assert len(norms) == 5 and all(norm.norm_in_training is fused.layer_norm for norm in norms)
