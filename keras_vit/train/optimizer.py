@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.train import muon
+from keras_vit.xla import updates
 
 _BLOCK = re.compile(r"encoder_block_\d+|(stem_)?stage\d+_unit\d+")
 
@@ -51,7 +52,14 @@ class Update(keras.optimizers.Optimizer):
         slots = [slot.value for slot in self._slots[index]]
         # Not before there is the gradient: the backward pass still holds the old weights, and memory is short then.
         with tf.control_dependencies([gradient]):
-            self.step(tf.cast(gradient, variable.dtype), variable, rate, self._decays[index], *slots)
+            if self.has_loop(slots) and updates.worth_a_loop(variable):
+                self.loop(gradient, variable, rate, self._decays[index], *slots)
+            else:
+                self.step(tf.cast(gradient, variable.dtype), variable, rate, self._decays[index], *slots)
+
+    def has_loop(self, slots) -> bool:
+        """Whether there is a `loop`, which XLA compiles, that does the same as `step`."""
+        return False
 
     def decay(self, variable, rate, decay):
         """Decoupled: variable -= rate * decay * variable."""
@@ -68,6 +76,14 @@ class AdamW(Update):
 
     def make_slots(self, variable):
         return self.slot("mean", variable, self.settings.moment_dtype), self.slot("square", variable)
+
+    def has_loop(self, slots):
+        return True
+
+    def loop(self, gradient, variable, rate, decay, mean, square):
+        handles = variable.handle, mean.handle, square.handle
+        betas, epsilon = (self.settings.beta_1, self.settings.beta_2), self.settings.epsilon
+        updates.adamw(handles, gradient, rate, self.iterations.value + 1, betas, epsilon, decay, mean.dtype.name)
 
     def step(self, gradient, variable, rate, decay, mean, square):
         self.decay(variable, rate, decay)
@@ -111,6 +127,13 @@ class SGD(Update):
     def make_slots(self, variable):
         return (self.slot("momentum", variable, self.settings.moment_dtype),) if self.settings.momentum else ()
 
+    def has_loop(self, slots):
+        return bool(slots)
+
+    def loop(self, gradient, variable, rate, decay, momentum):
+        handles, memory = (variable.handle, momentum.handle), self.settings.momentum
+        updates.momentum(handles, gradient, rate, memory, decay, momentum.dtype.name)
+
     def step(self, gradient, variable, rate, decay, momentum=None):
         self.decay(variable, rate, decay)
         if momentum is not None:
@@ -121,6 +144,9 @@ class SGD(Update):
 
 class Lamb(AdamW):
     """AdamW whose steps have the length of the variable, times the rate (arXiv 1904.00962)."""
+
+    def has_loop(self, slots):
+        return False
 
     def step(self, gradient, variable, rate, decay, mean, square):
         direction = self.direction(gradient, mean, square) + decay * variable
@@ -189,6 +215,9 @@ class Muon(AdamW):
             return super().make_slots(variable)
         return (self.slot("momentum", variable, self.settings.moment_dtype),)
 
+    def has_loop(self, slots):
+        return len(slots) == 2
+
     def step(self, gradient, variable, rate, decay, *slots):
         if len(slots) == 2:
             super().step(gradient, variable, rate, decay, *slots)
@@ -240,11 +269,18 @@ def layer_shares(model: keras.Model, decay: float) -> dict[str, float]:
 
 def clip_by_norm(gradients: list, largest: float | None):
     """Scale all gradients together down to a global norm; also returns the norm they had."""
-    norm = tf.linalg.global_norm(gradients)
+    norm = global_norm(gradients)
     if largest is None:
         return gradients, norm
     scale = tf.minimum(1.0, largest / tf.maximum(norm, 1e-12))
-    return [gradient * scale for gradient in gradients], norm
+    return [tf.cast(gradient, tf.float32) * scale for gradient in gradients], norm
+
+
+def global_norm(gradients: list):
+    """The root of the sum of all squares, in float32; gradients in bfloat16 come from CPUs alone."""
+    narrow = [updates.sum_of_squares(gradient) for gradient in gradients if gradient.dtype == tf.bfloat16]
+    wide = [2.0 * tf.nn.l2_loss(gradient) for gradient in gradients if gradient.dtype != tf.bfloat16]
+    return tf.sqrt(tf.add_n(narrow + wide))
 
 
 def average_towards(average: list, variables: list, decay: float, step, strategy) -> None:

@@ -36,6 +36,18 @@ def after(gradient, *tensors) -> list:
         return [tf.identity(tensor) for tensor in tensors]
 
 
+def with_values(mapping) -> keras.StatelessScope:
+    """A scope in which variables have other values, each in its own type, which the scope's constructor would cast.
+
+    Args:
+        mapping: (variable, value) pairs.
+    """
+    scope = keras.StatelessScope()
+    for pair in mapping:
+        scope.add_update(pair)
+    return scope
+
+
 class Recomputed(keras.layers.Layer):
     """A layer as it is, but that only its input is kept for the gradient.
 
@@ -62,7 +74,7 @@ class Recomputed(keras.layers.Layer):
         seeds = [known[id(v)] for v in layer.non_trainable_variables if id(v) in known]
 
         def computed(x, *values):
-            with keras.StatelessScope(state_mapping=[*zip(weights, values, strict=True), *seeds]):
+            with with_values([*zip(weights, values, strict=True), *seeds]):
                 return layer(x, *grid, training=training)
 
         return computed_again(computed)(x, *values)

@@ -14,7 +14,7 @@ from keras_vit.layers.positions import Positions
 from keras_vit.layers.resnet import ResidualUnit
 from keras_vit.models.lean import block_read_at_first_token
 from keras_vit.train.evaluate import logits_model
-from keras_vit.train.recompute import Recomputed
+from keras_vit.train.recompute import Recomputed, with_values
 from keras_vit.weights.resize import resize_kernel
 
 
@@ -117,7 +117,7 @@ class Forward:
         if self._kernel is not None:
             mapping += self._resampled(values)
         self._mapping = mapping
-        with keras.StatelessScope(state_mapping=mapping):
+        with with_values(mapping):
             logits = self._logits(inputs[0] if len(inputs) == 1 else list(inputs), training=True)
         self._mapping = []
         return logits

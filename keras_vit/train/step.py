@@ -6,12 +6,14 @@ B batch, K classes.
 import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
-from keras_vit.train.optimizer import average_towards, clip_by_norm
+from keras_vit.layers.base import Dense
+from keras_vit.train.optimizer import average_towards, clip_by_norm, global_norm
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
 from keras_vit.train.state import State
 from keras_vit.train.strategy import on_gpu
 from keras_vit.train.task import task_of
+from keras_vit.xla import by_xla
 
 GROWTH_STEPS = 2000  # updates in a row without overflow, after which the loss scale doubles
 
@@ -39,6 +41,7 @@ class Step:
         self._seeds = [variable for variable in state.model.variables if "seed_generator" in variable.path]
         # On a TPU all of it is compiled; what replicas exchange, on GPUs, is not for XLA.
         self._part = tf.function(self._of_part, jit_compile=True) if on_gpu() else self._of_part
+        self._early = early_casts(state.model, self.variables)
         self._guarded = recipe.nonfinite == "skip" or state.scale is not None
 
     def __call__(self, images, targets):
@@ -65,17 +68,22 @@ class Step:
         values = [tf.convert_to_tensor(variable.value) for variable in self.variables]
         loss, gradients = self._summed(values, images, targets, replica)
         if self.recipe.optimizer.sam:
-            radius = self.recipe.optimizer.sam / tf.maximum(tf.linalg.global_norm(gradients), 1e-12)
-            up = [value + radius * gradient for value, gradient in zip(values, gradients, strict=True)]
+            radius = self.recipe.optimizer.sam / tf.maximum(global_norm(gradients), 1e-12)
+            up = [value + radius * gradient for value, gradient in zip(values, _wide(gradients), strict=True)]
             _, gradients = self._summed(up, images, targets, replica)
         gradients, norm = clip_by_norm(gradients, self.recipe.optimizer.clip_norm)
         return loss, gradients, norm
 
     def _summed(self, values, images, targets, replica):
-        """Loss and gradient over all replicas, each of which goes through its examples in `accumulate` parts."""
+        """Loss and gradient over all replicas, each of which goes through its examples in `accumulate` parts.
+
+        In float32, but the gradients of `early_casts` where nothing is summed.
+        """
         parts = self.recipe.optimizer.accumulate
         if parts == 1:
             loss, gradients = self._part(values, images, targets, 0, replica.replica_id_in_sync_group)
+            if self.strategy.num_replicas_in_sync > 1:
+                gradients = _wide(gradients)
         else:
             split = lambda x: tf.reshape(x, (parts, -1, *x.shape[1:]))  # noqa: E731
             images, targets = split(images), split(targets)
@@ -83,7 +91,7 @@ class Step:
             def add(part, loss, gradients):
                 number = replica.replica_id_in_sync_group
                 more, slopes = self._part(values, images[part], targets[part], part, number)
-                return part + 1, loss + more, [a + b for a, b in zip(gradients, slopes, strict=True)]
+                return part + 1, loss + more, [a + b for a, b in zip(gradients, _wide(slopes), strict=True)]
 
             first = (tf.constant(0), tf.zeros(()), [tf.zeros_like(value) for value in values])
             # One part at a time, else they would lie in memory side by side.
@@ -99,6 +107,7 @@ class Step:
     def _of_part(self, values, images, targets, part, replica):
         step = tf.cast(self.state.optimizer.iterations.value, tf.int64)
         states = dropout_states(self._seeds, self.recipe.seed, step, replica, part)
+        values = [tf.cast(v, tf.bfloat16) if early else v for v, early in zip(values, self._early, strict=True)]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
             outputs = self._forward(values, states, *self._task.inputs(images, targets))
@@ -134,6 +143,22 @@ class Step:
 
     def _first(self, value):
         return self.strategy.experimental_local_results(value)[0]
+
+
+def early_casts(model, variables) -> list[bool]:
+    """Whether each variable is best cast to bfloat16 before the pass, so that its gradient comes in bfloat16.
+
+    So it does anyway, and is then cast to float32, in two passes and twice the memory. It is of kernels that nothing
+    but a product in bfloat16 takes; on GPUs and TPUs XLA saves the passes by itself.
+    """
+    layers = [layer for layer in model._flatten_layers() if isinstance(layer, Dense)]
+    found = {id(layer._kernel) for layer in layers if layer.compute_dtype == "bfloat16" and not by_xla()}
+    return [id(variable) in found for variable in variables]
+
+
+def _wide(gradients):
+    """All of them in float32."""
+    return [tf.cast(gradient, tf.float32) for gradient in gradients]
 
 
 def compiled_steps(recipe: Recipe, state: State, strategy, span: Span):

@@ -1,14 +1,15 @@
 """Norms and their gradients on CPUs, in float32 whatever the type, each pass one loop that XLA compiles or oneDNN's.
 
-The backward pass keeps a norm's input alone. The whole of a norm as one function is slower (GroupNorm) or no faster
-(LayerNorm). Kernels are standardised by oneDNN's batch normalisation (benchmarks/NOTES.md has the gains).
+The backward pass keeps a norm's input alone. The whole of a GroupNorm as one function is slower. Kernels are
+standardised by oneDNN's batch normalisation (benchmarks/NOTES.md has the gains).
 """
+
+import math
 
 import tensorflow as tf
 
 from keras_vit.layers.groupnorm import mean_of_groups
 from keras_vit.xla import onednn
-from keras_vit.xla.rows import sum_of_rows
 
 _compiled = tf.function(jit_compile=True)  # for each shape
 
@@ -23,8 +24,24 @@ def _normed(x, gamma, beta, epsilon: float):
 
 
 @_compiled
-def _with_deviation(gradient, x, mean):
-    return gradient * (tf.cast(x, tf.float32) - mean)
+def _by_rows(gradient, x, mean, rate, gamma):
+    """The gradients of rows, gamma and beta; sums over a row as products, as above."""
+    gradient, column = tf.cast(gradient, tf.float32), gamma[:, None] / gamma.shape[0]
+    normed = (tf.cast(x, tf.float32) - mean) * rate
+    product = gradient * normed
+    along, constant = product @ column, gradient @ column
+    by_x = tf.cast(rate * (gradient * gamma - normed * along - constant), x.dtype)
+    return by_x, _summed(product, axis=0), _summed(gradient, axis=0)
+
+
+def _summed(x, axis: int):
+    """The sum over an axis. XLA adds up on the way what it computes to be halved, and writes out what it is to sum."""
+    for _ in range(3):
+        length = x.shape[axis]
+        if length is None or length % 2:
+            break
+        x = tf.add(*tf.split(x, 2, axis=axis))
+    return tf.reduce_sum(x, axis=axis)
 
 
 @_compiled
@@ -51,12 +68,7 @@ def layer_norm(x, gamma, beta, epsilon: float):
         y, mean, rate = _normed(rows, gamma, beta, epsilon)
 
         def gradients(gradient):
-            gradient, column = tf.cast(tf.reshape(gradient, (-1, width)), tf.float32), gamma[:, None]
-            product = _with_deviation(gradient, rows, mean)
-            by_gamma = tf.matmul(rate, product, transpose_a=True)[0]
-            by_beta = sum_of_rows(gradient)
-            along, constant = rate**2 * (product @ column) / width, (gradient @ column) / width
-            by_x = _by_input(gradient, rows, mean, rate, gamma, along, constant)
+            by_x, by_gamma, by_beta = _by_rows(tf.reshape(gradient, (-1, width)), rows, mean, rate, gamma)
             return tf.reshape(by_x, shape), by_gamma, by_beta
 
         return tf.reshape(y, shape), gradients
@@ -104,12 +116,12 @@ def _type_of_onednn(dtype, stored):
 
 @_compiled
 def _sums(x):
-    return tf.reduce_sum(tf.cast(x, tf.float32), axis=1)
+    return _summed(tf.cast(x, tf.float32), axis=1)
 
 
 @_compiled
 def _sums_of_squares(x, mean):
-    return tf.reduce_sum(tf.square(tf.cast(x, tf.float32) - mean), axis=1)
+    return _summed(tf.square(tf.cast(x, tf.float32) - mean), axis=1)
 
 
 @_compiled
@@ -121,22 +133,23 @@ def _scaled(x, mean, rate, gamma, beta, relu: bool):
 @_compiled
 def _sums_with(gradient, x, mean, rate, gamma, beta):
     gradient = _of_normed(gradient, x, mean, rate, gamma, beta)
-    return tf.reduce_sum(gradient, axis=1), tf.reduce_sum(gradient * (tf.cast(x, tf.float32) - mean), axis=1)
+    return _summed(gradient, axis=1), _summed(gradient * (tf.cast(x, tf.float32) - mean), axis=1)
 
 
 def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
     """`keras_vit.layers.groupnorm.group_norm`: (B, H, W, C) -> the same in the type of `x`, keeping `x` alone."""
-    shape, channels = tf.shape(x), x.shape[-1]
+    shape, (*sides, channels) = tf.shape(x), x.shape[1:]
     pixels = tf.cast(shape[1] * shape[2], tf.float32)
+    flat = (shape[0], -1, channels) if None in sides else (-1, math.prod(sides), channels)
 
     @tf.custom_gradient
     def normed(x, gamma, beta):
-        x = tf.reshape(x, (shape[0], -1, channels))
+        x = tf.reshape(x, flat)
         mean = mean_of_groups(_sums(x) / pixels)[:, None]
         rate = tf.math.rsqrt(mean_of_groups(_sums_of_squares(x, mean) / pixels) + epsilon)[:, None]
 
         def gradients(gradient):
-            gradient, shift = tf.reshape(gradient, (shape[0], -1, channels)), beta if relu else None
+            gradient, shift = tf.reshape(gradient, flat), beta if relu else None
             of_gradient, of_product = _sums_with(gradient, x, mean, rate, gamma, shift)
             constant, along = (mean_of_groups(sums * gamma / pixels)[:, None] for sums in (of_gradient, of_product))
             by_x = _by_input(gradient, x, mean, rate, gamma, rate**2 * along, constant, shift)

@@ -10,7 +10,10 @@ from keras_vit.xla import norms, onednn
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("form", "plain", "shape"), [*NORMS, (norms.layer_normed, encoder.layer_norm, (3, 7, 64))])
+@pytest.mark.parametrize(
+    ("form", "plain", "shape"),
+    [*NORMS, (norms.layer_norm, encoder.layer_norm, (4, 8, 64)), (norms.layer_normed, encoder.layer_norm, (3, 7, 64))],
+)
 def test_a_norm_has_the_plain_value_and_gradients(form, plain, shape, dtype):
     x, towards = (tf.cast(tf.random.stateless_normal(shape, (i, 2), 1.0, 3.0), dtype) for i in (1, 2))
     gamma, beta = tf.linspace(-1.0, 2.0, 64), tf.linspace(3.0, 0.0, 64)
@@ -26,6 +29,24 @@ def test_a_norm_has_the_plain_value_and_gradients(form, plain, shape, dtype):
     for new, old in zip(found, expected, strict=True):
         rounding = 1e-5 if new.dtype == old.dtype == tf.float32 else 2**-7
         np.testing.assert_allclose(tf.cast(new, tf.float32), tf.cast(old, tf.float32), rtol=rounding, atol=1e-5)
+
+
+@pytest.mark.parametrize(("form", "plain", "shape"), NORMS)
+def test_a_norm_has_its_gradients_of_any_number_of_images_and_pixels(form, plain, shape):
+    x, gamma, beta = tf.random.stateless_normal(shape, (1, 2)), tf.linspace(-1.0, 2.0, 64), tf.linspace(3.0, 0.0, 64)
+
+    @tf.function(input_signature=[tf.TensorSpec((None,) * (len(shape) - 1) + (64,))])
+    def gradients_of_form(x):
+        return gradients(form, x)
+
+    def gradients(form, x):
+        with tf.GradientTape() as tape:
+            tape.watch([x, gamma, beta])
+            y = form(x, gamma, beta, 1e-6)
+        return tape.gradient(y, [x, gamma, beta], y)
+
+    for new, old in zip(gradients_of_form(x), gradients(plain, x), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [1e-10, 0.3])

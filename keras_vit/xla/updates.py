@@ -1,0 +1,70 @@
+"""An optimizer's update of a variable on CPUs: one loop that XLA compiles, in the memory of the variable and its means.
+
+Where something else still holds the old numbers, a backward pass say, TensorFlow gives it memory of its own.
+"""
+
+import tensorflow as tf
+
+from keras_vit.xla import by_xla
+
+_compiled = tf.function(jit_compile=True, autograph=False)  # for each shape
+LARGE = 2**15  # numbers from which a loop is worth its compilation
+
+
+def worth_a_loop(variable) -> bool:
+    """Whether there are enough numbers, in float32 and on a CPU."""
+    return variable.shape.num_elements() >= LARGE and variable.dtype == tf.float32 and not by_xla()
+
+
+def adamw(handles, gradient, rate, count, betas: tuple, epsilon: float, decay: float, moment_dtype: str):
+    """`keras_vit.train.optimizer.AdamW`'s update.
+
+    Args:
+        handles: of the variable, of its mean gradient and of its mean square.
+        gradient: of the variable's shape.
+        rate: scalar.
+        count: integer scalar, how many updates there are with this one.
+        betas: memories of the means.
+        epsilon: added to the corrected root.
+        decay: decoupled, in shares of the rate.
+        moment_dtype: the mean gradient's.
+    """
+    # What a mean's weights add up to, to the last digit: 1 - 0.999 has few of them in float32.
+    count = tf.cast(count, tf.float64)
+    sums = (tf.cast(1.0 - tf.pow(tf.constant(beta, tf.float64), count), tf.float32) for beta in betas)
+    _adamw(handles, gradient, rate, tuple(sums), betas, epsilon, decay, moment_dtype)
+
+
+@_compiled
+def _adamw(handles, gradient, rate, sums, betas, epsilon, decay, moment_dtype):
+    variable, mean, square = (_read(*pair) for pair in zip(handles, ("float32", moment_dtype, "float32"), strict=True))
+    gradient = tf.cast(gradient, tf.float32)
+    first = betas[0] * tf.cast(mean, tf.float32) + (1.0 - betas[0]) * gradient
+    second = betas[1] * square + (1.0 - betas[1]) * gradient * gradient
+    root = tf.sqrt(sums[1])
+    step = rate * root / sums[0] * first / (tf.sqrt(second) + epsilon * root)
+    _write(handles, (variable - (rate * decay * variable + step), tf.cast(first, moment_dtype), second))
+
+
+@_compiled
+def momentum(handles, gradient, rate, memory: float, decay: float, moment_dtype: str):
+    """`keras_vit.train.optimizer.SGD`'s update, with `handles` of the variable and of its momentum."""
+    variable, moment = (_read(*pair) for pair in zip(handles, ("float32", moment_dtype), strict=True))
+    moment = memory * tf.cast(moment, tf.float32) + tf.cast(gradient, tf.float32)
+    _write(handles, (variable - rate * (decay * variable + moment), tf.cast(moment, moment_dtype)))
+
+
+@_compiled
+def sum_of_squares(gradient):
+    """(rows, F) -> a scalar of float32; as a product, since XLA adds up numbers one after the other."""
+    wide = tf.cast(gradient, tf.float32)
+    return tf.reduce_sum((wide * wide) @ tf.ones((gradient.shape[-1], 1)))
+
+
+def _read(handle, dtype):
+    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+
+
+def _write(handles, values):
+    for handle, value in zip(handles, values, strict=True):
+        tf.raw_ops.AssignVariableOp(resource=handle, value=value)
