@@ -112,7 +112,7 @@ class MultiHeadSelfAttention(Layer):
         self.num_heads = num_heads
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.relative_positions = relative_positions
-        self.attended_product_in_training = None  # bias, `attend` and the product with out's kernel in one
+        self.attended_product_in_training = None  # qkv's bias, attention and the product with out's kernel in one
         self.watch = None  # a function that the weights pass on their way to the values: keras_vit.analysis
 
     def build(self, input_shape):

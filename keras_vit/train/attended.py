@@ -1,7 +1,7 @@
-"""Attention and the products around it, for training on CPUs: softmax's gradient needs no sum over N x N numbers.
+"""Attention and the product behind it, for training on CPUs: softmax's gradient needs no sum over N x N numbers.
 
-That sum is one over the values that were gathered, an N-th of the numbers. Of few rows, and in narrow models, the
-weights are kept; else computed again. Of many tokens, one image after the other, so that a batch's N x N numbers are
+That sum is one over the values that were gathered. In narrow models, and of `few_rows`, the weights are kept; else
+computed again. Of many tokens, one image after the other, so that a batch's N x N numbers are
 never there at once; there the gathered values are kept. benchmarks/NOTES.md has the gains.
 
 B batch, N tokens, D width, h heads, d = D / h.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from keras_vit.train.recompute import after
-from keras_vit.xla.attention import by_logits, split, sums_of_heads
+from keras_vit.xla.attention import by_logits, by_query, split, sums_of_heads
 from keras_vit.xla.rows import few_rows, sum_of_rows
 
 MANY = 512
@@ -81,9 +81,8 @@ def _by_qkv(parts, gathered, gradient):
     query, key, value, weights = parts
     sums, gradient = sums_of_heads(gathered, gradient), tf.transpose(gradient, (0, 2, 1, 3))
     logits = by_logits(weights, tf.matmul(gradient, value, transpose_b=True), sums)
-    by_query = logits @ key * tf.cast(value.shape[-1] ** -0.5, value.dtype)
     by_key, by_value = (tf.matmul(a, b, transpose_a=True) for a, b in ((logits, query), (weights, gradient)))
-    return tf.transpose(tf.stack([by_query, by_key, by_value]), (1, 3, 0, 2, 4))
+    return tf.transpose(tf.stack([by_query(logits @ key), by_key, by_value]), (1, 3, 0, 2, 4))
 
 
 def _flat(gathered):

@@ -1,8 +1,9 @@
 """For training on CPUs: the same numbers but for rounding, by cheaper gradients (benchmarks/NOTES.md has the gains).
 
 GELU and norms, with the ReLU behind one: loops that XLA compiles (`keras_vit.xla`). Biases: their gradient, a sum over
-rows, is the product of a row of ones with these. An MLP's first bias is added by GELU's loop, since products with one
-are slow with AMX. Of a norm the backward pass keeps the input alone, in wide models of attention and of GELU's product
+rows, is the product of a row of ones with these. An MLP's first bias is added by GELU's loop and attention's by the one
+that cuts query, key and value apart, since products with one are slow with AMX. Attention has a gradient of its own
+(`attended.py`). Of a norm the backward pass keeps the input alone, in wide models of attention and of GELU's product
 with the kernel behind it, too: what is between is computed again, but of few rows.
 Evaluation and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does the
 like by itself.

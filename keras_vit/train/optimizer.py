@@ -6,6 +6,7 @@ the decay out of the trust ratio, its Adafactor scales by the weights, its Muon 
 """
 
 import re
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -52,14 +53,15 @@ class Update(keras.optimizers.Optimizer):
         slots = [slot.value for slot in self._slots[index]]
         # Not before there is the gradient: the backward pass still holds the old weights, and memory is short then.
         with tf.control_dependencies([gradient]):
-            if self.has_loop(slots) and updates.worth_a_loop(variable):
-                self.loop(gradient, variable, rate, self._decays[index], *slots)
+            loop = self.loop_of(slots) if updates.worth_a_loop(variable) else None
+            if loop is not None:
+                loop(gradient, variable, rate, self._decays[index], *slots)
             else:
                 self.step(tf.cast(gradient, variable.dtype), variable, rate, self._decays[index], *slots)
 
-    def has_loop(self, slots) -> bool:
-        """Whether there is a `loop`, which XLA compiles, that does the same as `step`."""
-        return False
+    def loop_of(self, slots) -> Callable | None:
+        """What does the same as `step` of a variable with these slots, in one loop that XLA compiles, if anything."""
+        return None
 
     def decay(self, variable, rate, decay):
         """Decoupled: variable -= rate * decay * variable."""
@@ -77,10 +79,10 @@ class AdamW(Update):
     def make_slots(self, variable):
         return self.slot("mean", variable, self.settings.moment_dtype), self.slot("square", variable)
 
-    def has_loop(self, slots):
-        return True
+    def loop_of(self, slots):
+        return self._loop
 
-    def loop(self, gradient, variable, rate, decay, mean, square):
+    def _loop(self, gradient, variable, rate, decay, mean, square):
         handles = variable.handle, mean.handle, square.handle
         betas, epsilon = (self.settings.beta_1, self.settings.beta_2), self.settings.epsilon
         updates.adamw(handles, gradient, rate, self.iterations.value + 1, betas, epsilon, decay, mean.dtype.name)
@@ -127,10 +129,10 @@ class SGD(Update):
     def make_slots(self, variable):
         return (self.slot("momentum", variable, self.settings.moment_dtype),) if self.settings.momentum else ()
 
-    def has_loop(self, slots):
-        return bool(slots)
+    def loop_of(self, slots):
+        return self._loop if slots else None
 
-    def loop(self, gradient, variable, rate, decay, momentum):
+    def _loop(self, gradient, variable, rate, decay, momentum):
         handles, memory = (variable.handle, momentum.handle), self.settings.momentum
         updates.momentum(handles, gradient, rate, memory, decay, momentum.dtype.name)
 
@@ -145,8 +147,8 @@ class SGD(Update):
 class Lamb(AdamW):
     """AdamW whose steps have the length of the variable, times the rate (arXiv 1904.00962)."""
 
-    def has_loop(self, slots):
-        return False
+    def loop_of(self, slots):
+        return None
 
     def step(self, gradient, variable, rate, decay, mean, square):
         direction = self.direction(gradient, mean, square) + decay * variable
@@ -215,8 +217,8 @@ class Muon(AdamW):
             return super().make_slots(variable)
         return (self.slot("momentum", variable, self.settings.moment_dtype),)
 
-    def has_loop(self, slots):
-        return len(slots) == 2
+    def loop_of(self, slots):
+        return super().loop_of(slots) if len(slots) == 2 else None
 
     def step(self, gradient, variable, rate, decay, *slots):
         if len(slots) == 2:
@@ -277,7 +279,7 @@ def clip_by_norm(gradients: list, largest: float | None):
 
 
 def global_norm(gradients: list):
-    """The root of the sum of all squares, in float32; gradients in bfloat16 come from CPUs alone."""
+    """The root of the sum of all squares, in float32; gradients in bfloat16 there are on CPUs alone (`early_casts`)."""
     narrow = [updates.sum_of_squares(gradient) for gradient in gradients if gradient.dtype == tf.bfloat16]
     wide = [2.0 * tf.nn.l2_loss(gradient) for gradient in gradients if gradient.dtype != tf.bfloat16]
     return tf.sqrt(tf.add_n(narrow + wide))

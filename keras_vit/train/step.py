@@ -77,12 +77,13 @@ class Step:
     def _summed(self, values, images, targets, replica):
         """Loss and gradient over all replicas, each of which goes through its examples in `accumulate` parts.
 
-        In float32, but the gradients of `early_casts` where nothing is summed.
+        In float32, but the gradients of `early_casts` where there are neither parts nor a strategy, which may send
+        all in one piece.
         """
         parts = self.recipe.optimizer.accumulate
         if parts == 1:
             loss, gradients = self._part(values, images, targets, 0, replica.replica_id_in_sync_group)
-            if self.strategy.num_replicas_in_sync > 1:
+            if tf.distribute.has_strategy():
                 gradients = _wide(gradients)
         else:
             split = lambda x: tf.reshape(x, (parts, -1, *x.shape[1:]))  # noqa: E731
@@ -148,8 +149,8 @@ class Step:
 def early_casts(model, variables) -> list[bool]:
     """Whether each variable is best cast to bfloat16 before the pass, so that its gradient comes in bfloat16.
 
-    So it does anyway, and is then cast to float32, in two passes and twice the memory. It is of kernels that nothing
-    but a product in bfloat16 takes; on GPUs and TPUs XLA saves the passes by itself.
+    A product puts it out so anyway; cast to float32 it would be another pass and twice the bytes. These are the kernels
+    of products in bfloat16. On GPUs and TPUs XLA saves the passes by itself.
     """
     layers = [layer for layer in model._flatten_layers() if isinstance(layer, Dense)]
     found = {id(layer._kernel) for layer in layers if layer.compute_dtype == "bfloat16" and not by_xla()}

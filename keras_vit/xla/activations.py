@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from keras_vit.xla.rows import few_rows, sum_of_rows
+from keras_vit.xla.rows import compiled, few_rows, sum_of_rows
 
-_compiled = tf.function(jit_compile=True)  # for each shape
 _SLOPE, _CUBE = math.sqrt(2.0 / math.pi), 0.044715
 
 
@@ -28,7 +27,7 @@ def _gelu(x):
     return x * share, share + x * tf.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
 
 
-@_compiled
+@compiled
 def _times(gradient, slope):
     """Their product: in bfloat16 TensorFlow multiplies three times as slowly."""
     return tf.cast(tf.cast(gradient, tf.float32) * tf.cast(slope, tf.float32), gradient.dtype)
@@ -43,9 +42,9 @@ class Activation:
 
     def __init__(self, formula: Callable):
         self._formula = formula
-        self._value = _compiled(self._value)
-        self._value_and_slope = _compiled(self._value_and_slope)
-        self._value_and_by_input = _compiled(self._value_and_by_input)
+        self._value = compiled(self._value)
+        self._value_and_slope = compiled(self._value_and_slope)
+        self._value_and_by_input = compiled(self._value_and_by_input)
 
     def _at(self, x, bias):
         return self._formula(tf.cast(x, tf.float32) + tf.cast(bias, tf.float32))

@@ -5,10 +5,10 @@ B batch, N tokens, h heads, d numbers a head.
 
 import tensorflow as tf
 
-_compiled = tf.function(jit_compile=True, autograph=False)  # for each shape
+from keras_vit.xla.rows import compiled
 
 
-@_compiled
+@compiled
 def split(qkv, bias):
     """(B, N, 3, h, d) and its bias, (3 h d,) -> query, already scaled, key and value, (B, h, N, d) each."""
     size = qkv.shape[-1]
@@ -17,7 +17,13 @@ def split(qkv, bias):
     return tuple(tf.cast(part, qkv.dtype) for part in (query * size**-0.5, key, value))
 
 
-@_compiled
+@compiled
+def by_query(gradient):
+    """The gradient of a query, (B, h, N, d), from that of the scaled one."""
+    return tf.cast(tf.cast(gradient, tf.float32) * gradient.shape[-1] ** -0.5, gradient.dtype)
+
+
+@compiled
 def sums_of_heads(gathered, gradient):
     """Each head's sum of gathered values times their gradient: (B, N, h, d) twice -> (B, h, N, 1) of float32.
 
@@ -27,7 +33,7 @@ def sums_of_heads(gathered, gradient):
     return tf.transpose(tf.reduce_sum(products, axis=-1), (0, 2, 1))[..., None]
 
 
-@_compiled
+@compiled
 def by_logits(weights, gradient, sums):
     """The gradient of softmax's input from that of the weights, both (B, h, N, N), and each row's sum of products."""
     return tf.cast(tf.cast(weights, tf.float32) * (tf.cast(gradient, tf.float32) - sums), weights.dtype)

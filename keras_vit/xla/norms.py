@@ -10,33 +10,35 @@ import tensorflow as tf
 
 from keras_vit.layers.groupnorm import mean_of_groups
 from keras_vit.xla import onednn
+from keras_vit.xla.rows import compiled
 
-_compiled = tf.function(jit_compile=True)  # for each shape
 
-
-@_compiled
+@compiled
 def _normed(x, gamma, beta, epsilon: float):
-    wide, share = tf.cast(x, tf.float32), tf.fill((x.shape[-1], 1), 1.0 / x.shape[-1])
+    width = gamma.shape[-1]
+    wide, share = tf.cast(x, tf.float32), tf.fill((width, 1), 1.0 / width)
     mean = wide @ share  # as products: XLA adds up a row's numbers one after the other
     deviation = wide - mean
     rate = tf.math.rsqrt((deviation * deviation) @ share + epsilon)
     return tf.cast(deviation * rate * gamma + beta, x.dtype), mean, rate
 
 
-@_compiled
+@compiled
 def _by_rows(gradient, x, mean, rate, gamma):
     """The gradients of rows, gamma and beta; sums over a row as products, as above."""
-    gradient, column = tf.cast(gradient, tf.float32), gamma[:, None] / gamma.shape[0]
-    normed = (tf.cast(x, tf.float32) - mean) * rate
-    product = gradient * normed
-    along, constant = product @ column, gradient @ column
-    by_x = tf.cast(rate * (gradient * gamma - normed * along - constant), x.dtype)
-    return by_x, _summed(product, axis=0), _summed(gradient, axis=0)
+    gradient, deviation, column = tf.cast(gradient, tf.float32), tf.cast(x, tf.float32) - mean, gamma[:, None]
+    product, width = gradient * deviation * rate, gamma.shape[0]
+    along, constant = rate * (product @ column) / width, (gradient @ column) / width
+    by_x = _of_x(gradient, deviation, rate, gamma, along, constant)
+    return tf.cast(by_x, x.dtype), _summed(product, axis=0), _summed(gradient, axis=0)
+
+
+HALVINGS = 3  # once more, and XLA writes the halves out
 
 
 def _summed(x, axis: int):
-    """The sum over an axis. XLA adds up on the way what it computes to be halved, and writes out what it is to sum."""
-    for _ in range(3):
+    """The sum over an axis that is halved before: else XLA writes out all that it is to sum."""
+    for _ in range(HALVINGS):
         length = x.shape[axis]
         if length is None or length % 2:
             break
@@ -44,10 +46,14 @@ def _summed(x, axis: int):
     return tf.reduce_sum(x, axis=axis)
 
 
-@_compiled
+@compiled
 def _by_input(gradient, x, mean, rate, gamma, along, constant, beta=None):
     gradient, deviation = _of_normed(gradient, x, mean, rate, gamma, beta), tf.cast(x, tf.float32) - mean
-    return tf.cast(rate * (gradient * gamma - deviation * along - constant), x.dtype)
+    return tf.cast(_of_x(gradient, deviation, rate, gamma, along, constant), x.dtype)
+
+
+def _of_x(gradient, deviation, rate, gamma, along, constant):
+    return rate * (gradient * gamma - deviation * along - constant)
 
 
 def _of_normed(gradient, x, mean, rate, gamma, beta):
@@ -89,7 +95,8 @@ def layer_normed(x, gamma, beta, epsilon: float, stored="float32"):
     """
     epsilon = float(epsilon)
     if not onednn_has(x.dtype, stored):
-        return _normed(x, gamma, beta, epsilon)[0]
+        y, *_ = _normed(tf.reshape(x, (-1, gamma.shape[-1])), gamma, beta, epsilon)
+        return tf.reshape(y, tf.shape(x))
     return _by_onednn(x, gamma, beta, epsilon, _type_of_onednn(x.dtype, stored))
 
 
@@ -114,23 +121,23 @@ def _type_of_onednn(dtype, stored):
 # GroupNorm's passes over a feature map of P pixels: (B, P, C) with (B, 1, C) of means and factors.
 
 
-@_compiled
+@compiled
 def _sums(x):
     return _summed(tf.cast(x, tf.float32), axis=1)
 
 
-@_compiled
+@compiled
 def _sums_of_squares(x, mean):
     return _summed(tf.square(tf.cast(x, tf.float32) - mean), axis=1)
 
 
-@_compiled
+@compiled
 def _scaled(x, mean, rate, gamma, beta, relu: bool):
     y = (tf.cast(x, tf.float32) - mean) * (rate * gamma) + beta
     return tf.cast(tf.nn.relu(y) if relu else y, x.dtype)
 
 
-@_compiled
+@compiled
 def _sums_with(gradient, x, mean, rate, gamma, beta):
     gradient = _of_normed(gradient, x, mean, rate, gamma, beta)
     return _summed(gradient, axis=1), _summed(gradient * (tf.cast(x, tf.float32) - mean), axis=1)

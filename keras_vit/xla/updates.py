@@ -1,13 +1,13 @@
 """An optimizer's update of a variable on CPUs: one loop that XLA compiles, in the memory of the variable and its means.
 
-Where something else still holds the old numbers, a backward pass say, TensorFlow gives it memory of its own.
+Where something else still reads the old numbers, a backward pass say, TensorFlow writes the new ones elsewhere.
 """
 
 import tensorflow as tf
 
 from keras_vit.xla import by_xla
+from keras_vit.xla.rows import compiled
 
-_compiled = tf.function(jit_compile=True, autograph=False)  # for each shape
 LARGE = 2**15  # numbers from which a loop is worth its compilation
 
 
@@ -35,7 +35,7 @@ def adamw(handles, gradient, rate, count, betas: tuple, epsilon: float, decay: f
     _adamw(handles, gradient, rate, tuple(sums), betas, epsilon, decay, moment_dtype)
 
 
-@_compiled
+@compiled
 def _adamw(handles, gradient, rate, sums, betas, epsilon, decay, moment_dtype):
     variable, mean, square = (_read(*pair) for pair in zip(handles, ("float32", moment_dtype, "float32"), strict=True))
     gradient = tf.cast(gradient, tf.float32)
@@ -46,18 +46,24 @@ def _adamw(handles, gradient, rate, sums, betas, epsilon, decay, moment_dtype):
     _write(handles, (variable - (rate * decay * variable + step), tf.cast(first, moment_dtype), second))
 
 
-@_compiled
+@compiled
 def momentum(handles, gradient, rate, memory: float, decay: float, moment_dtype: str):
-    """`keras_vit.train.optimizer.SGD`'s update, with `handles` of the variable and of its momentum."""
+    """`keras_vit.train.optimizer.SGD`'s update.
+
+    Args:
+        handles: of the variable and of its momentum.
+        gradient, rate, decay, moment_dtype: as of `adamw`.
+        memory: share of the momentum that is left.
+    """
     variable, moment = (_read(*pair) for pair in zip(handles, ("float32", moment_dtype), strict=True))
     moment = memory * tf.cast(moment, tf.float32) + tf.cast(gradient, tf.float32)
     _write(handles, (variable - rate * (decay * variable + moment), tf.cast(moment, moment_dtype)))
 
 
-@_compiled
+@compiled
 def sum_of_squares(gradient):
-    """(rows, F) -> a scalar of float32; as a product, since XLA adds up numbers one after the other."""
-    wide = tf.cast(gradient, tf.float32)
+    """(..., F) -> a scalar of float32; as products, since XLA adds up numbers one after the other."""
+    wide = tf.reshape(tf.cast(gradient, tf.float32), (-1, gradient.shape[-1]))
     return tf.reduce_sum((wide * wide) @ tf.ones((gradient.shape[-1], 1)))
 
 

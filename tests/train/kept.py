@@ -31,7 +31,8 @@ def kept(form, inputs, least):
     arguments = inputs, tf.random.stateless_normal(form(*inputs).shape, (0, 0))
     graphs = _as_run(both, *arguments)
     later = {op.name for op in both.get_concrete_function(*arguments).graph.get_operations()[len(before) :]}
-    of_later = max(([node for node in graph.node if node.name in later] for graph in graphs), key=len)
+    own = [graph for graph in graphs if any(node.name == "inputs" for node in graph.node)]  # loops have names of theirs
+    of_later = max(([node for node in graph.node if node.name in later] for graph in own), key=len)
     outputs = [output for op in before for output in op.outputs if op.name != "gradient"]
     wide = {output.name.removesuffix(":0"): output for output in outputs if math.prod(output.shape) >= least}
     taken = {name for node in of_later for name in node.input}

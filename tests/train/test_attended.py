@@ -105,6 +105,22 @@ def test_attention_has_the_plain_value_and_gradients(many, dtype, bound, batch, 
         np.testing.assert_allclose(new, old, rtol=0, atol=bound * float(tf.reduce_max(tf.abs(old))))
 
 
+def test_of_an_unknown_number_of_tokens_it_is_the_same():
+    qkv, bias, kernel = _numbers()
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None, *qkv.shape[2:]))])
+    def gradient(qkv):
+        with tf.GradientTape() as tape:
+            tape.watch(qkv)
+            y = attended.attended_product()(qkv, bias, kernel)
+        return tape.gradient(y, qkv, y)
+
+    with tf.GradientTape() as tape:
+        tape.watch(qkv)
+        y = _plain()(qkv, bias, kernel)
+    np.testing.assert_allclose(gradient(qkv), tape.gradient(y, qkv, y), rtol=0, atol=1e-4)
+
+
 def test_watched_weights_are_seen_while_training(monkeypatch):
     monkeypatch.setattr(attended, "MANY", 9)
     attention = _attention()

@@ -15,6 +15,7 @@ from keras_vit.train.recipe import Average
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.strategy import choose
+from keras_vit.xla import updates
 
 pytestmark = needs_tensorflow
 BATCHES = ((IMAGES, TARGETS),) * 2
@@ -82,6 +83,7 @@ from keras_vit.train import measure
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.recipe import *
 from keras_vit.train.strategy import choose
+from keras_vit.xla import updates
 
 row = Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
 evaluate = Evaluate(metrics=("accuracy", "top5", "calibration"), few_shot="digits", shots=(1, 2),
@@ -239,6 +241,18 @@ def adafactor(one, two):
     return apart(after(one, recipe), after(two, recipe))
 
 
+def loops(one, two):
+    """Updates by XLA's loops, made only if all is finite, of gradients that a replica has in two types."""
+    updates.LARGE = 0
+    found = []
+    for changes in ({"kind": "adamw", "learning_rate": 1e-3}, {"momentum": 0.9, "moment_dtype": "bfloat16"}):
+        recipe = replace(plain(epsilon=1e-3, weight_decay=0.1, **changes), precision="mixed_bfloat16", nonfinite="skip")
+        # Two parts on one device are added up in the order of two replicas.
+        expected = after(one, with_optimizer(recipe, accumulate=2))
+        found.append(apart(expected, after(two, recipe)))
+    return [max(loss for loss, *_ in found), max(weights for _, weights, _ in found), min(moved for *_, moved in found)]
+
+
 def compiled(one, two):
     """Each replica's gradient by XLA, as beside a GPU, in whose place CPUs stand."""
     recipe = plain(clip_norm=0.1, accumulate=2)
@@ -247,7 +261,13 @@ def compiled(one, two):
     return apart(expected, after(two, recipe))
 
 
-QUICK = {"parts": parts, "dropout": dropout, "skip": skip, "overflow": overflow}
+QUICK = {
+    "parts": parts,
+    "dropout": dropout,
+    "skip": skip,
+    "overflow": overflow,
+    "loops": loops,
+}  # the last: it stays so
 RARE = {
     "muon": optimizer(kind="muon", learning_rate=0.01, momentum=0.95),
     "lamb": optimizer(kind="lamb", learning_rate=0.01),
@@ -298,6 +318,7 @@ def test_dropout_differs_by_layer_step_and_replica_and_comes_back():
 def test_an_absent_tpu_gets_one_sentence():
     said = run_python("""
 from keras_vit.train.strategy import choose
+from keras_vit.xla import updates
 try:
     choose("tpu", 8)
 except ValueError as error:
