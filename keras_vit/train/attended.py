@@ -1,8 +1,8 @@
 """Attention and the product behind it, for training on CPUs: softmax's gradient needs no sum over N x N numbers.
 
 That sum is one over the values that were gathered. In narrow models, and of `few_rows`, the weights are kept; else
-computed again. Of many tokens, one image after the other, so that a batch's N x N numbers are
-never there at once; there the gathered values are kept. benchmarks/NOTES.md has the gains.
+computed again. Of many tokens in wide models, one image after the other, so that a batch's N x N numbers are never
+there at once; there the gathered values are kept. benchmarks/NOTES.md has the gains.
 
 B batch, N tokens, D width, h heads, d = D / h.
 """
@@ -22,7 +22,8 @@ def attended_product(again: bool = True) -> Callable:
     """Attention and the product with a kernel in one: (B, N, 3, h, d), its bias (3 D,), (D, D) -> (B * N, D).
 
     Args:
-        again: whether the weights are computed again for the gradient, but of few rows.
+        again: whether the weights are computed again for the gradient, but of few rows, and of many tokens image by
+            image; else they are kept.
     """
 
     @tf.custom_gradient
@@ -58,7 +59,7 @@ def attended_product(again: bool = True) -> Callable:
         return rows @ kernel, gradients
 
     def product(qkv, bias, kernel):
-        many = qkv.shape[1] is not None and qkv.shape[1] >= MANY
+        many = again and qkv.shape[1] is not None and qkv.shape[1] >= MANY
         return (of_each if many else of_all)(qkv, tf.convert_to_tensor(bias), tf.convert_to_tensor(kernel))
 
     return product

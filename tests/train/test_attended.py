@@ -36,6 +36,7 @@ def test_attention_keeps_its_projections_and_of_many_tokens_what_it_gathered(man
     expected = [("float32", (5, 9, 3, 2, 4))] + [("float32", (45, 8))] * many
     assert kept(attended.attended_product(), numbers, 5 * 9 * 8) == expected
     assert {("float32", (5, 2, 9, 9)), ("float32", (45, 8))} <= set(kept(_plain(), numbers, 5 * 9 * 8))
+    assert ("float32", (5, 2, 9, 9)) in kept(attended.attended_product(again=False), numbers, 5 * 9 * 8)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
