@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
 from keras_vit.layers.base import Dense
-from keras_vit.train.optimizer import average_towards, clip_by_norm, global_norm
+from keras_vit.train.gradients import clip_by_norm, global_norm
+from keras_vit.train.optimizer import average_towards
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
 from keras_vit.train.state import State

@@ -83,7 +83,6 @@ from keras_vit.train import measure
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.recipe import *
 from keras_vit.train.strategy import choose
-from keras_vit.xla import updates
 
 row = Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
 evaluate = Evaluate(metrics=("accuracy", "top5", "calibration"), few_shot="digits", shots=(1, 2),
@@ -261,13 +260,8 @@ def compiled(one, two):
     return apart(expected, after(two, recipe))
 
 
-QUICK = {
-    "parts": parts,
-    "dropout": dropout,
-    "skip": skip,
-    "overflow": overflow,
-    "loops": loops,
-}  # the last: it stays so
+# The last: it stays so.
+QUICK = {"parts": parts, "dropout": dropout, "skip": skip, "overflow": overflow, "loops": loops}
 RARE = {
     "muon": optimizer(kind="muon", learning_rate=0.01, momentum=0.95),
     "lamb": optimizer(kind="lamb", learning_rate=0.01),
@@ -318,7 +312,6 @@ def test_dropout_differs_by_layer_step_and_replica_and_comes_back():
 def test_an_absent_tpu_gets_one_sentence():
     said = run_python("""
 from keras_vit.train.strategy import choose
-from keras_vit.xla import updates
 try:
     choose("tpu", 8)
 except ValueError as error:

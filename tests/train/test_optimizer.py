@@ -8,7 +8,8 @@ from support import max_difference, needs_tensorflow
 
 import keras_vit
 from keras_vit.train import muon
-from keras_vit.train.optimizer import average_towards, build_optimizer, clip_by_norm
+from keras_vit.train.gradients import clip_by_norm
+from keras_vit.train.optimizer import average_towards, build_optimizer
 from keras_vit.train.recipe import Optimizer
 from keras_vit.xla import updates
 
@@ -184,22 +185,6 @@ def test_nothing_as_large_as_a_weight_is_made_before_its_gradient(kind):
         elif operation.type != "ReadVariableOp":
             early += [operation.name for output in operation.outputs if output.shape == (64, 48)]
     assert not early and len(behind) > 3
-
-
-def test_clipping_is_by_the_norm_of_all():
-    gradients = [tf.constant([3.0, 0.0]), tf.constant([[4.0]])]
-    clipped, norm = clip_by_norm(gradients, 1.0)
-    assert float(norm) == pytest.approx(5.0)
-    assert np.allclose(clipped[0], [0.6, 0.0]) and np.allclose(clipped[1], [[0.8]])
-    assert np.allclose(clip_by_norm(gradients, 10.0)[0][1], [[4.0]])
-    assert np.allclose(clip_by_norm(gradients, None)[0][1], [[4.0]])
-    assert np.allclose(clip_by_norm([tf.zeros(2)], 1.0)[0][0], 0.0)
-
-
-def test_gradients_of_both_types_are_clipped_to_float32():
-    clipped, norm = clip_by_norm([tf.constant([3.0, 0.0]), tf.constant([[[4.0]]], tf.bfloat16)], 1.0)
-    assert float(norm) == pytest.approx(5.0) and {gradient.dtype for gradient in clipped} == {tf.float32}
-    assert np.allclose(clipped[0], [0.6, 0.0]) and np.allclose(clipped[1], [[[0.8]]])
 
 
 def test_average_follows_its_formula():

@@ -3,6 +3,7 @@
 Its numbers are compared with torch's and optax's in tests/train/test_optimizer.py.
 """
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,8 +19,6 @@ SIDE = 256  # SIDE ** 2 numbers are worth a loop
 
 @pytest.fixture
 def variable():
-    import keras
-
     return keras.Variable(tf.random.stateless_normal((SIDE, SIDE), (0, 0)), name="kernel")
 
 

@@ -1,0 +1,21 @@
+"""The norm of all gradients together, and clipping by it."""
+
+import tensorflow as tf
+
+from keras_vit.xla import updates
+
+
+def clip_by_norm(gradients: list, largest: float | None):
+    """Scale all gradients together down to a global norm; also returns the norm they had."""
+    norm = global_norm(gradients)
+    if largest is None:
+        return gradients, norm
+    scale = tf.minimum(1.0, largest / tf.maximum(norm, 1e-12))
+    return [tf.cast(gradient, tf.float32) * scale for gradient in gradients], norm
+
+
+def global_norm(gradients: list):
+    """The root of the sum of all squares, in float32; gradients in bfloat16 there are on CPUs alone (`early_casts`)."""
+    narrow = [updates.sum_of_squares(gradient) for gradient in gradients if gradient.dtype == tf.bfloat16]
+    wide = [2.0 * tf.nn.l2_loss(gradient) for gradient in gradients if gradient.dtype != tf.bfloat16]
+    return tf.sqrt(tf.add_n(narrow + wide))
