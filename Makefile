@@ -32,6 +32,7 @@ benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/keras-vit bench
 	$(RUN)/python benchmarks/readme.py
 	$(RUN)/keras-vit bench --preset growth
+	$(RUN)/python benchmarks/goals.py
 	$(RUN)/python benchmarks/import_time.py
 	$(RUN)/python benchmarks/weights.py
 	$(RUN)/python benchmarks/data.py
