@@ -16,7 +16,7 @@ from keras_vit.export.served import kernels_in_parts, norm_forms
 from keras_vit.layers import watching
 from keras_vit.layers.base import taking_forms
 from keras_vit.layers.parted import parted_products
-from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
+from keras_vit.layers.stdconv import kernel_forms, standardized_kernels
 from keras_vit.models.interface import describe, named_outputs
 from keras_vit.models.lean import LeanModel, block_read_at_first_token
 
@@ -49,7 +49,7 @@ class ServingModule(tf.Module):
         self.interface = describe(model)
         kernels, answer = standardized_kernels(model), named_outputs(model)
         in_place = {id(layer.kernel): [kernel.value] for layer, kernel in kernels}
-        forms = [taking_kernels(kernels)]
+        forms = [taking_forms(kernel_forms(kernels))]
         if served:
             read = block_read_at_first_token(answer)
             parts = kernels_in_parts(model, whole=[read.attention] if read else [])

@@ -31,7 +31,7 @@ def taking_forms(forms):
 
     Args:
         forms: (layer, function) each: of a `LayerNorm` or `GroupNorm` a function as its `norm`, of attention or an MLP
-            one of its input alone.
+            one of its input alone, of a `StdConv` one of nothing that returns its kernel, standardised.
     """
     token = _forms.set({**_forms.get(), **{id(layer): form for layer, form in forms}})
     try:

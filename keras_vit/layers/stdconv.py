@@ -3,12 +3,10 @@
 B batch, H W C feature map.
 """
 
-import contextlib
-
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer, require_rank
+from keras_vit.layers.base import Layer, form_of, require_rank
 from keras_vit.layers.patches import as_pair
 
 
@@ -69,6 +67,9 @@ class StdConv(Layer):
 
     def standardized_kernel(self, training=False):
         """The kernel as the convolution uses it: mean 0 and variance 1 for each filter."""
+        form = form_of(self, training)
+        if form is not None:
+            return form()
         function = self.standardized_in_training if training else standardized
         return function(ops.cast(self.kernel, "float32"), self.epsilon, self.epsilon_on)
 
@@ -98,13 +99,6 @@ def standardized_kernels(model) -> list:
     return [(layer, keras.Variable(in_use(layer), dtype=layer.compute_dtype, trainable=False)) for layer in found]
 
 
-@contextlib.contextmanager
-def taking_kernels(kernels):
-    """While entered, or in a function so decorated, convolutions take these `standardized_kernels`."""
-    for layer, kernel in kernels:
-        layer.standardized_kernel = lambda training, kernel=kernel: kernel
-    try:
-        yield
-    finally:
-        for layer, _ in kernels:
-            del layer.standardized_kernel
+def kernel_forms(kernels) -> list:
+    """The forms, of `taking_forms`, in which convolutions take these `standardized_kernels`."""
+    return [(layer, lambda kernel=kernel: kernel) for layer, kernel in kernels]

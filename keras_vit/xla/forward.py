@@ -4,7 +4,6 @@ B batch, H W C image.
 """
 
 import contextlib
-import threading
 from collections.abc import Callable
 from functools import partial
 
@@ -15,12 +14,10 @@ from keras_vit.layers import GroupNorm, LayerNorm
 from keras_vit.layers.base import taking_forms
 from keras_vit.layers.encoder import layer_norm
 from keras_vit.layers.parted import biased_product, parted_kernels, parted_products
-from keras_vit.layers.stdconv import standardized_kernels, taking_kernels
+from keras_vit.layers.stdconv import kernel_forms, standardized_kernels
 from keras_vit.xla import by_xla, traced_for_cpu
 
 MOST_CONSTANTS = 0.7e9  # bytes, of which TensorFlow makes up to fifteen times as many
-
-_tracing = threading.Lock()  # convolutions have one kernel at a time
 
 
 def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> Callable:
@@ -115,16 +112,9 @@ def _by_loops(model, frozen):
     layers = model._flatten_layers()
     forms = [(layer, group_norm) for layer in layers if isinstance(layer, GroupNorm)]
     forms += [_layer_normed(layer) for layer in layers if isinstance(layer, LayerNorm)]
-    with _tracing:
-        kernels = standardized_kernels(model)
+    kernels = standardized_kernels(model)
     kernels = [(layer, kernel.numpy()) for layer, kernel in kernels] if frozen else kernels
-
-    @contextlib.contextmanager
-    def in_place():
-        with _tracing, taking_kernels(kernels), taking_forms(forms):
-            yield
-
-    return in_place()
+    return taking_forms([*forms, *kernel_forms(kernels)])
 
 
 def onednn_norms(model: keras.Model):

@@ -1,11 +1,14 @@
 """The convolutional layers against their formulas, written out plainly."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import keras
 import numpy as np
 import pytest
 from support import max_difference
 
 from keras_vit import layers
+from keras_vit.layers.base import taking_forms
 
 
 def standardised(kernel, epsilon, on):
@@ -105,3 +108,14 @@ def test_a_stem_of_constants_stays_finite():
     layer.build((1, 4, 4, 4))
     layer.kernel.assign(kernel)
     assert np.isfinite(keras.ops.convert_to_numpy(layer(np.ones((1, 4, 4, 4), "float32")))).all()
+
+
+def test_a_convolution_takes_another_kernel_in_one_thread_alone_and_never_to_train():
+    convolution, x = layers.StdConv(4, 3), keras.random.normal((2, 6, 6, 3), seed=1)
+    plain = keras.ops.convert_to_numpy(convolution(x))
+    kernel = keras.ops.zeros_like(convolution.kernel)
+    with taking_forms([(convolution, lambda: kernel)]), ThreadPoolExecutor(1) as other:
+        assert not keras.ops.convert_to_numpy(convolution(x)).any()
+        assert max_difference(convolution(x, training=True), plain) < 1e-5
+        assert max_difference(other.submit(convolution, x).result(), plain) == 0
+    assert max_difference(convolution(x), plain) == 0

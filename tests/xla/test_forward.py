@@ -11,8 +11,8 @@ from contract.cases import MODELS, principal_first
 from support import max_difference, needs_tensorflow, randomise, run_python
 
 import keras_vit
-from keras_vit.layers import GroupNorm, LayerNorm, StdConv, encoder, groupnorm
-from keras_vit.layers.base import norm_of
+from keras_vit.layers import GroupNorm, LayerNorm, StdConv
+from keras_vit.layers.base import form_of
 from keras_vit.xla import forward
 
 CASES = {case.name: case for case in MODELS}
@@ -30,11 +30,8 @@ def operations(compiled, images):
 
 
 def assert_forms_are_plain(model):
-    """Of the model's norms and convolutions."""
-    plain = {GroupNorm: groupnorm.group_norm, LayerNorm: encoder.layer_norm}
-    norms = [layer for layer in model._flatten_layers() if type(layer) in plain]
-    assert norms and all(norm_of(layer, training=False) is plain[type(layer)] for layer in norms)
-    assert not any("standardized_kernel" in vars(layer) for layer in model._flatten_layers())
+    """Of all its layers."""
+    assert all(form_of(layer, training=False) is None for layer in model._flatten_layers())
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.large)])
