@@ -7,8 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.layers import LayerNorm
-from keras_vit.layers.encoder import layer_norm
+from keras_vit.layers.layernorm import usual_norms
 from keras_vit.layers.parted import parted_layers
 
 EPSILON = 1e-3  # of the norms that TensorFlow 2.21 makes of what it finds, whatever epsilon the graph has
@@ -16,8 +15,7 @@ EPSILON = 1e-3  # of the norms that TensorFlow 2.21 makes of what it finds, what
 
 def norm_forms(model: keras.Model) -> list:
     """(layer, its norm) of each `LayerNorm` that has the usual one: a form in which TensorFlow finds oneDNN's."""
-    layers = [layer for layer in model._flatten_layers() if isinstance(layer, LayerNorm) and layer.norm is layer_norm]
-    return [(layer, _norm_of(layer)) for layer in layers if layer.epsilon > 0]
+    return [(layer, _norm_of(layer)) for layer in usual_norms(model) if layer.epsilon > 0]
 
 
 def _norm_of(layer):

@@ -5,10 +5,10 @@ from keras_vit.layers.axial import AxialBlock as AxialBlock
 from keras_vit.layers.base import require_rate as require_rate
 from keras_vit.layers.base import starting_from as starting_from
 from keras_vit.layers.encoder import EncoderBlock as EncoderBlock
-from keras_vit.layers.encoder import LayerNorm as LayerNorm
 from keras_vit.layers.encoder import MultiHeadSelfAttention as MultiHeadSelfAttention
 from keras_vit.layers.encoder import StochasticDepth as StochasticDepth
 from keras_vit.layers.groupnorm import GroupNorm as GroupNorm
+from keras_vit.layers.layernorm import LayerNorm as LayerNorm
 from keras_vit.layers.masked import PatchCorruption as PatchCorruption
 from keras_vit.layers.masked import PatchPrediction as PatchPrediction
 from keras_vit.layers.mlp import MLPBlock as MLPBlock

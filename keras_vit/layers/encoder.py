@@ -9,52 +9,14 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Dense, Layer, form_of, like, norm_of, require_rank, require_rate, rows
+from keras_vit.layers.base import Dense, Layer, form_of, like, require_rank, require_rate, rows
+from keras_vit.layers.layernorm import LayerNorm
 from keras_vit.layers.mlp import MLPBlock, require_kernel_size
 from keras_vit.layers.reading import gathered_by_first_token
 
 # Whether the backend may have one operation for attention that never writes the (N, N) weights to memory
 # (FlashAttention, arXiv 2205.14135). TensorFlow has none.
 HAS_FUSED_ATTENTION = keras.backend.backend() != "tensorflow"
-
-
-def layer_norm(x, gamma, beta, epsilon: float):
-    """Normalise over the last axis, in float32: (..., D) of any type -> float32.
-
-    Written as `d = x - mean; var = mean(d * d)`: this form converts to integer TFLite, and quantises, best.
-    """
-    deviation = ops.cast(x, "float32")
-    deviation = deviation - ops.mean(deviation, axis=-1, keepdims=True)
-    variance = ops.mean(deviation * deviation, axis=-1, keepdims=True)
-    return deviation * ops.rsqrt(variance + epsilon) * gamma + beta
-
-
-class LayerNorm(Layer):
-    """Layer normalisation over the last axis, in float32 whatever the compute type.
-
-    Args:
-        epsilon: added to the variance; 1e-6 in the official code, 1e-12 in transformers.
-
-    Input and output shape: (..., D).
-    """
-
-    def __init__(self, epsilon: float = 1e-6, **kwargs):
-        super().__init__(**kwargs)
-        self.epsilon = epsilon
-        self.norm_in_training = self.norm = layer_norm  # the same numbers, which a backend may have in a leaner form
-
-    def build(self, input_shape):
-        shape = (input_shape[-1],)
-        self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones", autocast=False)
-        self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros", autocast=False)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
-
-    def call(self, x, training=False):
-        norm = norm_of(self, training)
-        gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
-        return ops.cast(norm(x, gamma, beta, self.epsilon), self.compute_dtype)
 
 
 class StochasticDepth(Layer):

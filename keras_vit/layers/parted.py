@@ -27,7 +27,14 @@ def biased_product(x, kernel, bias, activation: Callable | None = None):
     return y if activation is None else activation(y)
 
 
-def parted_products(model: keras.Model, kernels: dict | None = None, product: Callable = biased_product):
+def scores(query, key):
+    """Each query's products with the keys: (B, h, N, d) and (B, N, h, d) -> (B, h, N, N)."""
+    return ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))
+
+
+def parted_products(
+    model: keras.Model, kernels: dict | None = None, product: Callable = biased_product, scores: Callable = scores
+):
     """Have a model compute so inside the `with`, but attention with relative positions and MLPs with a convolution.
 
     Args:
@@ -35,12 +42,13 @@ def parted_products(model: keras.Model, kernels: dict | None = None, product: Ca
         kernels: `parted_kernels` of it, or tensors in their place, for the layers that are told alone; without them
             each call cuts the weights it finds.
         product: called as `biased_product` is.
+        scores: called as the function of that name is.
     """
     forms = []
     for layer, cut, form in parted_layers(model):
         if kernels is None or layer in kernels:
             pairs = partial(cut, layer) if kernels is None else partial(kernels.get, layer)
-            forms.append((layer, partial(form, layer, pairs, product)))
+            forms.append((layer, partial(form, layer, pairs, product, scores)))
     return taking_forms(forms)
 
 
@@ -101,24 +109,24 @@ def _as_computed(layer, pairs):
     return [[ops.cast(ops.convert_to_tensor(weight), layer.compute_dtype) for weight in pair] for pair in pairs]
 
 
-def _attention(layer: MultiHeadSelfAttention, pairs, product, tokens):
+def _attention(layer: MultiHeadSelfAttention, pairs, product, scores, tokens):
     """(B, N, D) -> (B, N, D)."""
     count, width = ops.shape(tokens)[1:]
     query, key, value, out = pairs()
 
-    def projected(pair, axes=(0, 2, 1, 3)):
-        """By default (B, h, N, d)."""
-        flat = product(rows(tokens), *pair)
-        return ops.transpose(ops.reshape(flat, (-1, count, layer.num_heads, width // layer.num_heads)), axes)
+    def projected(pair):
+        """(B, N, h, d)."""
+        return ops.reshape(product(rows(tokens), *pair), (-1, count, layer.num_heads, width // layer.num_heads))
 
-    logits = ops.matmul(projected(query), projected(key, axes=(0, 2, 3, 1)))
+    by_head = (0, 2, 1, 3)
+    logits = scores(ops.transpose(projected(query), by_head), projected(key))
     weights = ops.softmax(logits, axis=-1)
     weights = layer.watch(weights) if layer.watch else weights
-    gathered = ops.transpose(ops.matmul(weights, projected(value)), (0, 2, 1, 3))
+    gathered = ops.transpose(ops.matmul(weights, ops.transpose(projected(value), by_head)), by_head)
     return like(product(ops.reshape(gathered, (-1, width)), *out), tokens)
 
 
-def _mlp(layer: MLPBlock, pairs, product, tokens):
+def _mlp(layer: MLPBlock, pairs, product, _, tokens):
     """(B, N, D) -> (B, N, D)."""
     pairs, flat = pairs(), rows(tokens)
     parts = len(pairs) // 2

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Configured, Dense, Layer, require_rank, rows
-from keras_vit.layers.encoder import LayerNorm
+from keras_vit.layers.layernorm import LayerNorm
 from keras_vit.layers.mlp import MLPBlock
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_vit.layers import GroupNorm, LayerNorm
 from keras_vit.layers.base import taking_forms
-from keras_vit.layers.encoder import layer_norm
+from keras_vit.layers.layernorm import usual_norms
 from keras_vit.layers.parted import biased_product, parted_kernels, parted_products
 from keras_vit.layers.stdconv import kernel_forms, standardized_kernels
 from keras_vit.xla import by_xla, traced_for_cpu
@@ -126,8 +126,7 @@ def onednn_norms(model: keras.Model):
         return contextlib.nullcontext()
     from keras_vit.xla.norms import onednn_has
 
-    layers = [layer for layer in model._flatten_layers() if isinstance(layer, LayerNorm) and layer.norm is layer_norm]
-    layers = [layer for layer in layers if onednn_has(layer.compute_dtype, layer.variable_dtype)]
+    layers = [layer for layer in usual_norms(model) if onednn_has(layer.compute_dtype, layer.variable_dtype)]
     return taking_forms([_layer_normed(layer) for layer in layers])
 
 

@@ -65,7 +65,7 @@ def _of_normed(gradient, x, mean, rate, gamma, beta):
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
-    """`keras_vit.layers.encoder.layer_norm` in the type of `x`, keeping no more than `x` and two numbers a row."""
+    """`keras_vit.layers.layernorm.layer_norm` in the type of `x`, keeping no more than `x` and two numbers a row."""
     shape, width = tf.shape(x), gamma.shape[-1]
 
     @tf.custom_gradient
@@ -83,7 +83,7 @@ def layer_norm(x, gamma, beta, epsilon: float):
 
 
 def layer_normed(x, gamma, beta, epsilon: float, stored="float32"):
-    """`keras_vit.layers.encoder.layer_norm` in the type of `x`: oneDNN's, where TensorFlow has it, else XLA's loop.
+    """`keras_vit.layers.layernorm.layer_norm` in the type of `x`: oneDNN's, where TensorFlow has it, else XLA's loop.
 
     Args:
         x: (..., D).

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
-from keras_vit.layers.encoder import layer_norm
+from keras_vit.layers.layernorm import layer_norm
 from keras_vit.layers.mlp import gelu, gelu_tanh
 from keras_vit.layers.parted import biased_product
 

@@ -28,15 +28,28 @@ def file(model, tmp_path_factory):
     return file
 
 
-def products_of(file):
-    operations = library.Core().read_model(str(file)).get_ops()
-    return [operation.get_type_name() for operation in operations].count("MatMul")
+def operations(file, kind):
+    return [op for op in library.Core().read_model(str(file)).get_ops() if op.get_type_name() == kind]
 
 
 def test_a_file_has_a_product_each_for_query_key_and_value(model, file, tmp_path, monkeypatch):
-    monkeypatch.setattr(openvino, "parted_products", nullcontext)
+    monkeypatch.setattr(openvino, "_forms", nullcontext)
     write_openvino(model, tmp_path / "model.xml")
-    assert products_of(file) - products_of(tmp_path / "model.xml") == 2  # the last block's is for the class token alone
+    plain, found = (operations(each, "MatMul") for each in (tmp_path / "model.xml", file))
+    assert len(found) - len(plain) == 2  # the last block's is for the class token alone
+    transposing = [op for op in found if op.get_attributes()["transpose_b"] and "attention" in op.get_friendly_name()]
+    assert len(transposing) == 1 and "block_00" in transposing[0].get_friendly_name()
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 0.5])
+def test_its_layer_norms_are_operations_of_openvinos_own(epsilon, tmp_path):
+    model = randomise(keras_vit.build(ROW, classes=5, layer_norm_epsilon=epsilon))
+    write_openvino(model, tmp_path / "model.xml")
+    compiled = library.Core().compile_model(tmp_path / "model.xml", "CPU")
+    kinds = [op.get_rt_info()["layerType"].astype(str) for op in compiled.get_runtime_model().get_ops()]
+    assert kinds.count("MVN") == 5 and not {"ReduceMean", "RMS"} & {*kinds}
+    answer = openvino.runner(tmp_path / "model.xml")(images=IMAGES)["probabilities"]
+    assert max_difference(answer, model(IMAGES)) < 1e-5
 
 
 def test_four_images_are_shared_out_over_two_streams(model, file, monkeypatch):

@@ -14,7 +14,7 @@ from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import ServingModule, signatures_of, write_saved_model
 from keras_vit.export.served import norm_forms
 from keras_vit.layers import LayerNorm, parted
-from keras_vit.layers.encoder import layer_norm
+from keras_vit.layers.layernorm import layer_norm
 
 pytestmark = needs_tensorflow
 ROW = keras_vit.Variant("row", width=64, depth=3, mlp_dim=256, num_heads=4, patch_size=4, image_size=16)

@@ -6,7 +6,7 @@ import pytest
 from support import max_difference, needs_tensorflow, randomise, run_python
 
 import keras_vit
-from keras_vit.layers import MultiHeadSelfAttention, encoder, watching
+from keras_vit.layers import MultiHeadSelfAttention, encoder, layernorm, watching
 from keras_vit.models.lean import LeanModel, block_read_at_first_token
 
 ROW = keras_vit.Variant("row", width=16, depth=2, mlp_dim=24, num_heads=4, patch_size=4, image_size=16)
@@ -93,7 +93,7 @@ def test_a_block_of_the_users_own_is_left_alone():
         def call(self, tokens, patches=None, training=False):
             return super().call(tokens, patches, training=training)[:, ::-1]
 
-    images, norm = keras.Input((17, 16)), encoder.LayerNorm()
+    images, norm = keras.Input((17, 16)), layernorm.LayerNorm()
     own = LeanModel(images, keras_vit.layers.TokenPooling()(norm(Own(4, 24)(images))))
     assert block_read_at_first_token(own) is None and own(np.ones((2, 17, 16))).shape == (2, 16)
 
@@ -106,7 +106,7 @@ def test_blocks_that_know_their_neighbours_are_left_alone(option):
 
 
 def test_a_block_that_stands_in_two_places_is_left_alone():
-    block, norm = encoder.EncoderBlock(4, 24), encoder.LayerNorm()
+    block, norm = encoder.EncoderBlock(4, 24), layernorm.LayerNorm()
     images = keras.Input((17, 16))
     pooled = keras_vit.layers.TokenPooling()(norm(block(block(images))))
     assert block_read_at_first_token(LeanModel(images, pooled)) is None
@@ -220,7 +220,7 @@ def test_training_computes_one_row_and_nothing_of_it_twice():
 def test_dropout_and_stochastic_depth_of_one_row(rate):
     tokens = np.random.default_rng(3).standard_normal((6, 17, 16)).astype("float32")
     inputs = keras.Input((17, 16))
-    block, norm = encoder.EncoderBlock(4, 24, **{rate: 0.5}), encoder.LayerNorm()
+    block, norm = encoder.EncoderBlock(4, 24, **{rate: 0.5}), layernorm.LayerNorm()
     model = LeanModel(inputs, keras_vit.layers.TokenPooling()(norm(block(inputs))))
     assert block_read_at_first_token(model) is block
     randomise(model)

@@ -8,7 +8,7 @@ import pytest
 from support import max_difference, randomise
 
 import keras_vit
-from keras_vit.layers import LayerNorm, encoder
+from keras_vit.layers import LayerNorm, layernorm
 
 ROW = keras_vit.Variant("row", width=16, depth=2, mlp_dim=24, num_heads=4, patch_size=4, image_size=16)
 IMAGES = np.random.default_rng(1).standard_normal((3, 16, 16, 3)).astype("float32")
@@ -62,7 +62,7 @@ def test_where_onednn_cannot_be_predict_has_the_plain_norms(how, by_onednn, requ
     else:
         for layer in model._flatten_layers():
             if isinstance(layer, LayerNorm):
-                layer.norm = lambda *args: encoder.layer_norm(*args)
+                layer.norm = lambda *args: layernorm.layer_norm(*args)
     assert max_difference(model.predict_on_batch(IMAGES), model(IMAGES)) < 1e-5
     assert not by_onednn
 

@@ -13,7 +13,7 @@ from train.kept import kept
 from xla.forms import FORMS, NORMS
 
 import keras_vit
-from keras_vit.layers import encoder
+from keras_vit.layers import encoder, layernorm
 from keras_vit.train import attended, fused
 from keras_vit.train.stages import Forward, Span
 from keras_vit.xla import rows
@@ -40,7 +40,7 @@ def test_a_norm_keeps_as_much_as_its_input_for_the_backward_pass(form, plain, sh
     found = kept(lambda *inputs: form(*inputs, 1e-6), inputs, least)
     assert [name for name, _ in found] == [dtype]
     of_plain = [name for name, _ in kept(lambda *inputs: plain(*inputs, 1e-6), inputs, least)]
-    assert of_plain.count("float32") >= (2 if plain is encoder.layer_norm else 1)
+    assert of_plain.count("float32") >= (2 if plain is layernorm.layer_norm else 1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -109,7 +109,7 @@ def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activatio
     assert again == [None if activation == "relu" else {"again": wide}] * 2
     assert all(block.attention.attended_product_in_training for block in _blocks(model))
     calls = {layer.activate_in_training for layer in model._flatten_layers() if hasattr(layer, "activate_in_training")}
-    norms = [layer for layer in model._flatten_layers() if isinstance(layer, encoder.LayerNorm)]
+    norms = [layer for layer in model._flatten_layers() if isinstance(layer, layernorm.LayerNorm)]
     assert len(norms) == 5 and all(norm.norm_in_training is fused.layer_norm for norm in norms)
     assert calls == {{"gelu_tanh": fused.GELU_TANH, "gelu": fused.GELU}.get(activation, keras.activations.relu)}
 

@@ -1,0 +1,50 @@
+"""Layer normalisation, that of the Transformer's blocks and of pooling."""
+
+import keras
+from keras import ops
+
+from keras_vit.layers.base import Layer, norm_of
+
+
+def layer_norm(x, gamma, beta, epsilon: float):
+    """Normalise over the last axis, in float32: (..., D) of any type -> float32.
+
+    Written as `d = x - mean; var = mean(d * d)`: this form converts to integer TFLite, and quantises, best.
+    """
+    deviation = ops.cast(x, "float32")
+    deviation = deviation - ops.mean(deviation, axis=-1, keepdims=True)
+    variance = ops.mean(deviation * deviation, axis=-1, keepdims=True)
+    return deviation * ops.rsqrt(variance + epsilon) * gamma + beta
+
+
+class LayerNorm(Layer):
+    """Layer normalisation over the last axis, in float32 whatever the compute type.
+
+    Args:
+        epsilon: added to the variance; 1e-6 in the official code, 1e-12 in transformers.
+
+    Input and output shape: (..., D).
+    """
+
+    def __init__(self, epsilon: float = 1e-6, **kwargs):
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+        self.norm_in_training = self.norm = layer_norm  # the same numbers, which a backend may have in a leaner form
+
+    def build(self, input_shape):
+        shape = (input_shape[-1],)
+        self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones", autocast=False)
+        self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros", autocast=False)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def call(self, x, training=False):
+        norm = norm_of(self, training)
+        gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
+        return ops.cast(norm(x, gamma, beta, self.epsilon), self.compute_dtype)
+
+
+def usual_norms(model: keras.Model) -> list:
+    """Each `LayerNorm` of a model that has no form of its own."""
+    return [layer for layer in model._flatten_layers() if isinstance(layer, LayerNorm) and layer.norm is layer_norm]
