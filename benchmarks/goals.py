@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keras_vit.analysis.style import BLUE, FAINT, GREEN, GREY, INK, OTHERS, VERMILION, canvas
-from keras_vit.bench.machine import in_words
+from keras_vit.bench.machine import processor_in_words
+from keras_vit.bench.page import times_in_words
 from keras_vit.bench.plan import ALL_OURS, OURS
-from keras_vit.bench.results import best_of, ratio
+from keras_vit.bench.results import fastest_pair, ratio
 from keras_vit.train.workdir import write_atomically
 
 HERE = Path(__file__).parent
@@ -25,17 +26,27 @@ TICKS = (0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4)
 BY = {
     "": ALL_OURS,
     " by `predict`": ("keras_vit-predict",),
-    " by the SavedModel": ("keras_vit-saved_model", "keras_vit-saved_model-frozen"),
+    " by the SavedModel": ("keras_vit-saved_model",),
+    " by the SavedModel, weights frozen": ("keras_vit-saved_model-frozen",),
     " by OpenVINO": ("keras_vit-openvino",),
-}  # how ours compute -> the libraries of `keras-vit bench` of which the fastest counts
+}  # how ours compute -> the libraries of `keras-vit bench`, of which the fastest counts
+PEERS = {
+    "the fastest peer": None,  # of all there are
+    "timm compiled": ("timm-compiled",),
+    "timm": ("timm",),
+    "timm, eager or compiled": ("timm", "timm-compiled"),
+}
 INTRODUCTION = """
-    Ours over the peer, as a speed, on each machine that `keras-vit bench` ran on; of memory timm's peak over ours.
-    **Bold**: the goal is reached; –: not asked there. Each figure is the newest answer, whose page is behind it, so
-    that one column may hold several days and states of the source; the fastest peer is that of those that the page
-    asked. The SavedModel's is the faster of those with and without `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`. No machine had
-    a GPU. What stands between is in [NOTES](NOTES.md). Made by `benchmarks/goals.py`.
+    Ours over the peer, as a speed, on each machine that `keras-vit bench` ran on, with the range of the rounds, as its
+    pages say it: behind each figure is the newest, so that one column may hold several days and states of the source.
+    Of memory it is the peer's peak over ours; of Ti/16 the goal, 0.9 of timm's latency, is 1.11 of its speed. In words:
+    who computed, ours and the peer; `apart`: not in the same rounds.
+
+    **Bold**: the goal is reached; where it is the fastest peer's speed, beside two peers or more (a page that asked one
+    counts where no other did). –: not asked, or measured while the machine changed its speed. Frozen weights:
+    `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`. No machine had a GPU. What stands between is in [NOTES](NOTES.md). Made by
+    `benchmarks/goals.py`.
 """
-PEERS = {"the fastest peer": None, "timm compiled": ("timm-compiled",), "timm": ("timm",)}  # None: all there are
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,7 @@ class Goal:
         least: what the ratio is to be.
         peer: of `PEERS`.
         by: of `BY`.
-        memory: whether it is the ratio of the peaks, ours of `keras_vit` and the lesser of both of timm's.
+        memory: whether it is the ratio of the peaks, ours of `keras_vit` and the least of the peers'.
     """
 
     model: str
@@ -63,64 +74,107 @@ class Goal:
     memory: bool = False
 
     @property
+    def against(self) -> tuple[str, ...] | None:
+        """The libraries of the peer, of which the fastest counts; None for all there are."""
+        return PEERS[self.peer]
+
+    @property
     def words(self) -> str:
         """What is compared."""
         task = "forward" if self.task == "forward" else "peak memory of training" if self.memory else "training"
         return f"{self.model}, {task}{self.by}, {self.precision}, batch {self.batch}"
 
-    def reached(self, question: dict) -> float | None:
-        """The ratio that a question of a run's JSON answers; None where it asked another thing, or not both sides."""
+    def answer(self, question: dict, run: str) -> "Answer | None":
+        """What a question of a run's JSON answers; None where it asked another thing, or not both sides."""
         asked = [question[name] for name in ("model", "task", "precision", "batch", "image_size", "depth", "device")]
         if asked != [self.model, self.task, self.precision, self.batch, PIXELS, None, "cpu"]:
             return None
-        rows = question["rows"]
-        if self.memory:
-            peaks = {row["library"]: row["peak_bytes"] for row in rows}
-            timms = [peaks[name] for name in ("timm", "timm-compiled") if name in peaks]
-            return min(timms) / peaks[OURS] if timms and OURS in peaks else None
-        ours = [row for row in rows if row["library"] in BY[self.by]]
+        # Above the matmul's rate: one of both was measured while the machine had another speed.
+        rows = [row for row in question["rows"] if (row["share_of_matmul"] or 0) <= 1]
         peers = [row for row in rows if row["library"] not in ALL_OURS]
-        peers = [row for row in peers if row["library"] in PEERS[self.peer]] if PEERS[self.peer] else peers
-        if any((row["share_of_matmul"] or 0) > 1 for row in (*ours, *peers)):
-            return None  # the matmul, or the row, was measured while the machine had another speed
-        found = ratio(best_of(ours, True), best_of(peers, False))
-        return found and found[0]
+        peers = [row for row in peers if row["library"] in self.against] if self.against else peers
+        if self.memory:
+            ours = [row for row in rows if row["library"] == OURS]
+            pair = [min(some, key=lambda row: row["peak_bytes"], default=None) for some in (ours, peers)]
+            found = None if None in pair else (pair[1]["peak_bytes"] / pair[0]["peak_bytes"], None, True)
+        else:
+            pair = fastest_pair([row for row in rows if row["library"] in BY[self.by]] + peers)
+            found = ratio(*pair)
+        wide = self.against is not None or len({row["library"] for row in peers}) > 1
+        return found and Answer(*found, *map(_name, pair), wide, run)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How ours stands beside a peer.
+
+    Args:
+        times: ours over the peer.
+        limits: of the rounds; None for memory.
+        together: whether they shared rounds.
+        ours: who computed, in words.
+        peer: likewise.
+        wide: whether those were asked whom the goal means.
+        run: name of the run.
+    """
+
+    times: float
+    limits: tuple[float, float] | None
+    together: bool
+    ours: str
+    peer: str
+    wide: bool
+    run: str
+
+    def cell(self, goal: Goal) -> str:
+        """Of the table: the ratio, its range, and who computed where the goal leaves that open."""
+        bold = "**" if self.wide and self.times >= goal.least else ""
+        shown, _, rest = times_in_words(self.times, self.limits or (self.times,) * 2, self.together).partition(" ")
+        who = [self.ours] * (BY[goal.by] == ALL_OURS and not goal.memory) + [self.peer] * (
+            goal.against is None or len(goal.against) > 1
+        )
+        return " ".join(filter(None, [f"[{bold}{shown}{bold}](results/{self.run}.md)", rest, ", ".join(who)]))
+
+
+def _name(row) -> str:
+    name = row["library"].removeprefix(f"{OURS}-")
+    return f"{name} on JAX" if row["backend"] == "jax" else name
 
 
 BASE, LARGER = "ViT_B16", ("ViT_L16", "R50_ViT_B16", "BiT_R50x1")
 GOALS = (
     Goal(BASE, "forward", "float32", 8, 1.08),
     *(Goal(BASE, "forward", "bfloat16", batch, 1, "timm compiled", " by `predict`") for batch in (8, 32)),
-    *(Goal(BASE, "forward", "bfloat16", batch, 1, "timm compiled", " by the SavedModel") for batch in (8, 32)),
+    *(
+        Goal(BASE, "forward", "bfloat16", batch, 1, "timm compiled", by)
+        for by in (" by the SavedModel", " by the SavedModel, weights frozen")
+        for batch in (8, 32)
+    ),
     *(Goal(BASE, "forward", "bfloat16", batch, 1.5, "timm compiled", " by OpenVINO") for batch in (8, 32)),
     Goal(BASE, "train", "float32", 8, 1.1),
     *(Goal(BASE, "train", "bfloat16", batch, 1.05, "timm compiled") for batch in (8, 32)),
-    Goal(BASE, "train", "bfloat16", 32, 1, "timm", memory=True),
+    Goal(BASE, "train", "bfloat16", 32, 1, "timm, eager or compiled", memory=True),
     *(Goal(model, "forward", precision, 8, 1) for model in LARGER for precision in ("float32", "bfloat16")),
     *(Goal(model, "train", precision, 8, 1) for model in LARGER for precision in ("float32", "bfloat16")),
     Goal("ViT_Ti16", "forward", "float32", 1, 1 / 0.9, "timm"),
 )
 
 
-def machine_of(result: dict) -> str:
-    """The hardware of a run in words, without what its machines have alike."""
-    return in_words(result["machine"]).partition(" GiB")[0].rpartition(", ")[0]
-
-
-def standing(runs: dict[str, dict]) -> dict[str, dict[Goal, tuple[float, str]]]:
-    """Machine -> goal -> the ratio, and the name of the newest run that answers it.
+def standing(runs: dict[str, dict]) -> dict[str, dict[Goal, Answer]]:
+    """Processor in words -> goal -> the newest answer, of those that asked whom the goal means, if any did.
 
     Args:
         runs: name -> a run's JSON, the oldest first.
     """
     found = {}
-    for name, result in runs.items():
+    for run, result in runs.items():
+        own = found.setdefault(processor_in_words(result["machine"]), {})
         for question in result["questions"]:
             for goal in GOALS:
-                times = goal.reached(question)
-                if times is not None:
-                    found.setdefault(machine_of(result), {})[goal] = times, name
-    return found
+                answer = goal.answer(question, run)
+                if answer and (answer.wide or not (goal in own and own[goal].wide)):
+                    own[goal] = answer
+    return {processor: own for processor, own in found.items() if own}
 
 
 def page(found: dict) -> str:
@@ -136,19 +190,9 @@ def page(found: dict) -> str:
         f"|---|---|{'---:|' * len(found)}",
     ]
     for goal in GOALS:
-        cells = [_cell(goal, *own[goal]) if goal in own else "–" for own in found.values()]
+        cells = [own[goal].cell(goal) if goal in own else "–" for own in found.values()]
         lines.append(f"| {' | '.join([goal.words, f'{goal.least:.2f} of {goal.peer}', *cells])} |")
     return "\n".join(lines) + "\n"
-
-
-def _cell(goal, times, name) -> str:
-    times = _cut(times)
-    return f"[{f'**{times:.2f}**' if times >= _cut(goal.least) else f'{times:.2f}'}](results/{name}.md)"
-
-
-def _cut(times: float) -> float:
-    """To the digits that are shown, so that what looks reached is."""
-    return round(times, 2)
 
 
 def draw(found: dict, output: Path):
@@ -161,7 +205,7 @@ def draw(found: dict, output: Path):
         for (machine, own), (colour, marker) in zip(found.items(), itertools.cycle(MARKS)):
             lines = [line for line, goal in enumerate(GOALS) if goal in own]
             axes.plot(
-                [own[GOALS[line]][0] for line in lines], lines, marker, color=colour, ms=6, alpha=0.85, label=machine
+                [own[GOALS[line]].times for line in lines], lines, marker, color=colour, ms=6, alpha=0.85, label=machine
             )
         axes.set(
             xscale="log", ylim=(len(GOALS) - 0.5, -0.5), yticks=range(len(GOALS)),

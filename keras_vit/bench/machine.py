@@ -37,11 +37,17 @@ def machine() -> dict:
     }
 
 
-def in_words(found: dict | None = None) -> str:
-    """The same in one line."""
-    found = found or machine()
+def processor_in_words(found: dict) -> str:
+    """What `machine` says of the processor: its name and numbers, its cores, its instructions."""
     numbers = f" ({found['cpu_model']})" if found.get("cpu_model") else ""  # a run of before has none
-    parts = [found["cpu"] + numbers, f"{found['cores']} cores", found["instructions"]]
+    parts = found["cpu"] + numbers, f"{found['cores']} cores", found["instructions"]
+    return ", ".join(part for part in parts if part)
+
+
+def in_words(found: dict | None = None) -> str:
+    """All of it in one line."""
+    found = found or machine()
+    parts = [processor_in_words(found)]
     parts += [f"{found['memory_bytes'] / 2**30:.0f} GiB of memory" if found["memory_bytes"] else None]
     parts += [", ".join(gpu["name"] for gpu in found["gpus"]) or "no GPU"]
     versions = [f"{name} {number}" if number else f"no {name}" for name, number in found["versions"].items()]

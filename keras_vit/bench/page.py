@@ -1,7 +1,7 @@
 """The Markdown page of a run's JSON."""
 
 from keras_vit.bench.machine import in_words
-from keras_vit.bench.results import best_of, ratio
+from keras_vit.bench.results import fastest_pair, ratio
 
 
 def page(result: dict) -> str:
@@ -16,13 +16,13 @@ def overview(result: dict) -> str:
     lines = ["| | ours | fastest peer | ours / it | share of the matmul rate | memory, GB, ours / it |",
              "|---|---:|---|---:|---:|---:|"]  # fmt: skip
     for question in result["questions"]:
-        ours, peer = best_of(question["rows"], True), best_of(question["rows"], False)
+        ours, peer = fastest_pair(question["rows"])
         times, share = ratio(ours, peer), ours and ours["share_of_matmul"]
         cells = [
             question["title"],
             f"{_speed(ours, question)} ({ours['name'].removeprefix('keras_vit ')})" if ours else "–",
             f"{_speed(peer, question)} ({peer['name']})" if peer else "–",
-            _times(*times) if times else "–",
+            times_in_words(*times) if times else "–",
             f"{share:.0%}" if share else "–",
             " / ".join(_gigabytes(row) if row else "–" for row in (ours, peer)),
         ]
@@ -45,7 +45,7 @@ def question_table(question: dict) -> str:
         middle, low, high = (reach / speed[name] if reach else speed[name] for name in order)
         times, share = row["first_over_it"], row["share_of_matmul"]
         cells = [row["name"], f"{middle:.4g}", f"{low:.4g} – {high:.4g}"]
-        cells += [_times(times, row["first_over_it_range"], row["together_with_first"]) if times else "–"]
+        cells += [times_in_words(times, row["first_over_it_range"], row["together_with_first"]) if times else "–"]
         cells += [f"{share:.0%}" if share else "–", _gigabytes(row)]
         cells += [f"{row['first_call_seconds']:.1f}", f"{row['prepare_seconds']:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
@@ -123,7 +123,7 @@ def _growth_table(line, axis, label) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _times(times, limits, together) -> str:
+def times_in_words(times, limits, together) -> str:
     """A ratio, its range where it has one, and whether it is of rows that shared no round."""
     low, high = limits
     more = [f"{low:.2f} – {high:.2f}"] if low < high else []

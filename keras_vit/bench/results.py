@@ -158,6 +158,18 @@ def best_of(rows: list[dict], ours: bool) -> dict | None:
     return max(some, key=lambda row: row["share_of_matmul"] if by_share else _standing(row), default=None)
 
 
+def fastest_pair(rows: list[dict]) -> tuple[dict | None, dict | None]:
+    """The fastest of our rows, and of the others the fastest, or one that shared rounds with ours and did better there.
+
+    Shares of the matmul rate tell rows of different groups apart; beside each other the rounds do, with less noise.
+    """
+    ours, peer = best_of(rows, True), best_of(rows, False)
+    if ours is None or ratio(ours, peer) is None:
+        return ours, peer
+    others = [row for row in rows if row["library"] not in ALL_OURS and _paired(_by_round(row), _by_round(ours))]
+    return ours, min([peer, *others], key=lambda row: ratio(ours, row)[0])
+
+
 def _standing(row) -> float:
     """The higher the faster; beside the first row's turns where these are known, since the machine's speed drifts."""
     return 1 / row["first_over_it"] if row["first_over_it"] else row["images_per_second"]["median"]

@@ -114,6 +114,21 @@ def test_a_peer_of_another_group_is_compared_with_what_ran_beside_it():
     assert "| 4.00 (apart) |" in page.overview({"questions": [found]})
 
 
+def test_the_fastest_peer_is_the_one_that_ours_stands_worst_beside():
+    peers = (f"{FAKE}:good", f"{FAKE}:slow")
+    asked = question(batches=(8,), peers=peers)
+    (ours, first, second), multiplier = asked.contestants, plan.multipliers("float32", "cpu", ())[0]
+    some = ((ours, 2.0, 2.0, 4.0), (first, 2.2, 2.2, 4.4), (second, 2.0, 3.0, 4.0), (multiplier, 1.0, 1.0, 0.4))
+    found = [results.Row(one, 0, 3.0, 2.0, [[s] for s in seconds], 10**9) for one, *seconds in some]
+    found = results.result_of(asked, 10**10, found, 10**12)
+    mine, one, other = found["rows"]
+    assert results.best_of(found["rows"], False) is one  # by the share of the rate of products, 45 % beside 33
+    assert results.fastest_pair(found["rows"]) == (mine, other) and results.ratio(mine, one)[0] == pytest.approx(1.1)
+    assert results.fastest_pair([mine, one]) == (mine, one) and results.fastest_pair([mine]) == (mine, None)
+    assert results.fastest_pair([one]) == (None, one)
+    assert "| 1.00 (1.00 – 1.50) |" in page.overview({"questions": [found]})
+
+
 def test_a_file_of_ones_own_is_a_peer_whatever_its_name():
     rows = [{"library": name, "first_over_it": n + 1.0} for n, name in enumerate(plan.ALL_OURS)]
     rows.append({"library": "keras_vit_fork.py:prepare", "first_over_it": 0.5})
