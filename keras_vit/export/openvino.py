@@ -50,7 +50,7 @@ def write_openvino(model: keras.Model, file: str | Path, calibration: np.ndarray
     nncf = None if calibration is None else _nncf()
     model = in_dtype(model, "float32")
     module = ServingModule(model, measured=calibration is not None)
-    form = contextlib.nullcontext() if nncf else _forms(model)
+    form = contextlib.nullcontext() if nncf else _fastest_forms(model)
     with tempfile.TemporaryDirectory(dir=Path(file).parent) as folder, form:
         tf.saved_model.save(module, folder, signatures={"serving_default": module.function(module.answer)})
         network = openvino.Core().read_model(folder)
@@ -61,8 +61,8 @@ def write_openvino(model: keras.Model, file: str | Path, calibration: np.ndarray
 
 
 @contextlib.contextmanager
-def _forms(model):
-    """While entered the model computes in the forms that are the fastest here; scales of int8 are measured without."""
+def _fastest_forms(model):
+    """While entered the model computes in the forms that are the fastest here; scales of int8 were chosen without."""
     norms = [(layer, _normed) for layer in usual_norms(model)]
     with parted_products(model, scores=_scores), taking_forms(norms):
         yield
@@ -77,7 +77,7 @@ def _normed(x, gamma, beta, epsilon):
 
 
 def _scores(query, key):
-    """`keras_vit.layers.parted.scores`; the product itself transposes faster than a pass before it."""
+    """`keras_vit.layers.parted.products_with_keys`: the product itself transposes, not a pass before it."""
     return tf.matmul(query, tf.transpose(key, (0, 2, 1, 3)), transpose_b=True)
 
 

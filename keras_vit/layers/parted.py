@@ -27,13 +27,16 @@ def biased_product(x, kernel, bias, activation: Callable | None = None):
     return y if activation is None else activation(y)
 
 
-def scores(query, key):
+def products_with_keys(query, key):
     """Each query's products with the keys: (B, h, N, d) and (B, N, h, d) -> (B, h, N, N)."""
     return ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))
 
 
 def parted_products(
-    model: keras.Model, kernels: dict | None = None, product: Callable = biased_product, scores: Callable = scores
+    model: keras.Model,
+    kernels: dict | None = None,
+    product: Callable = biased_product,
+    scores: Callable = products_with_keys,
 ):
     """Have a model compute so inside the `with`, but attention with relative positions and MLPs with a convolution.
 
@@ -42,13 +45,13 @@ def parted_products(
         kernels: `parted_kernels` of it, or tensors in their place, for the layers that are told alone; without them
             each call cuts the weights it finds.
         product: called as `biased_product` is.
-        scores: called as the function of that name is.
+        scores: called as `products_with_keys` is.
     """
-    forms = []
+    forms, multiply = [], {_attention: (product, scores), _mlp: (product,)}
     for layer, cut, form in parted_layers(model):
         if kernels is None or layer in kernels:
             pairs = partial(cut, layer) if kernels is None else partial(kernels.get, layer)
-            forms.append((layer, partial(form, layer, pairs, product, scores)))
+            forms.append((layer, partial(form, layer, pairs, *multiply[form])))
     return taking_forms(forms)
 
 
@@ -126,7 +129,7 @@ def _attention(layer: MultiHeadSelfAttention, pairs, product, scores, tokens):
     return like(product(ops.reshape(gathered, (-1, width)), *out), tokens)
 
 
-def _mlp(layer: MLPBlock, pairs, product, _, tokens):
+def _mlp(layer: MLPBlock, pairs, product, tokens):
     """(B, N, D) -> (B, N, D)."""
     pairs, flat = pairs(), rows(tokens)
     parts = len(pairs) // 2

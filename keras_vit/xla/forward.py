@@ -103,7 +103,7 @@ def _on_jax(model, frozen):
 
 
 def _by_loops(model, frozen):
-    """A decorator: while the function runs, which is while it is traced, the model's norms have the forms for CPUs.
+    """A decorator: while the function runs, which is while it is traced, norms and kernels have the forms for CPUs.
 
     Kernels standardised once are variables, or where `frozen` NumPy's arrays, of which tracing makes constants.
     """

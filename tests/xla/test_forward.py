@@ -29,9 +29,10 @@ def operations(compiled, images):
     return [operation.type for operation in compiled.get_concrete_function(images).graph.get_operations()]
 
 
-def assert_forms_are_plain(model):
-    """Of all its layers."""
-    assert all(form_of(layer, training=False) is None for layer in model._flatten_layers())
+def forms_of(model):
+    """What its norms and convolutions are told to compute by, in this thread or for good."""
+    layers = [layer for layer in model._flatten_layers() if isinstance(layer, GroupNorm | LayerNorm | StdConv)]
+    return [(form_of(layer, training=False), getattr(layer, "norm", None), [*vars(layer)]) for layer in layers]
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.large)])
@@ -172,9 +173,9 @@ def test_a_graph_is_let_go_of_and_layers_may_be_built_within():
 def test_the_model_is_left_as_it_was(whole):
     model = randomise(CASES["hybrid"].make())
     images = images_for(model)
-    before = np.asarray(model(images))
+    before, forms = np.asarray(model(images)), forms_of(model)
     keras_vit.compiled(model, whole)(images)
-    assert_forms_are_plain(model)
+    assert forms and forms_of(model) == forms
     assert max_difference(model(images), before) == 0
 
 
@@ -214,10 +215,11 @@ def test_on_jax_it_answers_as_the_model_does_and_reads_the_weights_at_each_call(
 def test_threads_that_trace_the_same_model_leave_it_as_it_was():
     model = randomise(CASES["hybrid"].make())
     images = images_for(model)
+    expected, forms = model(images), forms_of(model)
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: np.asarray(keras_vit.compiled(model)(images)), range(4)))
-    assert all(max_difference(answer, model(images)) < 2e-5 for answer in answers)
-    assert_forms_are_plain(model)
+        found = list(pool.map(lambda _: (np.asarray(keras_vit.compiled(model)(images)), forms_of(model)), range(4)))
+    assert all(max_difference(answer, expected) < 2e-5 and left == forms for answer, left in found)
+    assert forms_of(model) == forms
 
 
 @needs_tensorflow
