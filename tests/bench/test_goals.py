@@ -12,10 +12,11 @@ BY_SAVED, BY_PREDICT = (f"ViT_B16, forward by {what}, bfloat16, batch 8" for wha
 FORWARD = "ViT_B16, forward, float32, batch 8"
 
 
-def row(library, *seconds, peak=4e9, share=0.5, backend=None):
+def row(library, *seconds, peak=4e9, share=0.5, backend=None, together=True):
     """Of a round for each of the seconds."""
     about = {"library": library, "backend": backend, "peak_bytes": peak, "share_of_matmul": share / seconds[0]}
-    return about | {"turns": [[second] for second in seconds], "groups": [0] * len(seconds)}
+    about |= {"together_with_first": together, "first_over_it": None, "images_per_second": {"median": 8 / seconds[0]}}
+    return about | {"turns": [[second] for second in seconds], "groups": [0 if together else 1] * len(seconds)}
 
 
 def run(rows, cpu="AMD EPYC", **changes):
@@ -57,8 +58,13 @@ def test_the_fastest_of_ours_stands_beside_the_fastest_peer_and_both_are_named()
     rows += [row("timm", 1.2, share=0.6), row("keras-hub", 1.1, backend="tensorflow")]  # timm by its share, of no round
     found = goals.standing({"a": run(rows, precision="float32")})
     assert cells(found, FORWARD) == ["[**1.10**](results/a.md) keras_vit on JAX, keras-hub"]
-    above = row("transformers", 0.9, share=0.95)  # of the matmul's rate: the machine had another speed
-    assert cells(goals.standing({"a": run([*rows, above], precision="float32")}), FORWARD) == cells(found, FORWARD)
+    apart = row(
+        "transformers", 0.9, share=0.95, together=False
+    )  # above the matmul's rate: the machine had another speed
+    assert cells(goals.standing({"a": run([*rows, apart], precision="float32")}), FORWARD) == cells(found, FORWARD)
+    beside = [*rows, row("transformers", 0.9, share=0.95)]
+    expected = ["[0.90](results/a.md) keras_vit on JAX, transformers"]
+    assert cells(goals.standing({"a": run(beside, precision="float32")}), FORWARD) == expected
 
 
 def test_where_the_fastest_peer_is_meant_one_peer_is_not_enough():
