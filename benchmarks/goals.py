@@ -130,10 +130,10 @@ class Answer:
         """Of the table: the ratio, its range, and who computed where the goal leaves that open."""
         bold = "**" if self.wide and self.times >= goal.least else ""
         shown, _, rest = times_in_words(self.times, self.limits or (self.times,) * 2, self.together).partition(" ")
-        who = [self.ours] * (BY[goal.by] == ALL_OURS and not goal.memory) + [self.peer] * (
-            goal.against is None or len(goal.against) > 1
-        )
-        return " ".join(filter(None, [f"[{bold}{shown}{bold}](results/{self.run}.md)", rest, ", ".join(who)]))
+        ours = self.ours if not goal.by and not goal.memory else None
+        peer = self.peer if goal.against is None or len(goal.against) > 1 else None
+        who = ", ".join(filter(None, (ours, peer)))
+        return " ".join(filter(None, (f"[{bold}{shown}{bold}](results/{self.run}.md)", rest, who)))
 
 
 def _name(row) -> str:
