@@ -5,6 +5,7 @@
 Writes goals.md and goals.png beside this file: by goal and machine the newest answer of a run that asked both sides.
 """
 
+import hashlib
 import itertools
 import json
 import sys
@@ -23,12 +24,21 @@ HERE = Path(__file__).parent
 PIXELS = 224
 MARKS = tuple(zip((VERMILION, BLUE, GREEN, *OTHERS), "osD^vPX", strict=True))
 TICKS = (0.5, 0.6, 0.7, 0.8, 1, 1.25, 1.5, 2, 3, 4)
+LETTERS = {  # of NOTES.md
+    "AMD EPYC, 2 cores, AVX2": "B",
+    "AMD EPYC, 2 cores, AVX-512 bf16": "A, family not noted",
+    "AMD EPYC (family 25, model 17), 2 cores, AVX-512 bf16": "A",
+    "AMD EPYC (family 26, model 2), 2 cores, AVX-512 bf16": "C",
+    "Intel(R) Xeon(R) Processor (family 6, model 207), 2 cores, AVX-512 bf16": "D",
+    "Intel(R) Xeon(R) Processor (family 6, model 167), 2 cores, AMX": "E",
+}
 BY = {
     "": ALL_OURS,
     " by `predict`": ("keras_vit-predict",),
     " by the SavedModel": ("keras_vit-saved_model",),
     " by the SavedModel, weights frozen": ("keras_vit-saved_model-frozen",),
     " by OpenVINO": ("keras_vit-openvino",),
+    " by OpenVINO in int8": ("keras_vit-openvino-int8",),
 }  # how ours compute -> the libraries of `keras-vit bench`, of which the fastest counts
 PEERS = {
     "the fastest peer": None,  # of all there are
@@ -44,8 +54,9 @@ INTRODUCTION = """
 
     **Bold**: the goal is reached; where it is the fastest peer's speed, beside two peers or more (a page that asked one
     counts where no other did). –: not asked, or measured while the machine changed its speed. Frozen weights:
-    `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`. No machine had a GPU. What stands between is in [NOTES](NOTES.md). Made by
-    `benchmarks/goals.py`.
+    `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`. Whether int8 agrees with the model is another question, which
+    [README](README.md#exports) answers. No machine had a GPU. Letters are those of [NOTES](NOTES.md), which tell what
+    stands between. Made by `benchmarks/goals.py`.
 """
 
 
@@ -150,7 +161,11 @@ GOALS = (
         for by in (" by the SavedModel", " by the SavedModel, weights frozen")
         for batch in (8, 32)
     ),
-    *(Goal(BASE, "forward", "bfloat16", batch, 1.5, "timm compiled", " by OpenVINO") for batch in (8, 32)),
+    *(
+        Goal(BASE, "forward", "bfloat16", batch, 1.5, "timm compiled", by)
+        for by in (" by OpenVINO", " by OpenVINO in int8")
+        for batch in (8, 32)
+    ),
     Goal(BASE, "train", "float32", 8, 1.1),
     *(Goal(BASE, "train", "bfloat16", batch, 1.05, "timm compiled") for batch in (8, 32)),
     Goal(BASE, "train", "bfloat16", 32, 1, "timm, eager or compiled", memory=True),
@@ -161,20 +176,22 @@ GOALS = (
 
 
 def standing(runs: dict[str, dict]) -> dict[str, dict[Goal, Answer]]:
-    """Processor in words -> goal -> the newest answer, of those that asked whom the goal means, if any did.
+    """Machine in words -> goal -> the newest answer, of those that asked whom the goal means, if any did.
 
     Args:
         runs: name -> a run's JSON, the oldest first.
     """
     found = {}
     for run, result in runs.items():
-        own = found.setdefault(processor_in_words(result["machine"]), {})
+        processor = processor_in_words(result["machine"])
+        letter = LETTERS.get(processor)
+        own = found.setdefault(f"{letter}: {processor}" if letter else processor, {})
         for question in result["questions"]:
             for goal in GOALS:
                 answer = goal.answer(question, run)
                 if answer and (answer.wide or not (goal in own and own[goal].wide)):
                     own[goal] = answer
-    return {processor: own for processor, own in found.items() if own}
+    return {machine: own for machine, own in found.items() if own}
 
 
 def page(found: dict) -> str:
@@ -196,8 +213,12 @@ def page(found: dict) -> str:
 
 
 def draw(found: dict, output: Path):
-    """A line a goal, with a bar at it, and a point a machine; the `matplotlib.figure.Figure`."""
-    with canvas(output, (9, 1.6 + 0.27 * len(GOALS)), layout="constrained") as figure:
+    """A line a goal, with a bar at it, and a point a machine; the `matplotlib.figure.Figure`.
+
+    The file says which page it is of, by `digest`.
+    """
+    about = {"Description": digest(page(found))}
+    with canvas(output, (9, 1.6 + 0.27 * len(GOALS)), about, layout="constrained") as figure:
         axes = figure.subplots()
         for line, goal in enumerate(GOALS):
             axes.plot([goal.least] * 2, [line - 0.38, line + 0.38], color=INK, lw=2, zorder=3)
@@ -217,6 +238,11 @@ def draw(found: dict, output: Path):
         axes.axvline(1, color=GREY, lw=1, ls=":", zorder=1)
         figure.legend(loc="outside lower center", frameon=False, ncols=2, fontsize="small")
     return figure
+
+
+def digest(text: str) -> str:
+    """Of a page."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read(folder: Path) -> dict[str, dict]:

@@ -34,9 +34,11 @@ STYLE = {
 
 
 @contextlib.contextmanager
-def canvas(output: str | os.PathLike | BinaryIO, size: tuple[float, float], **options):
+def canvas(
+    output: str | os.PathLike | BinaryIO, size: tuple[float, float], metadata: dict[str, str] | None = None, **options
+):
     """Yield a Matplotlib figure of `size` inches in this room's style and save it as PNG at `output`, a path or an
-    open file, afterwards.
+    open file, afterwards, with `metadata` as its texts.
 
     pyplot, the user's style and their open figures are left alone.
 
@@ -55,7 +57,7 @@ def canvas(output: str | os.PathLike | BinaryIO, size: tuple[float, float], **op
         yield figure
         if not hasattr(output, "write"):
             Path(output).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(output, format="png")
+        figure.savefig(output, format="png", metadata=metadata)
 
 
 def visible(images, value_range: tuple[float, float] | None = None) -> np.ndarray:

@@ -15,6 +15,7 @@ from keras_vit.models.variants import find_variant
 from keras_vit.xla.forward import compiled as compiled_forward
 
 PREDICTED = 8  # batches of a call of `predict`
+MEASURED = 4  # images that int8's scales are measured on
 
 
 def prepare(contestant: dict):
@@ -86,7 +87,7 @@ def saved_model_frozen(contestant: dict):
     return saved_model(contestant)
 
 
-def openvino(contestant: dict):
+def openvino(contestant: dict, calibration: np.ndarray | None = None):
     """The file that `keras-vit export` writes for OpenVINO, which computes in the contestant's type."""
     _require_tensorflow("the file for OpenVINO")
     from keras_vit.export.openvino import runner, write_openvino
@@ -94,9 +95,14 @@ def openvino(contestant: dict):
     require_device(contestant["device"])
     images = batch_of(contestant["image_size"], contestant["batch"])[0]
     with tempfile.TemporaryDirectory() as folder:
-        write_openvino(_classifier(contestant), Path(folder) / "model.xml")
+        write_openvino(_classifier(contestant), Path(folder) / "model.xml", calibration)
         answer = runner(Path(folder) / "model.xml", "float32" if contestant["dtype"] == "float32" else "bfloat16")
     return (lambda: answer(images=images)["logits"]), device_peak(contestant["device"])
+
+
+def openvino_int8(contestant: dict):
+    """The same in integers of 8 bits, all else in the contestant's type; how fast it is does not hang on the scales."""
+    return openvino(contestant, batch_of(contestant["image_size"], MEASURED)[0])
 
 
 def _require_tensorflow(what: str) -> None:

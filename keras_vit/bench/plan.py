@@ -24,11 +24,20 @@ ON_KERAS = {
     "keras_vit-saved_model": "ours.py:saved_model",
     "keras_vit-saved_model-frozen": "ours.py:saved_model_frozen",
     "keras_vit-openvino": "ours.py:openvino",
+    "keras_vit-openvino-int8": "ours.py:openvino_int8",
 }
 ALL_OURS = tuple(library for library in ON_KERAS if library.startswith(OURS))
-FOR_MEMORY = ("keras_vit-recompute",)  # that gives up speed for it
+# these give up speed for memory, or exactness for speed: as our fastest they count only where they alone are asked for
+BY_NAME = ("keras_vit-recompute", "keras_vit-openvino-int8")
 # the engine; what XLA always compiles on JAX; a file that is the same from either
-ON_TENSORFLOW = ("keras_vit-recompute", "keras_vit-compiled", "keras_vit-xla", "keras_vit-frozen", "keras_vit-openvino")
+ON_TENSORFLOW = (
+    "keras_vit-recompute",
+    "keras_vit-compiled",
+    "keras_vit-xla",
+    "keras_vit-frozen",
+    "keras_vit-openvino",
+    "keras_vit-openvino-int8",
+)
 ONLY = {
     "keras_vit-recompute": "train",
     "keras_vit-compiled": "forward",
@@ -38,6 +47,7 @@ ONLY = {
     "keras_vit-saved_model": "forward",
     "keras_vit-saved_model-frozen": "forward",
     "keras_vit-openvino": "forward",
+    "keras_vit-openvino-int8": "forward",
 }
 ON_TORCH = {
     "timm": "torch_peers.py:timm",

@@ -5,7 +5,7 @@ import itertools
 import statistics
 from dataclasses import dataclass, field
 
-from keras_vit.bench.plan import ALL_OURS, FOR_MEMORY, MATMUL, Contestant, Question
+from keras_vit.bench.plan import ALL_OURS, BY_NAME, MATMUL, Contestant, Question
 from keras_vit.bench.processes import Event
 from keras_vit.models.variants import find_variant
 
@@ -148,12 +148,13 @@ def compared(row: dict, first: dict | None, rates: dict[int, float]) -> dict:
 
 
 def best_of(rows: list[dict], ours: bool) -> dict | None:
-    """The fastest of our rows that are made for speed, or of the others; None where there is none.
+    """The fastest of our rows that are made for speed alone, or of the others; None where there is none.
 
     By the share of the matmul rate, which the machine's drift does not change, and which hangs on no third row's turns;
     where a row's is not known, or came out too high, by the ratio to the first row.
     """
-    some = [row for row in rows if (row["library"] in ALL_OURS) == ours and row["library"] not in FOR_MEMORY]
+    some = [row for row in rows if (row["library"] in ALL_OURS) == ours]
+    some = [row for row in some if row["library"] not in BY_NAME] or some
     by_share = all(0 < (row.get("share_of_matmul") or 0) <= 1 for row in some)
     return max(some, key=lambda row: row["share_of_matmul"] if by_share else _standing(row), default=None)
 

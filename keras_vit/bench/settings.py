@@ -20,6 +20,7 @@ OTHERS = (
     "keras_vit-xla",
     "keras_vit-frozen",
     "keras_vit-openvino",
+    "keras_vit-openvino-int8",
     *SERVED,
 )  # known, and asked for by name alone
 
@@ -102,6 +103,10 @@ PRESETS = {
         Settings(
             dtypes=HALF, batches=(8, 32), backends=("tensorflow",),
             peers=(*PEERS, "keras_vit-recompute", "keras_vit-compiled", "keras_vit-frozen", *SERVED),
+        ),
+        Settings(
+            tasks=("forward",), dtypes=("bfloat16",), batches=(8, 32), backends=("tensorflow",),
+            peers=("keras_vit-openvino", "keras_vit-openvino-int8"),
         ),
         Settings(
             models=("ViT_Ti16",), tasks=("forward",), dtypes=("float32",), batches=(1,),

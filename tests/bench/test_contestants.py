@@ -124,6 +124,13 @@ def test_openvino_answers_as_the_model(dtype, monkeypatch):
     exact = dtype == "float32"
     assert asked == ["float32" if exact else "bfloat16"] and expected.std() > 1e-5
     np.testing.assert_allclose(found, expected, rtol=1e-3 if exact else 0.3)
+    pytest.importorskip("nncf", reason="nncf is not installed")
+    write, files = openvino.write_openvino, []
+    monkeypatch.setattr(openvino, "write_openvino", lambda *a: write(*a) or files.append(a[1].read_text()))
+    rounded = keras.ops.softmax(ours.openvino_int8(contestant(dtype=dtype))[0]())
+    assert asked[1:] == asked[:1] and "FakeQuantize" in files[0]
+    np.testing.assert_allclose(rounded, expected, rtol=0.5)
+    assert np.abs(rounded - expected).max() > 2 * np.abs(found - expected).max() > 0
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from PIL import Image
 from support import ROOT
 
 from benchmarks import goals
@@ -36,7 +37,7 @@ def test_the_newest_run_that_asked_both_sides_counts():
     runs = {"b-1": run(older), "b-2": run(newer), "b-3": run([row(SAVED, 1.0), row("timm", 1.5)])}
     runs["b-4"] = run([row(SAVED, 1.0), row("timm-compiled", 9.0)], "Xeon")
     found = goals.standing(runs)
-    assert [*found] == ["AMD EPYC, 2 cores, AVX2", "Xeon, 2 cores, AVX2"]
+    assert [*found] == ["B: AMD EPYC, 2 cores, AVX2", "Xeon, 2 cores, AVX2"]
     assert cells(found, BY_SAVED) == ["[**1.50**](results/b-2.md) (1.25 – 2.00)", "[**9.00**](results/b-4.md)"]
     assert cells(found, BY_PREDICT) == ["[0.75](results/b-2.md)", "–"]
     assert cells(found, BY_SAVED.replace("Model,", "Model, weights frozen,")) == ["–", "–"]
@@ -107,7 +108,7 @@ def test_the_picture_has_a_bar_a_goal_and_a_point_an_answer(tmp_path, monkeypatc
     assert "[0.80](results/bench-1.md)" in (tmp_path / "goals.md").read_text()
     (axes,) = goals.draw(goals.standing({"bench-1": some}), tmp_path / "again.png").axes
     bars = [line for line in axes.lines if len(set(line.get_xdata())) == 1 and line.get_linewidth() == 2]
-    (points,) = [line for line in axes.lines if line.get_label() == "AMD EPYC, 2 cores, AVX2"]
+    (points,) = [line for line in axes.lines if line.get_label() == "B: AMD EPYC, 2 cores, AVX2"]
     assert len(bars) == len(goals.GOALS) and sorted(points.get_xdata()) == [0.8, 1.0]
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         goal.words.replace("`", "") for goal in goals.GOALS
@@ -120,4 +121,15 @@ def test_every_goal_has_a_line_of_its_own_in_words():
 
 def test_the_page_of_the_repository_is_that_of_its_runs():
     found = goals.standing(goals.read(ROOT / "benchmarks/results"))
-    assert (ROOT / "benchmarks/goals.md").read_text() == goals.page(found), "run `python benchmarks/goals.py`"
+    text, picture = (ROOT / "benchmarks/goals.md").read_text(), Image.open(ROOT / "benchmarks/goals.png")
+    assert text == goals.page(found), "run `python benchmarks/goals.py`"
+    assert picture.text["Description"] == goals.digest(text), "run `python benchmarks/goals.py`"
+
+
+def test_a_machine_is_named_as_the_notes_name_it():
+    shown = [f"**{letter}**" in (ROOT / "benchmarks/NOTES.md").read_text() for letter in "ABCDE"]
+    assert all(shown) and {letter[0] for letter in goals.LETTERS.values()} == {*"ABCDE"}
+    known = {**run([row(SAVED, 1.0), row("timm-compiled", 1.0)])}
+    known["machine"] |= {"cpu_model": "family 25, model 17", "instructions": "AVX-512 bf16"}
+    (machine,) = goals.standing({"a": known})
+    assert machine == "A: AMD EPYC (family 25, model 17), 2 cores, AVX-512 bf16"

@@ -178,8 +178,9 @@ def test_a_processor_without_bfloat16_is_asked_in_float32_alone_and_the_page_say
     for batch in (8, 32):
         names = asked[f"ViT_B16, forward, float32, batch {batch}, 224 px"]
         trained = asked[f"ViT_B16, train step, float32, batch {batch}, 224 px"]
-        served = [f"keras_vit-{way} float32, tensorflow" for way in ("predict", "saved_model", "saved_model-frozen")]
-        assert names[-3:] == served and ("keras_vit-xla float32, tensorflow" in names) == (batch == 8)
+        ways = ("predict", "saved_model", "saved_model-frozen", "openvino", "openvino-int8")
+        served = [f"keras_vit-{way} float32, tensorflow" for way in ways]
+        assert names[-5:] == served and ("keras_vit-xla float32, tensorflow" in names) == (batch == 8)
         assert trained[-1] == "keras_vit-recompute float32, tensorflow" and len(names) == len(set(names))
         assert names[:3] == trained[:3] == both if batch == 8 else not any("jax" in name for name in names)
     assert {dtype for part in parts for dtype in part.dtypes} == {"float32"}
@@ -205,7 +206,8 @@ def test_presets_and_options_make_the_questions(monkeypatch):
     for batch in (8, 32):
         names = targets[f"ViT_B16, forward, bfloat16, batch {batch}, 224 px"]
         ways = {name.split(",")[0] for name in names if name.startswith(("keras_vit-", "timm-compiled"))}
-        assert ways == {
+        stored = {f"keras_vit-{way} bfloat16" for way in ("openvino", "openvino-int8")}
+        assert ways == stored | {
             f"{library} {dtype}"
             for library in (
                 *(f"keras_vit-{way}" for way in ("compiled", "frozen", "predict", "saved_model", "saved_model-frozen")),
