@@ -29,7 +29,7 @@ def attended_product(again: bool = True) -> Callable:
     @tf.custom_gradient
     def of_all(qkv, bias, kernel):
         parts, gathered = _attend(qkv, bias)
-        keep = not again or few_rows(qkv.dtype, *qkv.shape[:2])
+        keep = not again or few_rows(*qkv.shape[:2])
 
         def gradients(gradient):
             late, rows = (parts, gathered) if keep else _attend(*after(gradient, qkv, bias))

@@ -4,7 +4,7 @@ GELU and norms, with the ReLU behind one: loops that XLA compiles (`keras_vit.xl
 rows, is the product of a row of ones with these. An MLP's first bias is added by GELU's loop and attention's by the one
 that cuts query, key and value apart, since products with one are slow with AMX. Attention has a gradient of its own
 (`attended.py`). Of a norm the backward pass keeps the input alone, in wide models of attention and of GELU's product
-with the kernel behind it, too: what is between is computed again, but of few rows.
+with the kernel behind it, too: what is between is computed again, but of few rows (GELU's in bfloat16).
 Evaluation and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does the
 like by itself.
 """

@@ -8,14 +8,13 @@ FEW = 2048
 compiled = tf.function(jit_compile=True, autograph=False)  # a function of tensors, for each of their shapes
 
 
-def few_rows(dtype, *sizes: int | None) -> bool:
-    """Whether there are so few rows, in bfloat16, that keeping numbers for the gradient beats computing them again.
+def few_rows(*sizes: int | None) -> bool:
+    """Whether there are so few rows that keeping numbers for the gradient beats computing them again.
 
     Args:
-        dtype: of the rows.
         sizes: whose product is their number; None for one that is not known.
     """
-    return dtype == tf.bfloat16 and None not in sizes and math.prod(sizes) < FEW
+    return None not in sizes and math.prod(sizes) < FEW
 
 
 def sum_of_rows(x):
