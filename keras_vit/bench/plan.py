@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from keras_vit.bench import matmul
-from keras_vit.bench.settings import Settings, shown
+from keras_vit.bench.settings import SERVED, Settings, shown
 from keras_vit.models.variants import BiTVariant, find_variant
 
 HERE = Path(__file__).parent
@@ -30,25 +30,8 @@ ALL_OURS = tuple(library for library in ON_KERAS if library.startswith(OURS))
 # these give up speed for memory, or exactness for speed: as our fastest they count only where they alone are asked for
 BY_NAME = ("keras_vit-recompute", "keras_vit-openvino-int8")
 # the engine; what XLA always compiles on JAX; a file that is the same from either
-ON_TENSORFLOW = (
-    "keras_vit-recompute",
-    "keras_vit-compiled",
-    "keras_vit-xla",
-    "keras_vit-frozen",
-    "keras_vit-openvino",
-    "keras_vit-openvino-int8",
-)
-ONLY = {
-    "keras_vit-recompute": "train",
-    "keras_vit-compiled": "forward",
-    "keras_vit-xla": "forward",
-    "keras_vit-frozen": "forward",
-    "keras_vit-predict": "forward",
-    "keras_vit-saved_model": "forward",
-    "keras_vit-saved_model-frozen": "forward",
-    "keras_vit-openvino": "forward",
-    "keras_vit-openvino-int8": "forward",
-}
+ON_TENSORFLOW = tuple(library for library in ALL_OURS if library not in (OURS, *SERVED))
+ONLY = dict.fromkeys(ALL_OURS[1:], "forward") | {"keras_vit-recompute": "train"}
 ON_TORCH = {
     "timm": "torch_peers.py:timm",
     "timm-compiled": "torch_peers.py:timm_compiled",

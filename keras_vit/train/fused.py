@@ -22,7 +22,7 @@ from keras_vit.xla.activations import GELU, GELU_TANH
 from keras_vit.xla.norms import group_norm, layer_norm, standardized
 from keras_vit.xla.rows import sum_of_rows
 
-WIDE = 512  # from this width on attention and GELU are computed again: 1 to 3 % of a step at 768, a tenth at 192
+WIDE = 512  # from this width on attention and GELU are computed again: 2 to 3 % of a step at 768, a tenth at 192
 
 
 def add_bias(x, bias):

@@ -1,4 +1,4 @@
-"""What a run does when the disk is full or a file is gone; and the files that it leaves besides the model."""
+"""What a run does when the disk is full or a file is gone."""
 
 import errno
 import json
@@ -11,61 +11,20 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 from support import needs_tensorflow
+from train.photo_runs import RECIPE, lines, model
 
 from keras_vit import cli
 from keras_vit.data.sources import in_memory, open_split
 from keras_vit.train import engine
 from keras_vit.train.datasets import Datasets, files_hash
-from keras_vit.train.engine import train
-from keras_vit.train.evaluate import evaluate_model
 from keras_vit.train.progress import Progress
-from keras_vit.train.recipe import Augment, Average, Checkpoint, Data, Evaluate, Model, Optimizer, Recipe, Variant
+from keras_vit.train.recipe import Evaluate
 from keras_vit.train.recipe_file import to_json
 from keras_vit.train.report import Events, Report
 from keras_vit.train.strategy import Devices
 
-pytestmark = needs_tensorflow
-ROW = Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
-RECIPE = Recipe(
-    "photos",
-    Model(ROW, dropout_rate=0.1),
-    Data("folder", batch_size=8),
-    Augment(crop="inception", crop_area=0.5, flip=True, mixup=0.2),
-    Optimizer(learning_rate=1e-2, weight_decay=0.5, clip_norm=1.0),
-    average=Average(0.9),
-    evaluate=Evaluate(every=1),
-    checkpoint=Checkpoint(seconds=0, keep=3, best=True),
-    epochs=2,
-)
-# 40 pictures, of which 32 to train on: 8 steps
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("photos")
-    rng = np.random.default_rng(0)
-    for label, colour in (("day", 180), ("night", 60)):
-        (folder / label).mkdir()
-        for i in range(20):
-            pixels = np.clip(rng.normal(colour, 40, (10, 12, 3)), 0, 255).astype("uint8")
-            Image.fromarray(pixels).save(folder / label / f"{i:02d}.png")
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def one_step_a_call(monkeypatch):
-    monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
-
-
-@pytest.fixture(scope="module")
-def whole(photos, tmp_path_factory):
-    """The undisturbed run, with a profile."""
-    workdir = tmp_path_factory.mktemp("whole") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "CALL_SECONDS", 0.0)
-        return workdir, train(RECIPE, workdir, str(photos), profile=True)
+pytestmark = [needs_tensorflow, pytest.mark.usefixtures("one_step_a_call")]
 
 
 @pytest.fixture
@@ -74,15 +33,6 @@ def command(photos, tmp_path):
     (tmp_path / "recipe.json").write_text(to_json(RECIPE))
     arguments = ["train", str(tmp_path / "recipe.json"), "--workdir", str(tmp_path / "run"), "--data-dir"]
     return lambda data=photos: cli.main([*arguments, str(data)])
-
-
-def lines(workdir):
-    rows = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    return [row for row in rows if row["name"] not in ("images_per_second", "seconds")]
-
-
-def model(path):
-    return keras.saving.load_model(path, compile=False)
 
 
 def same_end(one, other):
@@ -288,91 +238,3 @@ def test_a_picture_of_the_test_split_that_goes_missing_is_named(photos, whole, c
     aside.rename(victim)
     assert command(tmp_path / "photos") == 0
     assert same_end(tmp_path / "run", whole[0])
-
-
-def test_the_best_weights_are_kept(whole, photos):
-    workdir, summary = whole
-    accuracies = [row["value"] for row in lines(workdir) if (row["split"], row["name"]) == ("test", "accuracy")]
-    assert len(accuracies) == 2 and accuracies[-1] == summary["accuracy"]
-    best = evaluate_model(model(workdir / "best.keras"), RECIPE.data, str(photos))
-    assert best["accuracy"] == max(accuracies)
-
-
-@pytest.mark.parametrize("split", [None, "train[75%:]"], ids=["test", "validation"])
-def test_the_best_weights_are_not_the_last_where_these_are_worse(split, photos, tmp_path, monkeypatch):
-    """Evaluations made to rise and fall: the file holds the weights of the highest, through a stop as well. The test
-    split, which always does better here, has no say where there is another."""
-    measured, weights = [], {}
-    measure = engine.Measure.__call__
-
-    def rising_and_falling(self, which):
-        found = measure(self, which)
-        if split is not None and which == "test":
-            return found | {"accuracy": 1.0}
-        weights[len(measured)] = [np.asarray(w) for w in self._model.weights]
-        measured.append(found | {"accuracy": [0.5, 0.9, 0.7][len(measured)]})
-        if len(measured) == 2:
-            monkeypatch.setattr(engine.Interrupt, "asked", True, raising=False)
-        return measured[-1]
-
-    def never(self):
-        self._before = {}
-
-    monkeypatch.setattr(engine.Measure, "__call__", rising_and_falling)
-    monkeypatch.setattr(engine.Interrupt, "__init__", never)
-    monkeypatch.setattr(engine.Interrupt, "asked", False, raising=False)
-    recipe = replace(RECIPE, epochs=3, evaluate=Evaluate(every=1, split=split))
-    with pytest.raises(SystemExit):
-        train(recipe, tmp_path / "run", str(photos))
-    monkeypatch.setattr(engine.Interrupt, "asked", False)
-    assert train(recipe, tmp_path / "run", str(photos))["accuracy"] == (0.7 if split is None else 1.0)
-    kept = model(tmp_path / "run" / "best.keras").get_weights()
-    assert all(np.array_equal(a, b) for a, b in zip(kept, weights[1], strict=True))
-    assert not all(np.array_equal(a, b) for a, b in zip(kept, weights[2], strict=True))
-    seen = [row["split"] for row in lines(tmp_path / "run") if row["name"] == "accuracy"]
-    assert seen == (["test"] * 3 if split is None else ["validation"] * 3 + ["test"])
-
-
-def test_a_state_behind_a_loss_that_is_not_finite_is_not_saved(photos, tmp_path, monkeypatch):
-    """Not even where the data fails in the same call."""
-    run_steps = engine.compiled_steps
-
-    def failing(recipe, state, *arguments):
-        steps = run_steps(recipe, state, *arguments)
-
-        def call(iterator, count):
-            if int(state.optimizer.iterations.numpy()) < 2:
-                return steps(iterator, count)
-            state.optimizer.iterations.assign_add(1)
-            state.counters.tally.assign_add([0.0, 0.0, 1.0])
-            raise tf.errors.DataLossError(None, None, "torn")
-
-        return call
-
-    monkeypatch.setattr(engine, "compiled_steps", failing)
-    with pytest.raises(tf.errors.DataLossError):
-        train(RECIPE, tmp_path / "run", str(photos))
-    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["00000001", "00000002"]
-
-
-def test_no_best_weights_unless_asked_for(photos, tmp_path):
-    train(replace(RECIPE, checkpoint=Checkpoint(), epochs=1), tmp_path / "run", str(photos))
-    assert not (tmp_path / "run" / "best.keras").exists() and not (tmp_path / "run" / "profile").exists()
-
-
-def test_a_profile_is_left_where_asked_for(whole):
-    assert list((whole[0] / "profile").glob("plugins/profile/*/*.xplane.pb"))
-
-
-def test_tensorboards_events_hold_the_numbers_of_the_curve(whole):
-    found = {}
-    for path in (whole[0] / "tensorboard").iterdir():
-        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-            event = tf.compat.v1.Event.FromString(record)
-            for value in event.summary.value:
-                assert value.metadata.plugin_data.plugin_name == "scalars"
-                found[event.step, value.tag] = float(tf.make_ndarray(value.tensor))
-    rows = [json.loads(line) for line in (whole[0] / "metrics.jsonl").read_text().splitlines()]
-    assert len(rows) == len(found) > 9
-    for row in rows:
-        assert found[row["step"], f"{row['split']}/{row['name']}"] == pytest.approx(row["value"], rel=1e-6)
