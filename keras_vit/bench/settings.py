@@ -116,6 +116,10 @@ PRESETS = {
             models=("ViT_L16", "R50_ViT_B16", "BiT_R50x1"), backends=("tensorflow",),
             peers=(*PEERS, "keras_vit-compiled", "keras_vit-saved_model"),
         ),
+        Settings(
+            models=("ViT_L16", "R50_ViT_B16", "BiT_R50x1"), tasks=("forward",), dtypes=("float32", "bfloat16"),
+            backends=("tensorflow",), peers=("keras_vit-openvino",),
+        ),
     ),
     # how the time grows with the image, the batch and the depth
     "growth": (
