@@ -5,13 +5,9 @@ import tensorflow as tf
 from keras_vit.xla import updates
 
 
-def clip_by_norm(gradients: list, largest: float | None):
-    """Scale all gradients together down to a global norm; also returns the norm they had."""
-    norm = global_norm(gradients)
-    if largest is None:
-        return gradients, norm
-    scale = tf.minimum(1.0, largest / tf.maximum(norm, 1e-12))
-    return [tf.cast(gradient, tf.float32) * scale for gradient in gradients], norm
+def clip_scale(norm, largest: float | None):
+    """What gradients of this global norm are multiplied by to have the largest one at most; None for any."""
+    return None if largest is None else tf.minimum(1.0, largest / tf.maximum(norm, 1e-12))
 
 
 def global_norm(gradients: list):

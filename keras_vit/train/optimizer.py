@@ -30,6 +30,7 @@ class Update(keras.optimizers.Optimizer):
     def __init__(self, rate, settings, shares: dict[str, float], products: str):
         super().__init__(rate, name=settings.kind)
         self.settings, self._shares_of_layers, self._products = settings, shares, products
+        self._scale = None
 
     def build(self, variables):
         if self.built:
@@ -47,6 +48,14 @@ class Update(keras.optimizers.Optimizer):
             name=f"{variable.path.replace('/', '_')}_{name}",
         )  # fmt: skip
 
+    def apply_scaled(self, gradients, variables, scale) -> None:
+        """`apply` of all gradients times a scalar, unless it is None; where an update is one loop, within this."""
+        self._scale = scale
+        try:
+            self.apply(gradients, variables)
+        finally:
+            self._scale = None
+
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         rate = tf.cast(learning_rate, variable.dtype) * self._shares[index]
@@ -55,12 +64,16 @@ class Update(keras.optimizers.Optimizer):
         with tf.control_dependencies([gradient]):
             loop = self.loop_of(slots) if updates.worth_a_loop(variable) else None
             if loop is not None:
-                loop(gradient, variable, rate, self._decays[index], *slots)
+                scale = 1.0 if self._scale is None else self._scale
+                loop(gradient, scale, variable, rate, self._decays[index], *slots)
             else:
-                self.step(tf.cast(gradient, variable.dtype), variable, rate, self._decays[index], *slots)
+                gradient = tf.cast(gradient, variable.dtype)
+                gradient = gradient if self._scale is None else gradient * self._scale
+                self.step(gradient, variable, rate, self._decays[index], *slots)
 
     def loop_of(self, slots) -> Callable | None:
-        """What does the same as `step` of a variable with these slots, in one loop that XLA compiles, if anything."""
+        """What does the same as `step` of a gradient times a scalar, of a variable with these slots, in one loop that
+        XLA compiles, if anything."""
         return None
 
     def decay(self, variable, rate, decay):
@@ -82,10 +95,10 @@ class AdamW(Update):
     def loop_of(self, slots):
         return self._loop
 
-    def _loop(self, gradient, variable, rate, decay, mean, square):
+    def _loop(self, gradient, scale, variable, rate, decay, mean, square):
         handles = variable.handle, mean.handle, square.handle
         betas, epsilon = (self.settings.beta_1, self.settings.beta_2), self.settings.epsilon
-        updates.adamw(handles, gradient, rate, self.iterations.value + 1, betas, epsilon, decay, mean.dtype.name)
+        updates.adamw(handles, gradient, scale, rate, self.iterations.value + 1, betas, epsilon, decay, mean.dtype.name)
 
     def step(self, gradient, variable, rate, decay, mean, square):
         self.decay(variable, rate, decay)
@@ -132,9 +145,9 @@ class SGD(Update):
     def loop_of(self, slots):
         return self._loop if slots else None
 
-    def _loop(self, gradient, variable, rate, decay, momentum):
+    def _loop(self, gradient, scale, variable, rate, decay, momentum):
         handles, memory = (variable.handle, momentum.handle), self.settings.momentum
-        updates.momentum(handles, gradient, rate, memory, decay, momentum.dtype.name)
+        updates.momentum(handles, gradient, scale, rate, memory, decay, momentum.dtype.name)
 
     def step(self, gradient, variable, rate, decay, momentum=None):
         self.decay(variable, rate, decay)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
 from keras_vit.layers.base import Dense
-from keras_vit.train.gradients import clip_by_norm, global_norm
+from keras_vit.train.gradients import clip_scale, global_norm
 from keras_vit.train.optimizer import average_towards
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
@@ -56,15 +56,15 @@ class Step:
         loss, norm = self._first(losses), self._first(norm)
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
         if self._guarded:
-            tf.cond(finite, lambda: self._update(losses, gradients, step), self._pass_over)
+            tf.cond(finite, lambda: self._update(losses, gradients, norm, step), self._pass_over)
         else:
-            self._update(losses, gradients, step)
+            self._update(losses, gradients, norm, step)
         wrong = ~finite if self.state.scale is None else self._rescale(finite, loss)
         made = tf.cast(finite, tf.float32)
         return tf.where(finite, loss, 0.0), made, tf.cast(wrong, tf.float32)
 
     def _gradients(self, images, targets):
-        """On a replica: the loss of the global batch, its clipped gradient, and the norm that it had."""
+        """On a replica: the loss of the global batch, its gradient, and the norm of that."""
         replica = tf.distribute.get_replica_context()
         values = [tf.convert_to_tensor(variable.value) for variable in self.variables]
         loss, gradients = self._summed(values, images, targets, replica)
@@ -72,8 +72,7 @@ class Step:
             radius = self.recipe.optimizer.sam / tf.maximum(global_norm(gradients), 1e-12)
             up = [value + radius * gradient for value, gradient in zip(values, _wide(gradients), strict=True)]
             _, gradients = self._summed(up, images, targets, replica)
-        gradients, norm = clip_by_norm(gradients, self.recipe.optimizer.clip_norm)
-        return loss, gradients, norm
+        return loss, gradients, global_norm(gradients)
 
     def _summed(self, values, images, targets, replica):
         """Loss and gradient over all replicas, each of which goes through its examples in `accumulate` parts.
@@ -119,17 +118,17 @@ class Step:
         gradients = tape.gradient(scaled, values, unconnected_gradients="zero")
         return loss, gradients
 
-    def _update(self, losses, gradients, step):
-        average = self.state.average
-        self.strategy.run(self._apply, args=(losses, gradients))
+    def _update(self, losses, gradients, norm, step):
+        average, scale = self.state.average, clip_scale(norm, self.recipe.optimizer.clip_norm)
+        self.strategy.run(self._apply, args=(losses, gradients, scale))
         if average is not self.state.model:
             decay = self.recipe.average.decay
             average_towards(self.state.averages, self.variables, decay, step, self.strategy)
 
-    def _apply(self, loss, gradients):
+    def _apply(self, loss, gradients, scale):
         # Decay and step count need no batch: without this they would move although the batch cannot be read.
         with tf.control_dependencies([loss]):
-            self.state.optimizer.apply(gradients, self.variables)
+            self.state.optimizer.apply_scaled(gradients, self.variables, scale)
 
     def _pass_over(self):
         """The step is counted, and nothing else."""

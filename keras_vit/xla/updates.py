@@ -16,12 +16,13 @@ def worth_a_loop(variable) -> bool:
     return variable.shape.num_elements() >= LARGE and variable.dtype == tf.float32 and not by_xla()
 
 
-def adamw(handles, gradient, rate, count, betas: tuple, epsilon: float, decay: float, moment_dtype: str):
+def adamw(handles, gradient, scale, rate, count, betas: tuple, epsilon: float, decay: float, moment_dtype: str):
     """`keras_vit.train.optimizer.AdamW`'s update.
 
     Args:
         handles: of the variable, of its mean gradient and of its mean square.
         gradient: of the variable's shape.
+        scale: scalar that it is multiplied by.
         rate: scalar.
         count: integer scalar, how many updates there are with this one.
         betas: memories of the means.
@@ -32,13 +33,13 @@ def adamw(handles, gradient, rate, count, betas: tuple, epsilon: float, decay: f
     # What a mean's weights add up to, to the last digit: 1 - 0.999 has few of them in float32.
     count = tf.cast(count, tf.float64)
     sums = (tf.cast(1.0 - tf.pow(tf.constant(beta, tf.float64), count), tf.float32) for beta in betas)
-    _adamw(handles, gradient, rate, tuple(sums), betas, epsilon, decay, moment_dtype)
+    _adamw(handles, gradient, scale, rate, tuple(sums), betas, epsilon, decay, moment_dtype)
 
 
 @compiled
-def _adamw(handles, gradient, rate, sums, betas, epsilon, decay, moment_dtype):
+def _adamw(handles, gradient, scale, rate, sums, betas, epsilon, decay, moment_dtype):
     variable, mean, square = (_read(*pair) for pair in zip(handles, ("float32", moment_dtype, "float32"), strict=True))
-    gradient = tf.cast(gradient, tf.float32)
+    gradient = tf.cast(gradient, tf.float32) * scale
     first = betas[0] * tf.cast(mean, tf.float32) + (1.0 - betas[0]) * gradient
     second = betas[1] * square + (1.0 - betas[1]) * gradient * gradient
     root = tf.sqrt(sums[1])
@@ -47,16 +48,16 @@ def _adamw(handles, gradient, rate, sums, betas, epsilon, decay, moment_dtype):
 
 
 @compiled
-def momentum(handles, gradient, rate, memory: float, decay: float, moment_dtype: str):
+def momentum(handles, gradient, scale, rate, memory: float, decay: float, moment_dtype: str):
     """`keras_vit.train.optimizer.SGD`'s update.
 
     Args:
         handles: of the variable and of its momentum.
-        gradient, rate, decay, moment_dtype: as of `adamw`.
+        gradient, scale, rate, decay, moment_dtype: as of `adamw`.
         memory: share of the momentum that is left.
     """
     variable, moment = (_read(*pair) for pair in zip(handles, ("float32", moment_dtype), strict=True))
-    moment = memory * tf.cast(moment, tf.float32) + tf.cast(gradient, tf.float32)
+    moment = memory * tf.cast(moment, tf.float32) + tf.cast(gradient, tf.float32) * scale
     _write(handles, (variable - rate * (decay * variable + moment), tf.cast(moment, moment_dtype)))
 
 

@@ -8,7 +8,7 @@ from support import max_difference, needs_tensorflow
 
 import keras_vit
 from keras_vit.train import muon
-from keras_vit.train.gradients import clip_by_norm
+from keras_vit.train.gradients import clip_scale, global_norm
 from keras_vit.train.optimizer import average_towards, build_optimizer
 from keras_vit.train.recipe import Optimizer
 from keras_vit.xla import updates
@@ -52,8 +52,8 @@ def ours(settings):
     optimizer = build_optimizer(settings, 0.0, weights)
     for gradients, rate in zip(GRADIENTS, RATES, strict=True):
         optimizer.learning_rate = rate
-        clipped, _ = clip_by_norm([tf.constant(g) for g in gradients], settings.clip_norm)
-        optimizer.apply(clipped, weights)
+        gradients = [tf.constant(g) for g in gradients]
+        optimizer.apply_scaled(gradients, weights, clip_scale(global_norm(gradients), settings.clip_norm))
     return [np.asarray(kernel), np.asarray(bias)]
 
 
@@ -155,6 +155,22 @@ def test_a_layers_share_scales_its_rate_and_decay(by_loops):
     shares = {half[0].path.split("/")[0]: 0.5}
     build_optimizer(settings, 0.1, half, shares).apply([tf.constant(g) for g in GRADIENTS[0]], half)
     assert all(np.allclose(a, b, atol=1e-7) for a, b in zip(whole, half, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["adamw", "sgd", "lamb", "adafactor", "muon"])
+def test_a_scale_multiplies_all_gradients_of_one_update(kind, by_loops):
+    first, second = ([tf.constant(gradient) for gradient in gradients] for gradients in GRADIENTS[:2])
+    found = []
+    for inside in (True, False):
+        weights = variables()
+        optimizer = build_optimizer(Optimizer(kind, weight_decay=0.3), 0.05, weights)
+        if inside:
+            optimizer.apply_scaled(first, weights, tf.constant(0.25))
+        else:
+            optimizer.apply([0.25 * gradient for gradient in first], weights)
+        optimizer.apply(second, weights)
+        found.append(weights)
+    assert max_difference(*found) < 1e-6
 
 
 @pytest.mark.parametrize("kind", ["adamw", "sgd", "adafactor", "muon"])
