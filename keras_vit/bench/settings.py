@@ -96,6 +96,7 @@ def _check_peer(peer: str) -> None:
 
 
 HALF = ("bfloat16", "mixed_bfloat16")
+LARGER = ("ViT_L16", "R50_ViT_B16", "BiT_R50x1")
 PRESETS = {
     # the goals of the project on a CPU; JAX in float32 alone, to save time
     "targets": (
@@ -113,12 +114,11 @@ PRESETS = {
             peers=(*PEERS, "keras_vit-xla", "keras_vit-openvino"),
         ),
         Settings(
-            models=("ViT_L16", "R50_ViT_B16", "BiT_R50x1"), backends=("tensorflow",),
-            peers=(*PEERS, "keras_vit-compiled", "keras_vit-saved_model"),
+            models=LARGER, backends=("tensorflow",), peers=(*PEERS, "keras_vit-compiled", "keras_vit-saved_model"),
         ),
         Settings(
-            models=("ViT_L16", "R50_ViT_B16", "BiT_R50x1"), tasks=("forward",), dtypes=("float32", "bfloat16"),
-            backends=("tensorflow",), peers=("keras_vit-openvino",),
+            models=LARGER, tasks=("forward",), dtypes=("float32", "bfloat16"), backends=("tensorflow",),
+            peers=("keras_vit-openvino",),
         ),
     ),
     # how the time grows with the image, the batch and the depth

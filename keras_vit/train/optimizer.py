@@ -60,15 +60,15 @@ class Update(keras.optimizers.Optimizer):
         index = self._get_variable_index(variable)
         rate = tf.cast(learning_rate, variable.dtype) * self._shares[index]
         slots = [slot.value for slot in self._slots[index]]
-        # Not before there is the gradient: the backward pass still holds the old weights, and memory is short then.
-        with tf.control_dependencies([gradient]):
+        scale = self._scale
+        # Not before there are both: the backward pass still holds the old weights, and memory is short then.
+        with tf.control_dependencies([gradient] if scale is None else [gradient, scale]):
             loop = self.loop_of(slots) if updates.worth_a_loop(variable) else None
             if loop is not None:
-                scale = 1.0 if self._scale is None else self._scale
-                loop(gradient, scale, variable, rate, self._decays[index], *slots)
+                loop(gradient, 1.0 if scale is None else scale, variable, rate, self._decays[index], *slots)
             else:
                 gradient = tf.cast(gradient, variable.dtype)
-                gradient = gradient if self._scale is None else gradient * self._scale
+                gradient = gradient if scale is None else gradient * scale
                 self.step(gradient, variable, rate, self._decays[index], *slots)
 
     def loop_of(self, slots) -> Callable | None:

@@ -182,23 +182,24 @@ def test_decay_reaches_kernels_alone(kind, by_loops):
     assert np.array_equal(bias, START[1])
 
 
+@pytest.mark.parametrize("last", ["kernel", "scale"])
 @pytest.mark.parametrize("kind", ["adamw", "sgd", "lamb", "adafactor", "muon"])
-def test_nothing_as_large_as_a_weight_is_made_before_its_gradient(kind):
+def test_nothing_as_large_as_a_weight_is_made_before_its_gradient_and_scale(kind, last):
     """While the backward pass still holds the old weights, which a change would have TensorFlow copy."""
     weights = variables()
     optimizer = build_optimizer(Optimizer(kind, 0.1, weight_decay=0.1), 0.0, weights)
 
     @tf.function
-    def update(kernel, bias):
-        optimizer.apply([kernel, bias], weights)
+    def update(kernel, bias, scale):
+        optimizer.apply_scaled([kernel, bias], weights, scale if last == "scale" else None)
 
-    graph = update.get_concrete_function(*(tf.TensorSpec(w.shape) for w in weights)).graph
-    behind = {graph.get_operation_by_name("kernel")}  # operations that wait for the kernel's gradient
+    graph = update.get_concrete_function(*(tf.TensorSpec(w.shape) for w in weights), tf.TensorSpec(())).graph
+    behind = {graph.get_operation_by_name(last)}  # operations that wait for the kernel's gradient, or the scale of all
     early = []
     for operation in graph.get_operations():  # in the order of their making: inputs first
         if behind & {operation, *operation.control_inputs, *(tensor.op for tensor in operation.inputs)}:
             behind.add(operation)
-        elif operation.type != "ReadVariableOp":
+        elif operation.type not in ("ReadVariableOp", "Placeholder"):
             early += [operation.name for output in operation.outputs if output.shape == (64, 48)]
     assert not early and len(behind) > 3
 
