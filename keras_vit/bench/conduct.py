@@ -8,10 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from keras_vit.bench import matmul
+from keras_vit.bench.ahead import Ahead, Group
 from keras_vit.bench.earlier import Earlier
 from keras_vit.bench.machine import free_memory, machine
 from keras_vit.bench.page import page, question_table
-from keras_vit.bench.plan import Contestant, Question, multipliers
+from keras_vit.bench.plan import Question, multipliers
 from keras_vit.bench.processes import turns
 from keras_vit.bench.results import Row, result_of
 from keras_vit.bench.settings import Settings
@@ -75,7 +76,10 @@ class Conductor:
         self._fastest = {}  # (precision, device) -> the contestant that multiplies fastest
         kinds = dict.fromkeys((question.precision, question.device) for question in questions)
         self._multipliers = {kind: multipliers(*kind, self._backends) for kind in kinds}
-        self._groups = [self._grouped(*pair) for pair in zip(questions, self.sizes, strict=True)]
+        self._groups = [
+            groups(size.bytes, self._room(question.device))
+            for question, size in zip(questions, self.sizes, strict=True)
+        ]
         several = sum(MATMUL_ROUNDS * len(some) for some in self._multipliers.values())
         counts = [sum(len(group) + 1 for group in some) for some in self._groups]
         self.turns = several + sum(n * question.rounds for n, question in zip(counts, questions, strict=True))
@@ -85,8 +89,10 @@ class Conductor:
         try:
             for kind, contestants in self._multipliers.items():
                 self._measure_matmul(kind, contestants, progress)
-            for question, size, some in zip(self.questions, self.sizes, self._groups, strict=True):
-                self._ask(question, size, some, progress)
+            asked = [self._rows(*pair) for pair in zip(self.questions, self._groups, strict=True)]
+            with Ahead(self._on_gpu(asked), self._room("gpu")) as ahead:
+                for number, question in enumerate(self.questions):
+                    self._ask(question, self.sizes[number], asked[number], progress, ahead)
             self.result["complete"] = True
         finally:
             if self.result["matmul"] or self.result["questions"]:
@@ -97,17 +103,33 @@ class Conductor:
         write_atomically(self.files[0], json.dumps(self.result, indent=1) + "\n")
         write_atomically(self.files[1], page(self.result))
 
-    def _grouped(self, question, size) -> list[list[Contestant]]:
+    def _room(self, device) -> float | None:
+        """Bytes that contestants may take together; None where nobody says."""
         room = free_memory()
-        if question.device == "gpu":
+        if device == "gpu":
             gpus = self.result["machine"]["gpus"]
             room = min(gpu["memory_bytes"] for gpu in gpus) if gpus else None
-        room = None if room is None else max(room - KEPT_FREE - BASE, 0)  # BASE: the matmul's process
-        return groups(size.bytes, room)
+        return None if room is None else max(room - KEPT_FREE - BASE, 0)  # BASE: the matmul's process
+
+    def _rows(self, question, some) -> list[list[Row]]:
+        """Of each group, with who multiplies beside it."""
+        multiplier = self._fastest.get((question.precision, question.device))
+        beside = [multiplier] if multiplier else []
+        return [[Row(contestant, number) for contestant in group + beside] for number, group in enumerate(some)]
+
+    def _on_gpu(self, asked) -> dict[int, Group]:
+        """The groups of the questions that are asked of a GPU, by the identity of their rows."""
+        found = {}
+        for question, size, groups_of_rows in zip(self.questions, self.sizes, asked, strict=True):
+            for rows in groups_of_rows if question.device == "gpu" else ():
+                needed = sum(size.bytes.get(row.contestant, BASE) for row in rows)
+                found[id(rows)] = Group(*_processes(rows), needed)
+        return found
 
     def _measure_matmul(self, kind, contestants, progress) -> None:
         rows = [Row(contestant, 0) for contestant in contestants]
-        self._listen(rows, MATMUL_ROUNDS, f"matmul {kind[0]}", progress)
+        with Ahead({kind: Group(*_processes(rows), 0)} if kind[1] == "gpu" else {}, 0) as ahead:
+            self._listen(rows, MATMUL_ROUNDS, f"matmul {kind[0]}", progress, ahead.workers(kind))
         rates = {row.contestant.backend: matmul.flops(kind[1]) / row.median for row in rows if row.turns}
         now = {"precision": kind[0], "device": kind[1], "flops_per_second": rates}
         others = [found for found in self.result["matmul"] if (found["precision"], found["device"]) != kind]
@@ -116,15 +138,15 @@ class Conductor:
             best = max(rates, key=rates.get)
             self._fastest[kind] = next(row.contestant for row in rows if row.contestant.backend == best)
 
-    def _ask(self, question, size, some, progress) -> None:
+    def _ask(self, question, size, groups_of_rows, progress, ahead) -> None:
         asked, complete = [], False
-        multiplier = self._fastest.get((question.precision, question.device))
         try:
-            for number, group in enumerate(some):
-                members = group + ([multiplier] if multiplier else [])
-                rows = [Row(contestant, number) for contestant in members]
+            for rows in groups_of_rows:
                 asked += rows
-                self._listen(rows, question.rounds, question.title, progress)
+                progress.describe(f"{question.title}: starting")
+                started = ahead.workers(id(rows))
+                self.result["most_processes"] = max(self.result["most_processes"], ahead.alive)
+                self._listen(rows, question.rounds, question.title, progress, started)
             complete = True
         finally:
             operations = matmul.flops(question.device)
@@ -134,12 +156,11 @@ class Conductor:
                 self.write()
                 progress.print(question_table(found))
 
-    def _listen(self, rows, rounds, title, progress) -> None:
+    def _listen(self, rows, rounds, title, progress, started=None) -> None:
         by_name = {row.contestant.name: row for row in rows}
-        commands = {name: row.contestant.command() for name, row in by_name.items()}
-        environments = {name: row.contestant.environment() for name, row in by_name.items()}
+        commands, environments = _processes(rows)
         alive, done = 0, dict.fromkeys(by_name, 0)
-        with contextlib.closing(turns(commands, rounds, environments=environments)) as events:
+        with contextlib.closing(turns(commands, rounds, environments=environments, started=started)) as events:
             for event in events:
                 by_name[event.name].take(event)
                 said = event.kind
@@ -156,3 +177,10 @@ class Conductor:
                     alive -= 1
                     progress.say(f"{title}: left out {event.name}: {event.answer['reason']}")
                     progress.add(rounds - done[event.name])  # the turns that it will not take
+
+
+def _processes(rows) -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
+    """The commands and the environments of contestants' processes, by their names."""
+    contestants = {row.contestant.name: row.contestant for row in rows}
+    commands = {name: contestant.command() for name, contestant in contestants.items()}
+    return commands, {name: contestant.environment() for name, contestant in contestants.items()}

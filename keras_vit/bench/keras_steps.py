@@ -76,7 +76,7 @@ def jax_step(model: keras.Model, images: np.ndarray, labels: np.ndarray):
         trained, fixed, slots = state
         (value, fixed), gradients = jax.value_and_grad(losses, has_aux=True)(trained, fixed, images, labels)
         trained, slots = optimizer.stateless_apply(slots, gradients, trained)
-        return (trained, fixed, slots), value
+        return [list(trained), list(fixed), list(slots)], value  # as given: of another structure it is compiled again
 
     parts = (model.trainable_variables, model.non_trainable_variables, optimizer.variables)
     state = [[variable.value for variable in part] for part in parts]

@@ -53,10 +53,14 @@ def question_table(question: dict) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+_TOGETHER = "On the GPU processes start many at once: their first calls are timed while others compile."
+_TENSOR_FLOAT = "On the GPU products in float32 are made in TensorFloat-32, by all libraries."
+
+
 def _header(result) -> list[str]:
     """The hardware, and what has to be said of the figures, as a list."""
     cores = result["machine"]["cores"]
-    on_gpu = any((question["device"], question["precision"]) == ("gpu", "float32") for question in result["questions"])
+    on_gpu = {question["precision"] for question in result["questions"] if question["device"] == "gpu"}
     rounds = sorted({part["rounds"] for part in result["settings"]})
     loads = [("before the run", result["machine"]["load"])]
     loads += [(f"when it was resumed on {part['date']}", part["load"]) for part in result["resumed"]]
@@ -74,7 +78,8 @@ def _header(result) -> list[str]:
         "over that beside the other, where both are known and no row comes out above 100 % of it.",
         "`mixed_bfloat16`: float32 weights, products in bfloat16 (torch: autocast); `bfloat16`: the weights are stored "
         "in it.",
-        *(["On the GPU products in float32 are made in TensorFloat-32, by all libraries."] if on_gpu else []),
+        *([_TOGETHER] if on_gpu else []),
+        *([_TENSOR_FLOAT] if "float32" in on_gpu else []),
         "The matmul rate is the fastest library's, of two square matrices, measured in turn with the contestants; a "
         "row's share of it is the median of the rounds, and counts the model's operations as published: ours on the "
         "class token leaves some of its last block's out, a twelfth of B/16's.",

@@ -54,6 +54,22 @@ class Worker:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors, "text": True}
         # A session of its own: Ctrl-C is for the process that writes the results.
         self._process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+        self._ready = None
+
+    def ready(self) -> dict:
+        """The first answer, waited for once.
+
+        Raises:
+            LeftOutError: as `answer`.
+        """
+        if self._ready is None:
+            try:
+                self._ready = self.answer()
+            except LeftOutError as error:
+                self._ready = error
+        if isinstance(self._ready, LeftOutError):
+            raise self._ready
+        return self._ready
 
     def answer(self) -> dict:
         """The next answer.
@@ -81,7 +97,9 @@ class Worker:
         return self.answer()
 
     def close(self) -> None:
-        """End the process, and what it has started."""
+        """End the process, and what it has started; once."""
+        if self._errors.closed:
+            return
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -103,7 +121,11 @@ class Worker:
 
 
 def turns(
-    commands: dict[str, list[str]], rounds: int, calls: int | None = None, environments: dict | None = None
+    commands: dict[str, list[str]],
+    rounds: int,
+    calls: int | None = None,
+    environments: dict | None = None,
+    started: dict[str, Worker] | None = None,
 ) -> Iterator[Event]:
     """Start the contestants one after the other, and have them take turns; their processes end with the generator.
 
@@ -112,22 +134,23 @@ def turns(
         rounds: turns of each.
         calls: of a turn; as many as fit into `TURN_SECONDS` where None.
         environments: name -> environment of its process.
+        started: name -> its process, where it has been started before.
     """
     with contextlib.ExitStack() as stack:
         workers, counts = {}, {}
         for name, command in commands.items():
             yield Event(name, "starting", {})
-            worker = Worker(command, (environments or {}).get(name))
+            worker = (started or {}).get(name) or Worker(command, (environments or {}).get(name))
             stack.callback(worker.close)
             try:
-                started = worker.answer()
+                answer = worker.ready()
             except LeftOutError as error:
                 worker.close()
                 yield Event(name, "left out", {"reason": str(error)})
                 continue
             workers[name] = worker
-            counts[name] = calls or min(max(math.ceil(TURN_SECONDS / max(started["warm"], 1e-9)), 1), MOST_CALLS)
-            yield Event(name, "ready", started)
+            counts[name] = calls or min(max(math.ceil(TURN_SECONDS / max(answer["warm"], 1e-9)), 1), MOST_CALLS)
+            yield Event(name, "ready", answer)
         for number in range(rounds):
             for name in in_order(list(workers), number):
                 try:

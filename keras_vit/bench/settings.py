@@ -127,11 +127,13 @@ PRESETS = {
         Settings(dtypes=("mixed_bfloat16",), batches=(1, 8, 32), backends=("tensorflow",)),
         Settings(dtypes=("mixed_bfloat16",), depths=(6, 12, 24), backends=("tensorflow",)),
     ),
-    "gpu": (
+    "gpu": tuple(
         Settings(
-            models=("ViT_B16", "ViT_L16"), dtypes=HALF, batches=(256,), backends=("jax",), image_sizes=(224, 384),
-            peers=("timm", "timm-compiled", "transformers", "transformers-compiled"), device="gpu",
-        ),
+            models=("ViT_B16", "ViT_L16"), tasks=(task,), dtypes=(dtype,), batches=(256,), backends=("jax",),
+            image_sizes=(224, 384), peers=("timm", "timm-compiled", "transformers", "transformers-compiled"),
+            device="gpu",
+        )
+        for task, dtype in (("forward", "bfloat16"), ("train", "mixed_bfloat16"))
     ),
     # in a minute
     "quick": (

@@ -121,7 +121,7 @@ def declare_vision_operators() -> None:
     import torch
 
     spec = find_spec("torchvision")
-    if _DECLARED or spec is None or hasattr(torch.ops.torchvision, "nms"):
+    if _DECLARED or spec is None or _vision_operators_load(spec.submodule_search_locations[0]):
         return
     source = Path(spec.submodule_search_locations[0], "_meta_registrations.py").read_text()
     named = re.findall(r'register_meta\("(\w+)"\)', source) + re.findall(r"torchvision::(\w+)", source)
@@ -129,3 +129,15 @@ def declare_vision_operators() -> None:
     for name in sorted(set(named)):
         library.define(f"{name}(Tensor x) -> Tensor")
     _DECLARED.append(library)  # the names last as long as it does
+
+
+def _vision_operators_load(folder: str) -> bool:
+    """Load torchvision's operators as its import does, which ends the process where they have names already."""
+    import torch
+
+    try:
+        for library in Path(folder).glob("_C.*"):
+            torch.ops.load_library(library)
+    except OSError:
+        return False
+    return hasattr(torch.ops.torchvision, "nms")

@@ -170,15 +170,15 @@ def _output(folder: str | None) -> Path:
 @contextlib.contextmanager
 def _without_gpus():
     """While entered, this process sees no GPU: they belong to the contestants, and here shapes alone are counted."""
-    before = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    without = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}
+    before = {name: os.environ.get(name) for name in without}
+    os.environ.update(without)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["CUDA_VISIBLE_DEVICES"]
-        else:
-            os.environ["CUDA_VISIBLE_DEVICES"] = before
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ.update({} if value is None else {name: value})
 
 
 def _conduct(conductor) -> int:

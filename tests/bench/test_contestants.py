@@ -4,12 +4,13 @@ import json
 import os
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 import parity
 import pytest
-from support import needs_tensorflow, randomise
+from support import needs_tensorflow, randomise, run_python
 
 from keras_vit.bench import keras_steps, ours, plan, torch_peers
 from keras_vit.export import openvino
@@ -162,3 +163,41 @@ def test_peers_on_torch_are_of_the_same_size_as_ours(one_thread):
     for name in ("R50_ViT_L16", "AxialResNet_R50x1"):
         with pytest.raises(ValueError, match=f"transformers has no {name}"):
             torch_peers._transformers_model(contestant(model=name, depth=None))
+
+
+def test_a_step_on_jax_is_compiled_once():
+    pytest.importorskip("jax", reason="the JAX backend is not installed")
+    one = contestant(task="train", dtype="mixed_bfloat16", backend="jax")
+    code = (
+        "import jax\nfrom keras_vit.bench import ours\n"
+        f"call, peak = ours.prepare({one!r})\n"
+        "first, compiled = float(call()), []\n"
+        "jax.monitoring.register_event_duration_secs_listener(lambda name, *a, **k: compiled.append(name))\n"
+        "print(float(call()) < first + 7, [name for name in compiled if 'compile' in name])"
+    )
+    assert run_python(code, backend="jax").split(maxsplit=1) == ["True", "[]\n"]
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_visions_operators_are_declared_where_they_do_not_load_alone(loads, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    (tmp_path / "_C.so").touch()
+    (tmp_path / "_meta_registrations.py").write_text('@register_meta("fake_align")\n"torchvision::fake_nms"\n')
+    loaded, declared = [], []
+
+    def load(library):
+        loaded.append(library)
+        if not loads:
+            raise OSError("built for another torch")
+
+    class Library:
+        define = staticmethod(declared.append)
+
+    monkeypatch.setattr(torch_peers, "_DECLARED", [])
+    monkeypatch.setattr(torch_peers, "find_spec", lambda _: SimpleNamespace(submodule_search_locations=[str(tmp_path)]))
+    monkeypatch.setattr(torch.ops, "load_library", load)
+    monkeypatch.setattr(torch.ops, "torchvision", SimpleNamespace(nms=None), raising=False)
+    monkeypatch.setattr(torch.library, "Library", lambda *_: Library())
+    torch_peers.declare_vision_operators()
+    assert loaded == [tmp_path / "_C.so"]
+    assert declared == ([] if loads else ["fake_align(Tensor x) -> Tensor", "fake_nms(Tensor x) -> Tensor"])

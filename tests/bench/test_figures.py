@@ -236,6 +236,12 @@ def test_a_librarys_memory_is_what_its_processes_were_measured_to_hold():
     assert ours + timm < 0.9 * 24 * 2**30 < ours + hub and timm < compiled and own == hub
     jax, _ = sizes.size_of(question(models=("ViT_L16",), backends=("jax",))).bytes.values()
     assert jax == hub
+    # bench-2026-11-26-083131.json, an H200
+    for size, measured in ((224, (16.38, 18.65)), (384, (45.59, 52.02))):
+        gpu = {"device": "gpu", "dtypes": ("mixed_bfloat16",), "batches": (256,), "backends": ("jax",)}
+        asked = question(models=("ViT_B16",), image_sizes=(size,), peers=("timm-compiled",), **gpu)
+        for held, most in zip(sizes.size_of(asked).bytes.values(), measured, strict=True):
+            assert 1 < held / 1e9 / most < 1.6
     forward = question(tasks=("forward",), dtypes=("mixed_bfloat16",), batches=(8,), peers=("keras_vit-frozen",))
     ours, frozen = sizes.size_of(forward).bytes.values()
     assert 1 < frozen / 1.7e9 < 1.6 and ours < frozen

@@ -149,16 +149,22 @@ def test_files_that_the_tables_could_not_tell_apart_are_refused(tmp_path):
 def test_without_a_gpu_the_preset_runs_small_and_says_that_its_rows_are_unmeasured(monkeypatch):
     monkeypatch.setattr(verb, "gpus", list)
     monkeypatch.setattr(verb, "machine", lambda: {"instructions": "AVX2"})
-    _, (small,), (_, note) = asked_for("--preset", "gpu")
-    assert small.dtypes == ("float32",) and note.startswith("**The bfloat16 rows are unmeasured**")
+    _, parts, (_, note) = asked_for("--preset", "gpu")
+    assert {part.dtypes for part in parts} == {("float32",)}
+    assert note.startswith("**The bfloat16 rows are unmeasured**")
     monkeypatch.setattr(verb, "machine", lambda: {"instructions": "AVX-512 bf16"})
-    _, (small,), (note,) = asked_for("--preset", "gpu")
-    assert (small.device, small.models, small.batches, small.backends) == ("cpu", ("ViT_Ti16",), (2,), ("jax",))
+    _, parts, (note,) = asked_for("--preset", "gpu")
+    assert [(part.tasks, part.dtypes) for part in parts] == [
+        (("forward",), ("bfloat16",)),
+        (("train",), ("mixed_bfloat16",)),
+    ]
+    for small in parts:
+        assert (small.device, small.models, small.batches, small.backends) == ("cpu", ("ViT_Ti16",), (2,), ("jax",))
     assert note.startswith("**The GPU rows are unmeasured**") and "ViT_B16, ViT_L16 at 224, 384 px, batch 256" in note
     monkeypatch.setattr(verb, "gpus", lambda: [{"name": "a GPU", "memory_bytes": 80 * 2**30}])
-    preset, (full,), notes = asked_for("--preset", "gpu")
-    assert (preset, full, notes) == ("gpu", settings.PRESETS["gpu"][0], [])
-    asked = plan.questions((full,))
+    preset, full, notes = asked_for("--preset", "gpu")
+    assert (preset, full, notes) == ("gpu", settings.PRESETS["gpu"], [])
+    asked = plan.questions(full)
     assert len(asked) == 8 and {(q.model, q.image_size) for q in asked} == {
         ("ViT_B16", 224), ("ViT_B16", 384), ("ViT_L16", 224), ("ViT_L16", 384)
     }  # fmt: skip

@@ -1,0 +1,71 @@
+"""Processes that start before their turn: on a GPU, which would wait while one after the other imports and compiles."""
+
+import contextlib
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from keras_vit.bench.processes import LeftOutError, Worker
+
+
+@dataclass(frozen=True)
+class Group:
+    """Contestants that take turns among themselves.
+
+    Args:
+        commands: contestant's name -> command of its process.
+        environments: name -> environment of its process.
+        bytes: of the GPU's memory that all of them may hold.
+    """
+
+    commands: dict[str, list[str]]
+    environments: dict[str, dict[str, str]]
+    bytes: float
+
+
+class Ahead:
+    """Starts the processes of as many groups at once as fit into memory. A context, with which they end.
+
+    Args:
+        groups: key -> group, in the order of their turns.
+        room: bytes of the GPU's memory.
+
+    Attributes:
+        alive: processes that were started at once the last time.
+    """
+
+    def __init__(self, groups: dict[Hashable, Group], room: float):
+        self._waiting, self._room = list(groups.items()), room
+        self._workers, self._open = {}, contextlib.ExitStack()
+        self.alive = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._open.close()
+
+    def workers(self, key: Hashable) -> dict[str, Worker]:
+        """A group's processes by their names; empty where there is no such group.
+
+        Where they have not started yet, they do now, beside the next groups'; then all are ready before this returns.
+        """
+        if key not in self._workers and any(key == waiting for waiting, _ in self._waiting):
+            self._start()
+        return self._workers.get(key, {})
+
+    def _start(self):
+        self._open.close()
+        taken, started = 0, []
+        while self._waiting and (not started or taken + self._waiting[0][1].bytes <= self._room):
+            key, group = self._waiting.pop(0)
+            taken += group.bytes
+            self._workers[key] = {
+                name: Worker(command, group.environments.get(name)) for name, command in group.commands.items()
+            }
+            started += self._workers[key].values()
+        for worker in started:
+            self._open.callback(worker.close)
+        self.alive = len(started)
+        for worker in started:
+            with contextlib.suppress(LeftOutError):  # it says so again in its turn
+                worker.ready()
