@@ -120,6 +120,11 @@ def require_rate(name: str, rate: float) -> float:
     return rate
 
 
+def half_on_jax(x) -> bool:
+    """Whether JAX has a tensor in 16 bits: there elementwise forms are chosen by what XLA makes of them on a GPU."""
+    return keras.backend.backend() == "jax" and keras.backend.standardize_dtype(x.dtype) in ("bfloat16", "float16")
+
+
 def rows(tokens):
     """(B, N, D) -> (B * N, D)."""
     return ops.reshape(tokens, (-1, tokens.shape[-1]))

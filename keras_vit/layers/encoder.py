@@ -10,13 +10,10 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Dense, Layer, form_of, like, require_rank, require_rate, rows
+from keras_vit.layers.flash import HAS_FUSED_ATTENTION, fused_attention
 from keras_vit.layers.layernorm import LayerNorm
 from keras_vit.layers.mlp import MLPBlock, require_kernel_size
 from keras_vit.layers.reading import gathered_by_first_token
-
-# Whether the backend may have one operation for attention that never writes the (N, N) weights to memory
-# (FlashAttention, arXiv 2205.14135). TensorFlow has none.
-HAS_FUSED_ATTENTION = keras.backend.backend() != "tensorflow"
 
 
 class StochasticDepth(Layer):
@@ -137,7 +134,7 @@ class MultiHeadSelfAttention(Layer):
     def _gathered(self, qkv, training):
         dropped = training and self.attention_dropout_rate
         if HAS_FUSED_ATTENTION and not (self.watch or self.relative_positions or dropped):
-            return ops.dot_product_attention(*ops.unstack(qkv, 3, axis=2))
+            return fused_attention(*ops.unstack(qkv, 3, axis=2), training)
         query, key, value = self.split(qkv)
         weights = ops.softmax(self._logits(query, key), axis=-1)
         weights = self.watch(weights) if self.watch else weights

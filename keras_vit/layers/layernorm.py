@@ -3,16 +3,21 @@
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer, norm_of
+from keras_vit.layers.base import Layer, half_on_jax, norm_of
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
     """Normalise over the last axis, in float32: (..., D) of any type -> float32.
 
-    Written as `d = x - mean; var = mean(d * d)`: this form converts to integer TFLite, and quantises, best.
+    Written as `d = x - mean; var = mean(d * d)`: this form converts to integer TFLite, and quantises, best. Of 16-bit
+    numbers on JAX as the official code (flax) has it, `var = mean(x * x) - mean * mean`, of which XLA makes one pass.
     """
-    deviation = ops.cast(x, "float32")
-    deviation = deviation - ops.mean(deviation, axis=-1, keepdims=True)
+    half, x = half_on_jax(x), ops.cast(x, "float32")
+    mean = ops.mean(x, axis=-1, keepdims=True)
+    deviation = x - mean
+    if half:
+        variance = ops.maximum(ops.mean(x * x, axis=-1, keepdims=True) - mean * mean, 0.0)
+        return deviation * (ops.rsqrt(variance + epsilon) * gamma) + beta
     variance = ops.mean(deviation * deviation, axis=-1, keepdims=True)
     return deviation * ops.rsqrt(variance + epsilon) * gamma + beta
 

@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Biased, Dense, Layer, form_of, like, require_rate, rows
+from keras_vit.layers.base import Biased, Dense, Layer, form_of, half_on_jax, like, require_rate, rows
 
 
 def gelu_tanh(x):
@@ -18,12 +18,44 @@ def gelu_tanh(x):
     The cube is written as products: Keras's own form has a power in it, which TensorFlow neither fuses into the
     product in front nor computes fast (benchmarks/NOTES.md).
     """
+    if half_on_jax(x):
+        return _x_times(_logistic, x)
     return 0.5 * x * (1.0 + ops.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))))
 
 
 def gelu(x):
     """GELU by the error function: timm's and transformers' form. Written with erf so that ONNX exports are valid."""
+    if half_on_jax(x):
+        return _x_times(_normal, x)
     return 0.5 * x * (1.0 + ops.erf(x / math.sqrt(2.0)))
+
+
+def _logistic(x):
+    """GELU's factor of x by the approximation, where (1 + tanh(u)) / 2 is the logistic function of 2 u; its slope."""
+    scale = 2 * math.sqrt(2 / math.pi)
+    factor = ops.sigmoid(scale * (x + 0.044715 * (x * x * x)))
+    return factor, factor * (1 - factor) * scale * (1 + 3 * 0.044715 * (x * x))
+
+
+def _normal(x):
+    """GELU's factor of x, the normal distribution's probability of less; its slope, the density."""
+    return 0.5 * (1 + ops.erf(x / math.sqrt(2))), ops.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+
+
+def _x_times(factor_and_slope, x):
+    """A factor times x, computed in float32; for its gradient nothing but x is kept, where XLA would keep more."""
+
+    @ops.custom_gradient
+    def product(x):
+        def gradient(upstream):
+            wide = ops.cast(x, "float32")
+            factor, slope = factor_and_slope(wide)
+            return ops.cast(ops.cast(upstream, "float32") * (factor + wide * slope), x.dtype)
+
+        wide = ops.cast(x, "float32")
+        return ops.cast(wide * factor_and_slope(wide)[0], x.dtype), gradient
+
+    return product(x)
 
 
 def activation_function(name: str):

@@ -87,14 +87,18 @@ def _of_held_weights(model):
 def _on_jax(model, frozen):
     import jax
 
-    call = jax.jit(lambda variables, images: model.stateless_call(*variables, images, training=False)[0])
+    variables = model.variables
+
+    @jax.jit
+    def call(values, images):
+        with keras.StatelessScope(state_mapping=zip(variables, values, strict=True)):
+            return model(images, training=False)
 
     def current():
-        parts = model.trainable_variables, model.non_trainable_variables
-        return [[variable.value for variable in part] for part in parts]
+        return [variable.value for variable in variables]
 
     # Copies: Keras's training and evaluation give the variables' own memory away.
-    kept = jax.tree.map(lambda value: value.copy(), current()) if frozen else None
+    kept = [value.copy() for value in current()] if frozen else None
 
     def answer(images):
         return call(kept or current(), images)
