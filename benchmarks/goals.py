@@ -21,7 +21,6 @@ from keras_vit.bench.results import fastest_pair, ratio
 from keras_vit.train.workdir import write_atomically
 
 HERE = Path(__file__).parent
-PIXELS = 224
 MARKS = tuple(zip((VERMILION, BLUE, GREEN, *OTHERS), "osD^vPX", strict=True))
 TICKS = (0.5, 0.6, 0.7, 0.8, 1, 1.25, 1.5, 2, 3, 4)
 LETTERS = {  # of NOTES.md
@@ -55,8 +54,8 @@ INTRODUCTION = """
     **Bold**: the goal is reached; where it is the fastest peer's speed, beside two peers or more (a page that asked one
     counts where no other did). –: not asked, or measured while the machine changed its speed. Frozen weights:
     `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`. Whether int8 agrees with the model is another question, which
-    [README](README.md#exports) answers. No machine had a GPU. Letters are those of [NOTES](NOTES.md), which tell what
-    stands between. Made by `benchmarks/goals.py`.
+    [README](README.md#exports) answers. Letters are those of [NOTES](NOTES.md), which tell what stands between, on the
+    GPU too. Made by `benchmarks/goals.py`.
 """
 
 
@@ -65,7 +64,7 @@ class Goal:
     """Ours over a peer's, as a speed, or a peer's memory over ours.
 
     Args:
-        model: name of a row of the table, at its own image size.
+        model: name of a row of the table.
         task: `forward` or `train`.
         precision: `float32` or `bfloat16`.
         batch: images of a call.
@@ -73,6 +72,8 @@ class Goal:
         peer: of `PEERS`.
         by: of `BY`.
         memory: whether it is the ratio of the peaks, ours of `keras_vit` and the least of the peers'.
+        image_size: side in pixels.
+        device: `cpu` or `gpu`.
     """
 
     model: str
@@ -83,6 +84,8 @@ class Goal:
     peer: str = "the fastest peer"
     by: str = ""
     memory: bool = False
+    image_size: int = 224
+    device: str = "cpu"
 
     @property
     def against(self) -> tuple[str, ...] | None:
@@ -93,12 +96,13 @@ class Goal:
     def words(self) -> str:
         """What is compared."""
         task = "forward" if self.task == "forward" else "peak memory of training" if self.memory else "training"
-        return f"{self.model}, {task}{self.by}, {self.precision}, batch {self.batch}"
+        more = f", {self.image_size} px, GPU" if self.device == "gpu" else ""
+        return f"{self.model}, {task}{self.by}, {self.precision}, batch {self.batch}{more}"
 
     def answer(self, question: dict, run: str) -> "Answer | None":
         """What a question of a run's JSON answers; None where it asked another thing, or not both sides."""
         asked = [question[name] for name in ("model", "task", "precision", "batch", "image_size", "depth", "device")]
-        if asked != [self.model, self.task, self.precision, self.batch, PIXELS, None, "cpu"]:
+        if asked != [self.model, self.task, self.precision, self.batch, self.image_size, None, self.device]:
             return None
         # Apart and above the matmul's rate: one of both was measured while the machine had another speed.
         rows = [row for row in question["rows"] if row["together_with_first"] or (row["share_of_matmul"] or 0) <= 1]
@@ -172,6 +176,12 @@ GOALS = (
     *(Goal(model, "forward", precision, 8, 1) for model in LARGER for precision in ("float32", "bfloat16")),
     *(Goal(model, "train", precision, 8, 1) for model in LARGER for precision in ("float32", "bfloat16")),
     Goal("ViT_Ti16", "forward", "float32", 1, 1 / 0.9, "timm"),
+    *(
+        Goal(model, task, "bfloat16", 256, 1, image_size=size, device="gpu")
+        for model in (BASE, "ViT_L16")
+        for task in ("forward", "train")
+        for size in (224, 384)
+    ),
 )
 
 
@@ -183,15 +193,21 @@ def standing(runs: dict[str, dict]) -> dict[str, dict[Goal, Answer]]:
     """
     found = {}
     for run, result in runs.items():
-        processor = processor_in_words(result["machine"])
-        letter = LETTERS.get(processor)
-        own = found.setdefault(f"{letter}: {processor}" if letter else processor, {})
         for question in result["questions"]:
+            own = found.setdefault(_machine(result["machine"], question["device"]), {})
             for goal in GOALS:
                 answer = goal.answer(question, run)
                 if answer and (answer.wide or not (goal in own and own[goal].wide)):
                     own[goal] = answer
     return {machine: own for machine, own in found.items() if own}
+
+
+def _machine(found, device) -> str:
+    if device == "gpu":
+        return found["gpus"][0]["name"]
+    processor = processor_in_words(found)
+    letter = LETTERS.get(processor)
+    return f"{letter}: {processor}" if letter else processor
 
 
 def page(found: dict) -> str:
@@ -203,13 +219,21 @@ def page(found: dict) -> str:
         "",
         "![Ours over the peer, by goal and machine](goals.png)",
         "",
-        f"| | goal | {' | '.join(found)} |",
-        f"|---|---|{'---:|' * len(found)}",
+        *_table(found, "cpu"),
+        *_table(found, "gpu"),
     ]
-    for goal in GOALS:
-        cells = [own[goal].cell(goal) if goal in own else "–" for own in found.values()]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _table(found, device) -> list[str]:
+    """The goals of a device, with the machines that answered one."""
+    goals = [goal for goal in GOALS if goal.device == device]
+    machines = {machine: own for machine, own in found.items() if any(goal in own for goal in goals)}
+    lines = [f"| | goal | {' | '.join(machines)} |", f"|---|---|{'---:|' * len(machines)}"]
+    for goal in goals:
+        cells = [own[goal].cell(goal) if goal in own else "–" for own in machines.values()]
         lines.append(f"| {' | '.join([goal.words, f'{goal.least:.2f} of {goal.peer}', *cells])} |")
-    return "\n".join(lines) + "\n"
+    return [*lines, ""] if machines else []
 
 
 def draw(found: dict, output: Path):

@@ -15,7 +15,7 @@ from keras_vit.bench.machine import in_words
 from keras_vit.bench.page import overview
 
 ROOT = Path(__file__).parent.parent
-NO_GPU = "**The GPU rows are unmeasured**: this run asked nothing of a GPU."
+NO_GPU = "This run asked nothing of a GPU: what others measured on one stands in [goals.md](benchmarks/goals.md)."
 RATIOS = "`ours / it`: the median of the rounds, and their range."
 APART = (
     "`apart`: measured one after the other, since both did not fit into memory at once; the ratio is corrected by the "

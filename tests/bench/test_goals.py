@@ -23,7 +23,8 @@ def row(library, *seconds, peak=4e9, share=0.5, backend=None, together=True):
 def run(rows, cpu="AMD EPYC", **changes):
     about = {"model": "ViT_B16", "task": "forward", "precision": "bfloat16", "batch": 8, "depth": None}
     question = about | {"device": "cpu", "image_size": 224, "rows": rows} | changes
-    return {"machine": {"cpu": cpu, "cores": 2, "instructions": "AVX2"}, "questions": [question]}
+    machine = {"cpu": cpu, "cores": 2, "instructions": "AVX2", "gpus": [{"name": "H200"}]}
+    return {"machine": machine, "questions": [question]}
 
 
 def cells(found, words):
@@ -41,6 +42,22 @@ def test_the_newest_run_that_asked_both_sides_counts():
     assert cells(found, BY_SAVED) == ["[**1.50**](results/b-2.md) (1.25 – 2.00)", "[**9.00**](results/b-4.md)"]
     assert cells(found, BY_PREDICT) == ["[0.75](results/b-2.md)", "–"]
     assert cells(found, BY_SAVED.replace("Model,", "Model, weights frozen,")) == ["–", "–"]
+
+
+def test_a_gpus_goals_have_a_table_of_their_own():
+    of_gpu = {"device": "gpu", "batch": 256, "task": "train"}
+    rows = [row("keras_vit", 2.0, 1.0, 2.0, backend="jax"), row("timm-compiled", 3.0)]
+    runs = {"a": run([row(SAVED, 1.0), row("timm-compiled", 2.0)]), "b": run(rows, **of_gpu)}
+    runs["c"] = run([*rows, row("transformers", 4.0)], image_size=384, **of_gpu)
+    found = goals.standing(runs)
+    assert [*found] == ["B: AMD EPYC, 2 cores, AVX2", "H200"]
+    first, second = goals.page(found).split("\n| | goal | ")[1:]
+    assert first.startswith("B: AMD EPYC, 2 cores, AVX2 |\n") and second.startswith("H200 |\n")
+    words = "ViT_B16, training, bfloat16, batch 256"
+    assert cells(found, f"{words}, 224 px, GPU") == ["[1.50](results/b.md) keras_vit on JAX, timm-compiled"]
+    assert cells(found, f"{words}, 384 px, GPU") == ["[**1.50**](results/c.md) keras_vit on JAX, timm-compiled"]
+    assert cells(found, "ViT_L16, training, bfloat16, batch 256, 384 px, GPU") == ["–"]
+    assert "H200" not in goals.page(goals.standing({"a": runs["a"]}))
 
 
 @pytest.mark.parametrize(
