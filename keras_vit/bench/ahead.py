@@ -27,14 +27,14 @@ class Ahead:
 
     Args:
         groups: key -> group, in the order of their turns.
-        room: bytes of the GPU's memory.
+        room: bytes of the GPU's memory; None where there are no groups.
 
     Attributes:
         alive: processes that were started at once the last time.
     """
 
-    def __init__(self, groups: dict[Hashable, Group], room: float):
-        self._waiting, self._room = list(groups.items()), room
+    def __init__(self, groups: dict[Hashable, Group], room: float | None):
+        self._waiting, self._room = dict(groups), room
         self._workers, self._open = {}, contextlib.ExitStack()
         self.alive = 0
 
@@ -49,22 +49,23 @@ class Ahead:
 
         Where they have not started yet, they do now, beside the next groups'; then all are ready before this returns.
         """
-        if key not in self._workers and any(key == waiting for waiting, _ in self._waiting):
+        if key in self._waiting:
             self._start()
         return self._workers.get(key, {})
 
     def _start(self):
         self._open.close()
         taken, started = 0, []
-        while self._waiting and (not started or taken + self._waiting[0][1].bytes <= self._room):
-            key, group = self._waiting.pop(0)
+        for key, group in list(self._waiting.items()):
             taken += group.bytes
-            self._workers[key] = {
-                name: Worker(command, group.environments.get(name)) for name, command in group.commands.items()
-            }
-            started += self._workers[key].values()
-        for worker in started:
-            self._open.callback(worker.close)
+            if started and taken > self._room:
+                break
+            del self._waiting[key]
+            own = self._workers[key] = {}
+            for name, command in group.commands.items():
+                own[name] = Worker(command, group.environments.get(name))
+                self._open.callback(own[name].close)
+            started += own.values()
         self.alive = len(started)
         for worker in started:
             with contextlib.suppress(LeftOutError):  # it says so again in its turn

@@ -132,7 +132,7 @@ def declare_vision_operators() -> None:
 
 
 def _vision_operators_load(folder: str) -> bool:
-    """Load torchvision's operators as its import does, which ends the process where they have names already."""
+    """Load torchvision's operators, as its import does: that would end the process if they had names by then."""
     import torch
 
     try:

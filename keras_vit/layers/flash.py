@@ -25,7 +25,7 @@ def fused_attention(query, key, value, training=False):
 def _of_even(query, key, value, implementation="cudnn"):
     """With one token more, which none sees: of an odd number JAX has cuDNN's forward pass, but refuses its gradient.
 
-    This is one layer's knowledge of a backend: Keras's operation takes no lengths, and with a mask it is slower
+    The one place of this room that knows a backend: Keras's operation takes no lengths, and with a mask it is slower
     (benchmarks/NOTES.md).
     """
     import jax

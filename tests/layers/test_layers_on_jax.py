@@ -1,4 +1,7 @@
-"""Forms that layers take on JAX for 16-bit numbers, chosen by what XLA makes of them on a GPU; none is at hand here."""
+"""Forms that layers take on JAX for 16-bit numbers, chosen by what XLA makes of them on a GPU.
+
+Where there is one: CUDA_VISIBLE_DEVICES=0 KERAS_BACKEND=jax pytest tests/layers/test_layers_on_jax.py
+"""
 
 import re
 
@@ -77,6 +80,27 @@ def test_training_with_an_odd_number_of_tokens_is_flash_attention_forward_and_ba
 def test_where_cudnn_has_no_attention_training_goes_on_without_it(qkv, monkeypatch):
     monkeypatch.setattr(flash, "_on_gpu", lambda: True)  # JAX knows better
     np.testing.assert_array_equal(flash.fused_attention(*qkv, True), keras.ops.dot_product_attention(*qkv))
+
+
+@pytest.mark.parametrize("tokens", [197, 577])
+def test_on_a_gpu_flash_attention_and_its_gradients_are_those_of_plain_attention_in_float32(tokens):
+    import jax
+    import jax.numpy as jnp
+
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX finds no GPU")
+    qkv = [jnp.asarray(np.random.default_rng(n).standard_normal((4, tokens, 6, 64)), "bfloat16") for n in range(3)]
+    weights = np.random.default_rng(9).standard_normal((4, tokens, 6, 64)).astype("float32")
+    wide = [x.astype("float32") for x in qkv]
+    for training in (True, False):
+        attend = jax.jit(lambda *qkv, training=training: flash.fused_attention(*qkv, training))
+        assert "__cudnn$fmha" in attend.lower(*qkv).compile().as_text()
+        with jax.default_matmul_precision("highest"):
+            assert relative(attend(*qkv), attend(*wide)) < 2 * HALF
+    step = jax.jit(jax.grad(lambda *qkv: (flash.fused_attention(*qkv, True) * weights).sum(), argnums=(0, 1, 2)))
+    with jax.default_matmul_precision("highest"):
+        for found, expected in zip(step(*qkv), step(*wide), strict=True):
+            assert relative(found, expected) < 3 * HALF
 
 
 @pytest.mark.parametrize(("function", "approximate"), [(gelu_tanh, True), (gelu, False)])
