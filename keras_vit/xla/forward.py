@@ -26,7 +26,7 @@ def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> C
     On TensorFlow and CPUs layer norms are oneDNN's, where TensorFlow has it, other norms XLA's loops, and kernels of
     weight-standardised convolutions (BiT, the hybrids) are standardised once, now, into a second copy: compile again
     when they have changed. All other weights are read at each call, unless they are `frozen`. On GPUs and TPUs, and on
-    JAX everywhere, XLA compiles all of it (not measured there). It is compiled anew for each shape of images, within
+    JAX everywhere, XLA compiles all of it (measured on JAX alone). It is compiled anew for each shape of images, within
     the first call of it: keep to one batch size. Exports, which must run elsewhere, and functions that XLA compiles are
     made of the model itself.
 
