@@ -134,7 +134,7 @@ class MultiHeadSelfAttention(Layer):
     def _gathered(self, qkv, training):
         dropped = training and self.attention_dropout_rate
         if HAS_FUSED_ATTENTION and not (self.watch or self.relative_positions or dropped):
-            return fused_attention(*ops.unstack(qkv, 3, axis=2), training)
+            return fused_attention(*ops.unstack(qkv, 3, axis=2))
         query, key, value = self.split(qkv)
         weights = ops.softmax(self._logits(query, key), axis=-1)
         weights = self.watch(weights) if self.watch else weights

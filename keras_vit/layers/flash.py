@@ -3,6 +3,8 @@
 B batch, N tokens, h heads, d numbers a head.
 """
 
+import functools
+
 import keras
 from keras import ops
 
@@ -12,22 +14,36 @@ from keras_vit.layers.base import half_on_jax
 HAS_FUSED_ATTENTION = keras.backend.backend() != "tensorflow"
 
 
-def fused_attention(query, key, value, training=False):
+def fused_attention(query, key, value):
     """softmax(q k' / sqrt(d)) v: three times (B, N, h, d) -> (B, N, h, d)."""
-    if training and key.shape[1] % 2 and half_on_jax(key) and _on_gpu():
-        try:
-            return _of_even(query, key, value)
-        except (NotImplementedError, RuntimeError):  # an old GPU, or heads that cuDNN has no attention for
-            pass
+    if half_on_jax(key) and key.shape[1] % 2 and _on_gpu():
+        return _of_odd()(query, key, value)
     return ops.dot_product_attention(query, key, value)
 
 
-def _of_even(query, key, value, implementation="cudnn"):
-    """With one token more, which none sees: of an odd number JAX has cuDNN's forward pass, but refuses its gradient.
+@functools.cache
+def _of_odd():
+    """Attention among an odd number of tokens, whose gradient is that of `_of_even`.
 
-    The one place of this room that knows a backend: Keras's operation takes no lengths, and with a mask it is slower
-    (benchmarks/NOTES.md).
+    The one place of this room that knows a backend: JAX has cuDNN's attention for an odd number, but refuses its
+    gradient, and Keras's operation would write the weights out.
     """
+    import jax
+
+    attend = jax.custom_vjp(lambda query, key, value: ops.dot_product_attention(query, key, value))
+
+    def forward(*qkv):
+        try:
+            return jax.vjp(_of_even, *qkv)
+        except (NotImplementedError, RuntimeError):  # an old GPU, or heads that cuDNN has no attention for
+            return jax.vjp(functools.partial(jax.nn.dot_product_attention, implementation="xla"), *qkv)
+
+    attend.defvjp(forward, lambda backward, upstream: backward(upstream))
+    return attend
+
+
+def _of_even(query, key, value, implementation="cudnn"):
+    """With one token more, which none sees; Keras's operation takes no lengths, and with a mask it is slower."""
     import jax
 
     tokens = key.shape[1]
