@@ -156,9 +156,10 @@ def _adafactor(variable, moment):
 
 
 def _muon(variable, moment):
-    """The mean alone of the matrices of blocks and units, all else as Adam."""
+    """The mean alone of the matrices and convolutions of blocks and units, all else as Adam."""
     first, *_, last = variable.path.split("/")
-    matrix = first.startswith(("encoder_block_", "stage")) and last == "kernel" and len(variable.shape) == 2
+    shape, unit = variable.shape, first.startswith(("encoder_block_", "stage", "stem_stage"))
+    matrix = unit and last == "kernel" and (len(shape) == 2 or (len(shape) == 4 and shape[3] > 1))
     return (_sgd if matrix else _adam)(variable, moment)
 
 

@@ -1,7 +1,7 @@
 """Muon's step: a matrix of momenta made orthogonal (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon).
 
 All directions of the matrix are then moved alike, where the gradient moves a few of them and Adam weighs each number by
-itself.
+itself. A convolution is the matrix of its outputs, and of all that each of them sees.
 """
 
 import tensorflow as tf
@@ -28,8 +28,15 @@ def orthogonalised(matrix, products: str = "float32"):
     return tf.cast(tf.transpose(x) if tall else x, matrix.dtype)
 
 
+def moves(shape) -> bool:
+    """Whether a kernel of that shape is matrices: of a dense layer, or of a convolution over all channels."""
+    return len(shape) == 2 or (len(shape) == 4 and shape[3] > 1)
+
+
 def direction(momentum, path: list[str], products: str = "float32"):
     """A kernel's step: each of its matrices orthogonal, and as long as Adam's steps are (arXiv 2502.16982)."""
-    parts = tf.split(momentum, FUSED.get(path[-2], 1), axis=1)
+    matrix = tf.reshape(momentum, (-1, momentum.shape[-1]))
+    parts = tf.split(matrix, FUSED.get(path[-2], 1), axis=1)
     sides = max(parts[0].shape)
-    return tf.concat([0.2 * sides**0.5 * orthogonalised(part, products) for part in parts], axis=1)
+    steps = tf.concat([0.2 * sides**0.5 * orthogonalised(part, products) for part in parts], axis=1)
+    return tf.reshape(steps, momentum.shape)

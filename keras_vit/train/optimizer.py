@@ -221,11 +221,12 @@ class Adafactor(Update):
 
 
 class Muon(AdamW):
-    """The matrices of blocks and units move by their momentum made orthogonal (`muon.py`), all else by AdamW."""
+    """The matrices and convolutions of blocks and units move by their momentum made orthogonal (`muon.py`), all else by
+    AdamW."""
 
     def make_slots(self, variable):
         path = variable.path.split("/")
-        matrix = _BLOCK.fullmatch(path[0]) and path[-1] == "kernel" and len(variable.shape) == 2
+        matrix = _BLOCK.fullmatch(path[0]) and path[-1] == "kernel" and muon.moves(variable.shape)
         if not matrix:
             return super().make_slots(variable)
         return (self.slot("momentum", variable, self.settings.moment_dtype),)

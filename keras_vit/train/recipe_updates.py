@@ -29,7 +29,7 @@ class Optimizer:
     Args:
         kind: `adamw`, `sgd` (with momentum), `lamb` (arXiv 1904.00962), `adafactor` (arXiv 1804.04235,
             as arXiv 2106.04560 uses it: with momentum, and rates that are not scaled by the weights) or `muon` (of the
-            matrices of blocks and units, arXiv 2502.16982; of all else `adamw`, at the same rate).
+            matrices and convolutions of blocks and units, arXiv 2502.16982; of all else `adamw`, at the same rate).
         learning_rate: the base rate, which the schedule multiplies.
         weight_decay: decoupled, on kernels only: kernel -= rate * weight_decay * kernel.
         momentum: of `sgd` and `muon` (whose authors take 0.95), in [0, 1).

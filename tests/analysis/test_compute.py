@@ -149,7 +149,9 @@ def test_activations_are_those_of_a_published_formula():
 @needs_tensorflow
 @pytest.mark.parametrize("kind", ["adamw", "sgd", "lamb", "adafactor", "muon"])
 @pytest.mark.parametrize("moment", ["float32", "bfloat16"])
-@pytest.mark.parametrize("row", [keras_vit.Variant("t", 64, 1, 96, 2, 4), AXIAL_RESNET], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [keras_vit.Variant("t", 64, 1, 96, 2, 4), LOCAL, HYBRID, AXIAL_RESNET], ids=lambda row: row.name
+)
 def test_optimizer_bytes_are_those_of_the_real_one(kind, moment, row):
     from keras_vit.train.optimizer import build_optimizer
     from keras_vit.train.recipe import Optimizer

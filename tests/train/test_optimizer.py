@@ -215,20 +215,21 @@ def test_average_follows_its_formula():
     assert np.allclose(average, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(48, 16), (16, 48), (32, 32)])
+@pytest.mark.parametrize("shape", [(48, 16), (16, 48), (32, 32), (3, 3, 8, 16), (1, 1, 8, 16)])
 def test_muon_is_keras_own_on_one_matrix(shape):
-    """In float32; Keras's mean is ours over (1 - momentum), which the orthogonal matrix does not see."""
+    """In float32; Keras's mean is ours over (1 - momentum), which the orthogonal matrix does not see. A convolution is
+    the matrix of its outputs, which Keras leaves to its caller."""
     rng = np.random.default_rng(0)
     start, *gradients = (rng.standard_normal(shape).astype("float32") for _ in range(6))
     mine = keras.layers.Layer(name="encoder_block_00").add_weight(name="kernel", shape=shape)
-    other = keras.Variable(start, name="kernel")
+    other = keras.Variable(start.reshape(-1, shape[-1]), name="kernel")
     mine.assign(start)
     optimizer = build_optimizer(Optimizer("muon", momentum=0.95, weight_decay=0.3), 0.02, [mine])
     theirs = keras.optimizers.Muon(0.02, weight_decay=0.3, rms_rate=0.2)
     for gradient in gradients:
         optimizer.apply([tf.constant(gradient)], [mine])
-        theirs.apply([tf.constant(gradient)], [other])
-    assert np.max(np.abs(np.asarray(mine) - np.asarray(other))) < 1e-5
+        theirs.apply([tf.constant(gradient.reshape(-1, shape[-1]))], [other])
+    assert max_difference(np.reshape(mine, (-1, shape[-1])), other) < 1e-5
 
 
 def test_muon_moves_along_the_faint_directions_of_a_matrix():
@@ -245,16 +246,20 @@ def test_muon_moves_along_the_faint_directions_of_a_matrix():
 
 
 @pytest.mark.parametrize("products", ["float32", "bfloat16"])
-def test_muon_turns_each_matrix_of_a_fused_kernel_and_nothing_outside_the_blocks(products):
+def test_muon_turns_each_matrix_of_a_fused_kernel(products):
     momentum = tf.constant(np.random.default_rng(0).standard_normal((16, 48)), tf.float32)
     whole = muon.direction(momentum, ["encoder_block_00", "attention", "qkv", "kernel"], products)
     for part, of in zip(tf.split(whole, 3, axis=1), tf.split(momentum, 3, axis=1), strict=True):
         lengths = np.linalg.svd(part, compute_uv=False) / (0.2 * 4)
         assert lengths.min() > 0.5 and lengths.max() < 1.3
         assert float(tf.reduce_sum(part * of)) > 0
-    row = keras_vit.Variant("t", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
-    model = keras_vit.build(row, classes=3)
+
+
+def test_muon_takes_the_matrices_and_convolutions_of_blocks_and_units_and_no_depthwise_ones():
+    stem, size = keras_vit.ResNetStem((1,), 0.5), {"patch_size": 1, "image_size": 8, "mlp_kernel_size": 3}
+    model = keras_vit.build(keras_vit.Variant("t", 16, 1, 24, 2, stem=stem, **size), classes=3)
     optimizer = build_optimizer(Optimizer("muon"), 0.1, model.trainable_variables)
     single = {v.path for v, slots in zip(model.trainable_variables, optimizer._slots, strict=True) if len(slots) == 1}
-    block = "encoder_block_00"
-    assert single == {f"{block}/{name}/kernel" for name in ("attention/qkv", "attention/out", "mlp/fc1", "mlp/fc2")}
+    block, unit = "encoder_block_00", "stem_stage1_unit1"
+    expected = {f"{block}/{name}/kernel" for name in ("attention/qkv", "attention/out", "mlp/fc1", "mlp/fc2")}
+    assert single == expected | {f"{unit}/{name}/kernel" for name in ("conv1", "conv2", "conv3", "proj")}
