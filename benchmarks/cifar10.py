@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from keras_vit.analysis.curves import read_metrics
-from keras_vit.analysis.style import BLUE, GREEN, GREY, VERMILION, canvas
+from keras_vit.analysis.style import BLUE, GREEN, GREY, OTHERS, VERMILION, canvas
 from keras_vit.bench.machine import in_words
 from keras_vit.train.workdir import write_atomically
 
@@ -134,7 +134,7 @@ def by_recipe(runs: list[Run]) -> dict[str, list[Run]]:
 def draw(runs: list[Run], output: Path):
     """Accuracy over minutes, a panel a machine, a line a run, a colour a recipe; the `matplotlib.figure.Figure`."""
     machines = list(dict.fromkeys(run.machine for run in runs))
-    colours = dict(zip(by_recipe(runs), (BLUE, VERMILION, GREEN) * len(runs), strict=False))
+    colours = dict(zip(by_recipe(runs), (BLUE, VERMILION, GREEN, *OTHERS) * len(runs), strict=False))
     with canvas(output, (8, 1.2 + 3.2 * len(machines)), layout="constrained") as figure:
         figure.suptitle("CIFAR-10 from scratch: test accuracy, %")
         panels = figure.subplots(len(machines), sharex=True, sharey=True, squeeze=False)[:, 0]

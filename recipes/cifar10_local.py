@@ -9,11 +9,12 @@ Hardware: 2 CPU cores (AMD EPYC, AVX-512 bf16, no AMX), TensorFlow 2.21, bfloat1
 Time:     1,847 s for the 20 epochs, next to nothing else at the machine; the longer run, stopped and resumed several
           times, 20,237 s beside other work (alone 200 images a second at 16 pixels, 122 at 24, 67 at 36).
 Figure:   87.18 % of the 10,000 test images after the longer run (seed 0, once; the weights' average).
-          After the 20 epochs 82.47 %, hardly more than cifar10_scratch.py has after 19 in less time. With one
-          activation behind the convolution in place of one on either side (arXiv 2105.15203), and crops of 60 % and
-          more, 69.8 % after 6 epochs, where the plain model has 69.5. By AdamW at the same rate, crops of 30 % and
-          more, learned positions: 77.56 % after 18. All but the longer run are from when TensorFlow summed the
-          gradients of the convolutions' biases in bfloat16, a fifth of them off with 32 images (CHANGELOG.md).
+          After the 20 epochs 82.47 %, hardly more than cifar10_scratch.py had at this rate after 19, in less time; at
+          its rate of now not tried. With one activation behind the convolution in place of one on either side (arXiv
+          2105.15203), and crops of 60 % and more, 69.8 % after 6 epochs, where the plain model had 69.5. By AdamW at
+          the same rate, crops of 30 % and more, learned positions: 77.56 % after 18. All but the longer run are from
+          when TensorFlow summed the gradients of the convolutions' biases in bfloat16, a fifth of them off with 32
+          images (CHANGELOG.md).
 Source:   cifar10_scratch.py with LocalViT's depth-wise 3 x 3 convolution between the MLP's dense layers
           (arXiv 2104.05707).
 """
