@@ -221,8 +221,7 @@ class Adafactor(Update):
 
 
 class Muon(AdamW):
-    """The matrices and convolutions of blocks and units move by their momentum made orthogonal (`muon.py`), all else by
-    AdamW."""
+    """Blocks' and units' matrices and convolutions move by their momentum made orthogonal, all else by AdamW."""
 
     def make_slots(self, variable):
         path = variable.path.split("/")
