@@ -53,7 +53,9 @@ class StdConv(Layer):
         self.epsilon = epsilon
         self.epsilon_on = epsilon_on
         self.conversion = conversion
-        self.standardized_in_training = standardized  # the same function, which a backend may have in a faster form
+        # The same functions, which a backend may have in a faster form.
+        self.standardized_in_training = standardized
+        self.convolved_in_training = convolved
 
     def build(self, input_shape):
         require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
@@ -80,7 +82,13 @@ class StdConv(Layer):
             x = ops.pad(x, ((0, 0), (top, top), (left, left), (0, 0))) if top or left else x
             padding = "valid"
         kernel = ops.cast(self.standardized_kernel(training), self.compute_dtype)
-        return ops.conv(x, kernel, self.strides, padding, data_format="channels_last")
+        function = self.convolved_in_training if training else convolved
+        return function(x, kernel, self.strides, padding)
+
+
+def convolved(x, kernel, strides: int, padding: str):
+    """A map (B, H, W, C) convolved with a kernel (height, width, C, filters), as `StdConv` says."""
+    return ops.conv(x, kernel, strides, padding, data_format="channels_last")
 
 
 def standardized(kernel, epsilon: float, epsilon_on: str):

@@ -3,10 +3,10 @@
 GELU and norms, with the ReLU behind one: loops that XLA compiles (`keras_vit.xla`). Biases: their gradient, a sum over
 rows, is the product of a row of ones with these. An MLP's first bias is added by GELU's loop and attention's by the one
 that cuts query, key and value apart, since products with one are slow with AMX. Attention has a gradient of its own
-(`attended.py`). Of a norm the backward pass keeps the input alone, in wide models of attention and of GELU's product
-with the kernel behind it, too: what is between is computed again, but of few rows (GELU's in bfloat16).
-Evaluation and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's gradient, and does the
-like by itself.
+(`attended.py`). A 1 x 1 convolution is a product. Of a norm the backward pass keeps the input alone, in wide models of
+attention and of GELU's product with the kernel behind it, too: what is between is computed again, but of few rows
+(GELU's in bfloat16). Evaluation and exports keep the plain forms. On GPUs and TPUs XLA compiles all of a replica's
+gradient, and does the like by itself.
 """
 
 from functools import partial
@@ -38,6 +38,13 @@ def _add_bias(x, bias):
     return tf.nn.bias_add(x, bias), gradients
 
 
+def pointwise(x, kernel, *_):
+    """A convolution (1, 1, C, F) without strides as the product that it is, gradients too: (..., C) -> (..., F)."""
+    channels, filters = kernel.shape[2:]
+    product = tf.reshape(x, (-1, channels)) @ tf.reshape(kernel, (channels, filters))
+    return tf.reshape(product, (-1, *x.shape[1:-1], filters))
+
+
 def fuse(model: keras.Model) -> keras.Model:
     """Give a model that will be trained on CPUs these forms, while it trains; returns the model."""
     forms = {"gelu_tanh": GELU_TANH, "gelu": GELU}
@@ -55,8 +62,11 @@ def fuse(model: keras.Model) -> keras.Model:
             layer.norm_in_training = layer_norm
         elif isinstance(layer, GroupNorm):
             layer.norm_in_training = group_norm
-        elif isinstance(layer, StdConv) and layer.epsilon_on == "variance":
-            layer.standardized_in_training = standardized
+        elif isinstance(layer, StdConv):
+            if layer.epsilon_on == "variance":
+                layer.standardized_in_training = standardized
+            if layer.kernel_size == (1, 1) and layer.strides == 1:
+                layer.convolved_in_training = pointwise
         elif isinstance(layer, Biased):
             layer.add_bias_in_training = add_bias
     return model

@@ -32,6 +32,30 @@ def test_kernels_are_standardised_by_batch_normalisation_where_a_model_trains(ep
         assert [operation.type for operation in graph.get_operations()].count("FusedBatchNormV3") == calls
 
 
+@pytest.mark.parametrize(("size", "strides", "products"), [(1, 1, 1), (1, 2, 0), (3, 1, 0)])
+def test_a_convolution_of_one_pixel_without_strides_is_a_product_where_a_model_trains(size, strides, products):
+    layer = keras_vit.layers.StdConv(8, size, strides, "symmetric")
+    model = keras.Sequential([keras.Input((6, 5, 4)), layer])
+    x = tf.random.stateless_normal((2, 6, 5, 4), (0, 1))
+
+    @tf.function
+    def value_and_gradients(x, training):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = model(x, training=training)
+        return y, *tape.gradient(y, [x, layer.kernel.value], tf.sin(10.0 * y))
+
+    before = value_and_gradients(x, True)
+    value_and_gradients = tf.function(value_and_gradients.python_function)
+    fused.fuse(model)
+    for new, old in zip(value_and_gradients(x, True), before, strict=True):
+        assert max_difference(new, old) < 1e-5
+    for training, many in ((True, products), (False, 0)):
+        graph = value_and_gradients.get_concrete_function(x, training).graph
+        types = [operation.type for operation in graph.get_operations()]
+        assert (types.count("MatMul"), sum("Conv2D" in name for name in types)) == (3 * many, 3 * (1 - many))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("form", "plain", "shape"), NORMS)
 def test_a_norm_keeps_as_much_as_its_input_for_the_backward_pass(form, plain, shape, dtype):
