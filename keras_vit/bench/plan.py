@@ -84,8 +84,10 @@ class Contestant:
         own = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": self.backend or "tensorflow"}
         if self.device == "cpu":
             own |= {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}
-        # Each process takes the memory that it needs: by default the first would take all of a GPU's.
+        # Each process takes the memory that it needs: by default the first would take all of a GPU's. It may be more
+        # than three quarters of it, where JAX ends by default, and torch and TensorFlow do not.
         own |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        own |= {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92"}
         return {**os.environ, **own}
 
 
