@@ -76,7 +76,7 @@ def with_recorded(runs: list[Run], record: Path) -> list[Run]:
 def train(recipe: str, seed: int, workdir: Path, data_dir: str) -> None:
     """One run to its end, or on from where it was."""
     command = [sys.executable, "-m", "keras_vit.cli", "train", f"recipes/{recipe}.py", "--workdir", str(workdir)]
-    command += ["--data-dir", data_dir, "--set", f"seed={seed}", "--set", f"evaluate.every={EVERY}"]
+    command += ["--data-dir", data_dir, "--strategy", "cores", "--set", f"seed={seed}", f"evaluate.every={EVERY}"]
     subprocess.run(command, check=True, cwd=HERE.parent)
 
 

@@ -166,7 +166,8 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--strategy",
         default="auto",
-        help="one, mirrored (all GPUs), multiworker (TF_CONFIG), tpu (untested on TPU hardware), auto (what there is)",
+        help="one, cores (of a CPU, each with its part of every batch), mirrored (all GPUs), multiworker (TF_CONFIG), "
+        "tpu (untested on TPU hardware), auto (what there is; on a CPU one)",
     )
     sub.add_argument("--tpu", help="name or address of a TPU")
     sub.add_argument("--profile", action="store_true", help="record a few updates for TensorBoard's profiler")

@@ -1,6 +1,7 @@
 """A plain Vision Transformer on CIFAR-10 from scratch: no convolution anywhere, no other data.
 
-Command:  keras-vit train recipes/cifar10_scratch.py --workdir runs/cifar10_scratch --data-dir TFDS_FOLDER
+Command:  keras-vit train recipes/cifar10_scratch.py --workdir runs/cifar10_scratch --data-dir TFDS_FOLDER \
+              --strategy cores
           (longer: --set epochs=40 --set evaluate.every=4)
 Hardware: 2 CPU cores (AMD EPYC, AVX-512 bf16, no AMX), TensorFlow 2.21, bfloat16.
 Time:     3,197 s for the 19 epochs on a machine of family 25, with ten tests on the way; on one of family 26, next to

@@ -20,12 +20,17 @@ MEASURED = 4  # images that int8's scales are measured on
 
 def prepare(contestant: dict):
     """The model's forward pass or training step."""
-    return _prepare(contestant, recompute=False)
+    return _prepare(contestant)
 
 
 def recompute(contestant: dict):
     """A training step whose backward pass computes each block's insides again."""
     return _prepare(contestant, recompute=True)
+
+
+def cores(contestant: dict):
+    """A training step whose parts the cores compute side by side."""
+    return _prepare(contestant, strategy="cores")
 
 
 def compiled(contestant: dict, **options):
@@ -116,12 +121,12 @@ def row_of(contestant: dict):
     return row if contestant["depth"] is None else dataclasses.replace(row, depth=contestant["depth"])
 
 
-def _prepare(contestant, recompute):
+def _prepare(contestant, **options):
     require_device(contestant["device"])
     row, size, batch, dtype = row_of(contestant), *(contestant[name] for name in ("image_size", "batch", "dtype"))
     peak = device_peak(contestant["device"])
     if contestant["task"] == "train" and keras.backend.backend() == "tensorflow":
-        return _engine_step(row, size, batch, dtype, recompute), peak
+        return _engine_step(row, size, batch, dtype, **options), peak
     shape, (images, labels) = (size, size, 3), batch_of(size, batch)
     if contestant["task"] == "train":
         model = build(row, input_shape=shape, classes=CLASSES, classifier_activation=None, dtype=dtype)
@@ -140,7 +145,7 @@ def _classifier(contestant):
     return model
 
 
-def _engine_step(row, size, batch, dtype, recompute):
+def _engine_step(row, size, batch, dtype, recompute=False, strategy="one"):
     """An update as `keras-vit train` makes it."""
     import tensorflow as tf
 
@@ -149,15 +154,16 @@ def _engine_step(row, size, batch, dtype, recompute):
     from keras_vit.train.stages import spans_of
     from keras_vit.train.state import first_state
     from keras_vit.train.step import compiled_steps
+    from keras_vit.train.strategy import choose
 
+    devices = choose(strategy, batch)
     pooling = "gap" if isinstance(row, BiTVariant) or row.axial else "token"
     recipe = Recipe(
         "benchmark", Model(row, image_size=size, pooling=pooling), Data(batch_size=batch),
         optimizer=Optimizer("adamw", RATE, weight_decay=DECAY), precision=dtype, steps=1_000_000, recompute=recompute,
     )  # fmt: skip
-    strategy = tf.distribute.get_strategy()
-    state = first_state(recipe, tuple(map(str, range(CLASSES))), recipe.steps, strategy)
-    run = compiled_steps(recipe, state, strategy, spans_of(recipe, recipe.steps)[0])
+    state = first_state(recipe, tuple(map(str, range(CLASSES))), recipe.steps, devices.strategy)
+    run = compiled_steps(recipe, state, devices.strategy, spans_of(recipe, recipe.steps)[0], devices.cores)
     images, labels = batch_of(size, batch)
     # The same batch again and again, so that no data pipeline counts.
     batches = iter(tf.data.Dataset.from_tensors((images, tf.one_hot(labels, CLASSES))).repeat())

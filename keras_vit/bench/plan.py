@@ -17,6 +17,7 @@ ON_KERAS = {
     OURS: "ours.py:prepare",
     "keras-hub": "keras_hub_peer.py:prepare",
     "keras_vit-recompute": "ours.py:recompute",
+    "keras_vit-cores": "ours.py:cores",
     "keras_vit-compiled": "ours.py:compiled",
     "keras_vit-xla": "ours.py:xla",
     "keras_vit-frozen": "ours.py:frozen",
@@ -31,7 +32,7 @@ ALL_OURS = tuple(library for library in ON_KERAS if library.startswith(OURS))
 BY_NAME = ("keras_vit-recompute", "keras_vit-openvino-int8")
 # the engine; what XLA always compiles on JAX; a file that is the same from either
 ON_TENSORFLOW = tuple(library for library in ALL_OURS if library not in (OURS, *SERVED))
-ONLY = dict.fromkeys(ALL_OURS[1:], "forward") | {"keras_vit-recompute": "train"}
+ONLY = dict.fromkeys(ALL_OURS[1:], "forward") | dict.fromkeys(("keras_vit-recompute", "keras_vit-cores"), "train")
 ON_TORCH = {
     "timm": "torch_peers.py:timm",
     "timm-compiled": "torch_peers.py:timm_compiled",

@@ -16,6 +16,7 @@ SERVED = ("keras_vit-predict", "keras_vit-saved_model", "keras_vit-saved_model-f
 OTHERS = (
     "transformers-compiled",
     "keras_vit-recompute",
+    "keras_vit-cores",
     "keras_vit-compiled",
     "keras_vit-xla",
     "keras_vit-frozen",
@@ -100,7 +101,7 @@ LARGER = ("ViT_L16", "R50_ViT_B16", "BiT_R50x1")
 PRESETS = {
     # the goals of the project on a CPU; JAX in float32 alone, to save time
     "targets": (
-        Settings(dtypes=("float32",), peers=(*PEERS, "keras_vit-compiled", "keras_vit-xla")),
+        Settings(dtypes=("float32",), peers=(*PEERS, "keras_vit-compiled", "keras_vit-xla", "keras_vit-cores")),
         Settings(
             dtypes=HALF, batches=(8, 32), backends=("tensorflow",),
             peers=(*PEERS, "keras_vit-recompute", "keras_vit-compiled", "keras_vit-frozen", *SERVED),

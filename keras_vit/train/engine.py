@@ -53,7 +53,7 @@ def train(
         recipe: what to do.
         workdir: folder of the run; see `keras_vit.train.workdir`. All workers must see the same one.
         data_dir: in place of the directory in the recipe's data.
-        strategy: `auto`, `one`, `mirrored`, `multiworker` or `tpu`; see `keras_vit.train.strategy.choose`.
+        strategy: `auto`, `one`, `cores`, `mirrored`, `multiworker` or `tpu`; see `keras_vit.train.strategy.choose`.
         tpu: name or address of a TPU.
         profile: whether to leave TensorBoard's profile of a few steps in `workdir/profile`.
 
@@ -118,7 +118,7 @@ def _run(
         while step < total and not stop:
             if span is None or step == span.end:
                 span = spans.pop(0)
-                run_steps = compiled_steps(recipe, state, devices.strategy, span)
+                run_steps = compiled_steps(recipe, state, devices.strategy, span, devices.cores)
                 iterator = iter(devices.spread(data.batches(span.input_shape, step), batch))
                 speed.restart()
                 count = 1

@@ -12,7 +12,7 @@ from keras_vit.train.optimizer import average_towards
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
 from keras_vit.train.state import State
-from keras_vit.train.strategy import on_gpu
+from keras_vit.train.strategy import cut, on_gpu
 from keras_vit.train.task import task_of
 from keras_vit.xla import by_xla
 
@@ -32,10 +32,11 @@ class Step:
         state: of `first_state`.
         strategy: that the state was made in.
         span: the stage.
+        cores: parts that are computed side by side; see `keras_vit.train.strategy.choose`.
     """
 
-    def __init__(self, recipe: Recipe, state: State, strategy, span: Span):
-        self.recipe, self.state, self.strategy = recipe, state, strategy
+    def __init__(self, recipe: Recipe, state: State, strategy, span: Span, cores: int = 1):
+        self.recipe, self.state, self.strategy, self.cores = recipe, state, strategy, cores
         self.variables = state.trained
         self._forward = Forward(state.model, self.variables, span, recipe.recompute)
         self._task = task_of(recipe, span.input_shape)
@@ -77,12 +78,12 @@ class Step:
     def _summed(self, values, images, targets, replica):
         """Loss and gradient over all replicas, each of which goes through its examples in `accumulate` parts.
 
-        In float32, but the gradients of `early_casts` where there are neither parts nor a strategy, which may send
-        all in one piece.
+        In float32, but the gradients of `early_casts` where there are neither parts, of a replica or of cores, nor a
+        strategy, which may send all in one piece.
         """
         parts = self.recipe.optimizer.accumulate
         if parts == 1:
-            loss, gradients = self._part(values, images, targets, 0, replica.replica_id_in_sync_group)
+            loss, gradients = self._at_once(values, images, targets, 0, replica.replica_id_in_sync_group)
             if tf.distribute.has_strategy():
                 gradients = _wide(gradients)
         else:
@@ -91,7 +92,7 @@ class Step:
 
             def add(part, loss, gradients):
                 number = replica.replica_id_in_sync_group
-                more, slopes = self._part(values, images[part], targets[part], part, number)
+                more, slopes = self._at_once(values, images[part], targets[part], part, number)
                 return part + 1, loss + more, [a + b for a, b in zip(gradients, _wide(slopes), strict=True)]
 
             first = (tf.constant(0), tf.zeros(()), [tf.zeros_like(value) for value in values])
@@ -104,6 +105,15 @@ class Step:
         if self.state.scale is not None:
             gradients = [gradient / tf.convert_to_tensor(self.state.scale)[0] for gradient in gradients]
         return loss, gradients
+
+    def _at_once(self, values, images, targets, part, replica):
+        """Loss and gradient of a part, or their sums over its own parts, of which each core computes one."""
+        if self.cores == 1:
+            return self._part(values, images, targets, part, replica)
+        pieces = enumerate(cut((images, targets), self.cores))
+        found = [self._part(values, *piece, part * self.cores + number, replica) for number, piece in pieces]
+        losses, gradients = zip(*found, strict=True)
+        return tf.add_n(losses), [tf.add_n(each) for each in zip(*map(_wide, gradients), strict=True)]
 
     def _of_part(self, values, images, targets, part, replica):
         step = tf.cast(self.state.optimizer.iterations.value, tf.int64)
@@ -162,9 +172,9 @@ def _wide(gradients):
     return [tf.cast(gradient, tf.float32) for gradient in gradients]
 
 
-def compiled_steps(recipe: Recipe, state: State, strategy, span: Span):
+def compiled_steps(recipe: Recipe, state: State, strategy, span: Span, cores: int = 1):
     """A compiled function (iterator of batches, count) that makes so many updates, and counts them in the state."""
-    update, iterations = Step(recipe, state, strategy, span), state.optimizer.iterations
+    update, iterations = Step(recipe, state, strategy, span, cores), state.optimizer.iterations
 
     @tf.function
     def steps(iterator, count):

@@ -5,6 +5,7 @@ draws the same dropout masks on every replica, and does not run at all on severa
 """
 
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
+STRATEGIES = ("auto", "one", "cores", "mirrored", "multiworker", "tpu")
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class Devices:
         strategy: that its variables and updates live in.
         worker: number of this process; 0 is the chief, which alone writes files.
         workers: how many processes there are.
+        cores: parts that each batch is computed in, side by side, a thread each; see `choose`.
     """
 
     strategy: tf.distribute.Strategy
     worker: int = 0
     workers: int = 1
+    cores: int = 1
 
     @property
     def chief(self) -> bool:
@@ -54,7 +57,8 @@ class Devices:
 
         @tf.function
         def total(*batch):
-            return self.strategy.reduce("SUM", self.strategy.run(function, args=batch), axis=None)
+            parts = [self.strategy.run(function, args=part) for part in cut(batch, self.cores)]
+            return tf.add_n([self.strategy.reduce("SUM", part, axis=None) for part in parts])
 
         return total
 
@@ -63,8 +67,9 @@ class Devices:
 
         @tf.function
         def rows(*batch):
-            parts = self.strategy.run(function, args=batch)
-            return tuple(self.strategy.gather(part, axis=0) for part in parts)
+            parts = [self.strategy.run(function, args=part) for part in cut(batch, self.cores)]
+            found = [[self.strategy.gather(tensor, axis=0) for tensor in part] for part in parts]
+            return tuple(tf.concat(tensors, axis=0) for tensors in zip(*found, strict=True))
 
         return rows
 
@@ -118,6 +123,11 @@ class Devices:
         return total
 
 
+def cut(batch: tuple, parts: int) -> list[tuple]:
+    """A batch (B, ...) of tensors in so many parts (B / parts, ...)."""
+    return [batch] if parts == 1 else list(zip(*(tf.split(tensor, parts) for tensor in batch), strict=True))
+
+
 def on_gpu() -> bool:
     """Whether TensorFlow computes on a GPU."""
     return bool(tf.config.list_logical_devices("GPU"))
@@ -127,15 +137,18 @@ def choose(name: str, batch_size: int, accumulate: int = 1, tpu: str | None = No
     """The devices of a name. Call it before anything else touches TensorFlow: several workers must meet first.
 
     Args:
-        name: `one` device; `mirrored` over all GPUs (or all logical CPUs where there is no GPU); `multiworker` over
-            the processes in the environment's TF_CONFIG; `tpu`, untested on TPU hardware; `auto`: what TF_CONFIG, a
-            TPU's name, or the number of GPUs asks for.
+        name: `one` device; `cores`, a thread of its own for each core of the CPU, which computes its part of every
+            batch, where with `one` all cores share each operation: faster where operations are small; `mirrored` over
+            all GPUs (or all logical CPUs where there is no GPU); `multiworker` over the processes in the environment's
+            TF_CONFIG; `tpu`, untested on TPU hardware; `auto`: what TF_CONFIG, a TPU's name, or the number of GPUs
+            asks for.
         batch_size: examples of one update, to be shared out evenly.
         accumulate: parts that each replica goes through its examples in.
         tpu: name or address of a TPU; the one of this machine where None.
 
     Raises:
-        ValueError: the name is unknown, TF_CONFIG or the TPU is absent, or the batch cannot be shared out.
+        ValueError: the name is unknown, TF_CONFIG or the TPU is absent, the batch cannot be shared out, or TensorFlow
+            has threads already where `cores` wants others.
     """
     if name not in STRATEGIES:
         raise ValueError(f"strategy expected one of {STRATEGIES}, received {name!r}.")
@@ -143,7 +156,30 @@ def choose(name: str, batch_size: int, accumulate: int = 1, tpu: str | None = No
     if batch_size % (devices.replicas * accumulate):
         shares = f"{devices.replicas} replicas" + (f" times {accumulate} parts" if accumulate > 1 else "")
         raise ValueError(f"batch_size expected a multiple of the {shares}, received {batch_size}.")
-    return devices
+    return _on_cores(devices, batch_size // accumulate) if name == "cores" else devices
+
+
+def _on_cores(device: Devices, examples: int) -> Devices:
+    """The same in as many parts of equal size as examples can be cut into, no more than there are cores.
+
+    An operation of one part gets the threads of that part's cores alone, and as many run at once as there are parts.
+    """
+    if tf.config.list_physical_devices("GPU"):
+        raise ValueError("strategy 'cores' expected a machine whose CPU trains, found a GPU.")
+    cores, threads = usable_cores(), tf.config.threading
+    parts = next(parts for parts in range(cores, 0, -1) if examples % parts == 0)
+    try:  # which goes well later, too, where they are as wanted
+        threads.set_intra_op_parallelism_threads(cores // parts)
+        threads.set_inter_op_parallelism_threads(parts)
+    except RuntimeError:
+        raise ValueError("strategy 'cores' expected a process in which TensorFlow has not computed yet, received "
+                         "one whose threads are set.") from None  # fmt: skip
+    return dataclasses.replace(device, cores=parts)
+
+
+def usable_cores() -> int:
+    """That this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _choose(name, tpu) -> Devices:
@@ -162,6 +198,8 @@ def _choose(name, tpu) -> Devices:
         except (ValueError, OSError, tf.errors.OpError) as error:
             reason = str(error).strip().splitlines()[0]
             raise ValueError(f"strategy 'tpu' expected a TPU, found none at {tpu or 'local'!r} ({reason}).") from None
+    if name == "cores":
+        return Devices(tf.distribute.get_strategy())  # the devices' list would set TensorFlow's threads
     found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     if name == "one" or (name == "auto" and len(found) == 1):
         return Devices(tf.distribute.get_strategy())

@@ -42,6 +42,20 @@ def test_ours_computes_what_is_asked(task):
 
 
 @needs_tensorflow
+def test_the_cores_step_is_that_of_the_strategy(monkeypatch):
+    import tensorflow as tf
+
+    from keras_vit.train import step, strategy
+
+    said, cut = [], strategy.cut
+    two = strategy.Devices(tf.distribute.get_strategy(), cores=2)
+    monkeypatch.setattr(strategy, "choose", lambda *asked: said.append(asked) or two)
+    monkeypatch.setattr(step, "cut", lambda batch, parts: said.append(parts) or cut(batch, parts))
+    call, _ = ours.cores(contestant(task="train"))
+    assert call()[1] == 1 and said == [("cores", 2), 2]
+
+
+@needs_tensorflow
 def test_the_compiled_forward_pass_is_that_of_the_package(monkeypatch):
     asked, model = [], randomise(builders.build(find_variant("ViT_Ti16")[0], input_shape=(32, 32, 3)))
     monkeypatch.setattr(ours, "build", lambda *a, **options: model)

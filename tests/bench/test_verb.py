@@ -189,6 +189,7 @@ def test_a_processor_without_bfloat16_is_asked_in_float32_alone_and_the_page_say
         served = [f"keras_vit-{way} float32, tensorflow" for way in ways]
         assert names[-5:] == served and ("keras_vit-xla float32, tensorflow" in names) == (batch == 8)
         assert trained[-1] == "keras_vit-recompute float32, tensorflow" and len(names) == len(set(names))
+        assert ("keras_vit-cores float32, tensorflow" in trained) == (batch == 8)
         assert names[:3] == trained[:3] == both if batch == 8 else not any("jax" in name for name in names)
     assert {dtype for part in parts for dtype in part.dtypes} == {"float32"}
     grown = plan.questions(asked_for("--preset", "growth")[1])  # of bfloat16 alone elsewhere

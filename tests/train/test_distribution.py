@@ -21,6 +21,14 @@ pytestmark = needs_tensorflow
 BATCHES = ((IMAGES, TARGETS),) * 2
 BROKEN_HALF = np.where(np.arange(8) == 6, np.nan, 1.0)[:, None, None, None].astype("float32") * IMAGES
 
+# Two cores with a thread each, in a process that trains on one device, too.
+TWO_CORES = """
+from keras_vit.train import strategy
+strategy.usable_cores = lambda: 2
+assert strategy.choose("cores", 16).cores == 2
+OTHER = "cores"
+"""
+
 TRAIN = """
 import tempfile
 import keras, numpy as np
@@ -42,12 +50,12 @@ def values(model):
     return [np.delete(v, keys) if v.path.endswith("qkv/bias") else np.asarray(v) for v in model.weights]
 
 found = {}
-for strategy in ("one", "mirrored"):
+for strategy in ("one", OTHER):
     with tempfile.TemporaryDirectory() as folder:
         summary = train(recipe, folder + "/run", strategy=strategy)
         model = keras.saving.load_model(folder + "/run/model.keras", compile=False)
         found[strategy] = (summary, values(model))
-(one, a), (two, b) = found["one"], found["mirrored"]
+(one, a), (two, b) = found["one"], found[OTHER]
 difference = max(float(np.max(np.abs(x - y))) for x, y in zip(a, b, strict=True))
 moved = float(np.max(np.abs(a[-2])))  # the head's kernel, which starts at 0
 print(one["replicas"], two["replicas"], one["accuracy"] == two["accuracy"], difference < 1e-6, moved > 1e-3)
@@ -299,10 +307,15 @@ def test_two_replicas_share_an_evaluation_and_find_what_one_device_finds():
     assert run_python(TWO_CPUS + MEASURE).strip() == "[8, 16] True True 54 True"
 
 
-def test_two_replicas_equal_one_device_with_clipping_accumulation_decay_schedule_stages_and_average():
+@pytest.mark.parametrize(
+    ("devices", "replicas"), [(TWO_CPUS + 'OTHER = "mirrored"', 2), (TWO_CORES, 1)], ids=["replicas", "cores"]
+)
+def test_two_replicas_or_cores_equal_one_device_with_clipping_accumulation_decay_schedule_stages_and_average(
+    devices, replicas
+):
     """With the usual epsilon of 1e-8; `test_workers.py` compares all weights, with one of 1e-4."""
-    said = run_python(TWO_CPUS + TRAIN).strip()
-    assert said == "1 2 True True True"
+    said = run_python(devices + TRAIN).strip()
+    assert said == f"1 {replicas} True True True"
 
 
 def test_dropout_differs_by_layer_step_and_replica_and_comes_back():

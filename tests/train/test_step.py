@@ -34,18 +34,18 @@ TARGETS = np.eye(3, dtype="float32")[RNG.integers(0, 3, 8)]
 LABELS = ("a", "b", "c")
 
 
-def start(recipe):
+def start(recipe, cores=1):
     """A state whose head is not zero, and the update of it as a function of images and targets."""
     state = first_state(recipe, LABELS, 100, tf.distribute.get_strategy())
     randomise(state.model)
     if state.average is not state.model:
         state.average.set_weights(state.model.get_weights())
-    return state, tf.function(step.Step(recipe, state, tf.distribute.get_strategy(), spans_of(recipe, 100)[0]))
+    return state, tf.function(step.Step(recipe, state, tf.distribute.get_strategy(), spans_of(recipe, 100)[0], cores))
 
 
-def after(recipe, steps=2, images=IMAGES, targets=TARGETS):
+def after(recipe, steps=2, images=IMAGES, targets=TARGETS, cores=1):
     """Loss and weights after a few updates."""
-    state, update = start(recipe)
+    state, update = start(recipe, cores)
     for _ in range(steps):
         loss, made, wrong = update(images, targets)
         assert (float(made), float(wrong)) == (1.0, 0.0)
