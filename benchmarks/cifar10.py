@@ -88,8 +88,8 @@ def page(runs: list[Run]) -> str:
         "",
         "Test accuracy of the weights' average over 10,000 images; all of a run's time but the start of the process, "
         f"with a test after every second epoch. A student's ViT took {minutes} minutes to {accuracy:.0%}, on hardware "
-        "unstated. `RECIPE of ...` or `RECIPE at ...`: as the recipe was before, of other parts or at another learning "
-        "rate. Made by `benchmarks/cifar10.py` from [cifar10.json](cifar10.json).",
+        "unstated. `RECIPE of ...` or `RECIPE at ...`: of other parts, of more epochs or at another learning rate than "
+        "the recipe has now. Made by `benchmarks/cifar10.py` from [cifar10.json](cifar10.json).",
         "",
         "![Test accuracy over minutes of training](cifar10.png)",
     ]
