@@ -4,7 +4,7 @@ Command:  keras-vit train recipes/cifar10_hybrid.py --workdir runs/cifar10_hybri
               --strategy cores
           (longer: --set epochs=15 evaluate.every=15)
 Hardware: 2 CPU cores (AMD EPYC of family 25, AVX-512 bf16, no AMX), TensorFlow 2.21, bfloat16.
-Time:     1,936 s on one device, 1,796 s by cores, the first fifth of them beside other work; six tests on the way.
+Time:     1,936 s on one device, 1,796 s by cores, the first third of them beside other work; six tests on the way.
 Figure:   88.57 +- 0.17 % of the 10,000 test images over three seeds (the weights' average), in benchmarks/cifar10.md.
           In 15 epochs 89.39 % (seed 0, once), in 2,104 s by cores with eight tests on the way. With two units a stage
           and two blocks, as fast: in 6 epochs 85.01 %, with crops of 30 % and more 83.24, with black borders in place

@@ -4,8 +4,8 @@ Command:  keras-vit train recipes/cifar10_scratch.py --workdir runs/cifar10_scra
               --strategy cores
           (longer: --set epochs=40 --set evaluate.every=4)
 Hardware: 2 CPU cores (AMD EPYC, AVX-512 bf16, no AMX), TensorFlow 2.21, bfloat16.
-Time:     3,197 s for the 19 epochs on a machine of family 25, with ten tests on the way; on one of family 26, next to
-          nothing else at the machine, 1,624 s: 580 images a second over all, 950 of them at 16 pixels.
+Time:     Not by cores: 3,197 s for the 19 epochs on a machine of family 25, with ten tests on the way; on one of family
+          26, next to nothing else at the machine, 1,624 s: 580 images a second over all, 950 of them at 16 pixels.
 Figure:   84.41 % of the 10,000 test images (seed 0, once; the weights' average). At a rate of 1e-3 82.20 +- 0.32 % over
           three seeds, in benchmarks/cifar10.md. By AdamW at a rate of 5e-4 (--set optimizer.kind=adamw --set
           optimizer.learning_rate=5e-4) 73.46 % after 21 epochs in 1,867 s, and 80.03 % after 40. In 6 epochs, crops of

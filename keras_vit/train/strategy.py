@@ -5,12 +5,11 @@ draws the same dropout masks on every replica, and does not run at all on severa
 """
 
 import contextlib
-import dataclasses
 import functools
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
@@ -174,7 +173,7 @@ def _on_cores(device: Devices, examples: int) -> Devices:
     except RuntimeError:
         raise ValueError("strategy 'cores' expected a process in which TensorFlow has not computed yet, received "
                          "one whose threads are set.") from None  # fmt: skip
-    return dataclasses.replace(device, cores=parts)
+    return replace(device, cores=parts)
 
 
 def usable_cores() -> int:
