@@ -3,6 +3,7 @@
 B batch, H W C feature map.
 """
 
+import numpy as np
 from keras import ops
 
 from keras_vit.layers.base import Layer, norm_of, require_rank
@@ -60,11 +61,14 @@ def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
 
 def _means(x):
     """Mean over the pixels and the channels of a group, for each channel: (B, H, W, C) -> (B, 1, 1, C)."""
-    return mean_of_groups(ops.mean(x, axis=(1, 2)))[:, None, None, :]
+    return mean_of_groups(ops.mean(x, axis=(1, 2)), sides=2)
 
 
-def mean_of_groups(x):
-    """Each channel's number -> the mean of its group's: (B, C) -> (B, C)."""
+def mean_of_groups(x, sides: int = 1):
+    """Each channel's number -> the mean of its group's: (B, C) -> (B, 1, C), with so many sides of one."""
     channels = x.shape[-1]
-    mean = ops.mean(ops.reshape(x, (-1, _GROUPS, channels // _GROUPS)), axis=-1)
-    return ops.repeat(mean, channels // _GROUPS, axis=-1)
+    mean = ops.mean(ops.reshape(x, (-1, _GROUPS, channels // _GROUPS)), axis=-1, keepdims=True)
+    # A product repeats it: of `ops.repeat` TensorFlow makes thirty operations, each to be traced and optimized; and of
+    # a sum with 32 zeros Keras 3.15 makes a bias, which it adds to the 32 groups.
+    repeated = ops.multiply(mean, np.ones(channels // _GROUPS, "float32"))
+    return ops.reshape(repeated, (-1, *[1] * sides, channels))

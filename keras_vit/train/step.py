@@ -41,8 +41,10 @@ class Step:
         self._forward = Forward(state.model, self.variables, span, recipe.recompute)
         self._task = task_of(recipe, span.input_shape)
         self._seeds = [variable for variable in state.model.variables if "seed_generator" in variable.path]
-        # On a TPU all of it is compiled; what replicas exchange, on GPUs, is not for XLA.
-        self._part = tf.function(self._of_part, jit_compile=True) if on_gpu() else self._of_part
+        # On a TPU all of it is compiled; what replicas exchange, on GPUs, is not for XLA. Cores trace their parts once.
+        jit, self._part = True if on_gpu() else None, self._of_part
+        if jit or cores > 1:
+            self._part = tf.function(self._part, jit_compile=jit, autograph=False)
         self._early = early_casts(state.model, self.variables)
         self._guarded = recipe.nonfinite == "skip" or state.scale is not None
 
@@ -110,8 +112,9 @@ class Step:
         """Loss and gradient of a part, or their sums over its own parts, of which each core computes one."""
         if self.cores == 1:
             return self._part(values, images, targets, part, replica)
-        pieces = enumerate(cut((images, targets), self.cores))
-        found = [self._part(values, *piece, part * self.cores + number, replica) for number, piece in pieces]
+        numbers = tf.unstack(part * self.cores + tf.range(self.cores))  # tensors: for each int there were a trace
+        pieces = zip(cut((images, targets), self.cores), numbers, strict=True)
+        found = [self._part(values, *piece, number, replica) for piece, number in pieces]
         losses, gradients = zip(*found, strict=True)
         return tf.add_n(losses), [tf.add_n(each) for each in zip(*map(_wide, gradients), strict=True)]
 
@@ -174,7 +177,9 @@ def _wide(gradients):
 
 def compiled_steps(recipe: Recipe, state: State, strategy, span: Span, cores: int = 1):
     """A compiled function (iterator of batches, count) that makes so many updates, and counts them in the state."""
-    update, iterations = Step(recipe, state, strategy, span, cores), state.optimizer.iterations
+    # An update has no Python to turn into a graph's control flow; to look for some took seconds of the first step.
+    update = tf.autograph.experimental.do_not_convert(Step(recipe, state, strategy, span, cores))
+    iterations = state.optimizer.iterations
 
     @tf.function
     def steps(iterator, count):

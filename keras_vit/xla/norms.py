@@ -6,6 +6,7 @@ standardised by oneDNN's batch normalisation (benchmarks/NOTES.md has the gains)
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.layers.groupnorm import mean_of_groups
@@ -146,21 +147,23 @@ def _sums_with(gradient, x, mean, rate, gamma, beta):
 def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
     """`keras_vit.layers.groupnorm.group_norm`: (B, H, W, C) -> the same in the type of `x`, keeping `x` alone."""
     shape, (*sides, channels) = tf.shape(x), x.shape[1:]
-    pixels = tf.cast(shape[1] * shape[2], tf.float32)
-    flat = (shape[0], -1, channels) if None in sides else (-1, math.prod(sides), channels)
+    if None in sides:
+        flat, pixels = (shape[0], -1, channels), tf.cast(shape[1] * shape[2], tf.float32)
+    else:
+        flat, pixels = (-1, math.prod(sides), channels), float(math.prod(sides))
 
     @tf.custom_gradient
     def normed(x, gamma, beta):
         x = tf.reshape(x, flat)
-        mean = mean_of_groups(_sums(x) / pixels)[:, None]
-        rate = tf.math.rsqrt(mean_of_groups(_sums_of_squares(x, mean) / pixels) + epsilon)[:, None]
+        mean = mean_of_groups(_sums(x) / pixels)
+        rate = tf.math.rsqrt(mean_of_groups(_sums_of_squares(x, mean) / pixels) + epsilon)
 
         def gradients(gradient):
             gradient, shift = tf.reshape(gradient, flat), beta if relu else None
             of_gradient, of_product = _sums_with(gradient, x, mean, rate, gamma, shift)
-            constant, along = (mean_of_groups(sums * gamma / pixels)[:, None] for sums in (of_gradient, of_product))
+            constant, along = (mean_of_groups(sums * gamma / pixels) for sums in (of_gradient, of_product))
             by_x = _by_input(gradient, x, mean, rate, gamma, rate**2 * along, constant, shift)
-            by_gamma = tf.reduce_sum(of_product * rate[:, 0], axis=0)
+            by_gamma = tf.reduce_sum(of_product * tf.squeeze(rate, 1), axis=0)
             return tf.reshape(by_x, shape), by_gamma, tf.reduce_sum(of_gradient, axis=0)
 
         return tf.reshape(_scaled(x, mean, rate, gamma, beta, relu), shape), gradients
@@ -171,9 +174,9 @@ def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
 def standardized(kernel, epsilon: float, epsilon_on: str = "variance"):
     """`keras_vit.layers.stdconv.standardized` with its epsilon on the variance, as batch normalisation has it."""
     filters = kernel.shape[-1]
-    none, ones, zeros = tf.zeros(0), tf.ones(filters), tf.zeros(filters)
+    ones, zeros = np.ones(filters, "float32"), np.zeros(filters, "float32")
     normed, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=tf.reshape(kernel, (-1, 1, 1, filters)), scale=ones, offset=zeros, mean=none, variance=none,
+        x=tf.reshape(kernel, (-1, 1, 1, filters)), scale=ones, offset=zeros, mean=zeros[:0], variance=zeros[:0],
         epsilon=epsilon, is_training=True,
     )  # fmt: skip
     return tf.reshape(normed, kernel.shape)

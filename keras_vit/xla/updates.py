@@ -16,7 +16,14 @@ def worth_a_loop(variable) -> bool:
     return variable.shape.num_elements() >= LARGE and variable.dtype == tf.float32 and not by_xla()
 
 
-def adamw(handles, gradient, scale, rate, count, betas: tuple, epsilon: float, decay: float, moment_dtype: str):
+def weights_of_means(count, betas: tuple):
+    """What the weights of each mean add up to after so many updates."""
+    count = tf.cast(count, tf.float64)  # to the last digit: 1 - 0.999 has few of them in float32
+    return tuple(tf.cast(1.0 - tf.pow(tf.constant(beta, tf.float64), count), tf.float32) for beta in betas)
+
+
+@compiled
+def adamw(handles, gradient, scale, rate, weights, betas: tuple, epsilon: float, decay: float, moment_dtype: str):
     """`keras_vit.train.optimizer.AdamW`'s update.
 
     Args:
@@ -24,26 +31,18 @@ def adamw(handles, gradient, scale, rate, count, betas: tuple, epsilon: float, d
         gradient: of the variable's shape.
         scale: scalar that it is multiplied by.
         rate: scalar.
-        count: integer scalar, how many updates there are with this one.
+        weights: of the means, see `weights_of_means`.
         betas: memories of the means.
         epsilon: added to the corrected root.
         decay: decoupled, in shares of the rate.
         moment_dtype: the mean gradient's.
     """
-    # What a mean's weights add up to, to the last digit: 1 - 0.999 has few of them in float32.
-    count = tf.cast(count, tf.float64)
-    sums = (tf.cast(1.0 - tf.pow(tf.constant(beta, tf.float64), count), tf.float32) for beta in betas)
-    _adamw(handles, gradient, scale, rate, tuple(sums), betas, epsilon, decay, moment_dtype)
-
-
-@compiled
-def _adamw(handles, gradient, scale, rate, sums, betas, epsilon, decay, moment_dtype):
     variable, mean, square = (_read(*pair) for pair in zip(handles, ("float32", moment_dtype, "float32"), strict=True))
     gradient = tf.cast(gradient, tf.float32) * scale
     first = betas[0] * tf.cast(mean, tf.float32) + (1.0 - betas[0]) * gradient
     second = betas[1] * square + (1.0 - betas[1]) * gradient * gradient
-    root = tf.sqrt(sums[1])
-    step = rate * root / sums[0] * first / (tf.sqrt(second) + epsilon * root)
+    root = tf.sqrt(weights[1])
+    step = rate * root / weights[0] * first / (tf.sqrt(second) + epsilon * root)
     _write(handles, (variable - (rate * decay * variable + step), tf.cast(first, moment_dtype), second))
 
 

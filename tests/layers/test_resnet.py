@@ -44,14 +44,15 @@ def test_standardised_convolution(padding, pads, epsilon, on):
     assert max_difference(layer(x), expected) < 1e-4
 
 
-def test_group_norm():
-    x = np.random.default_rng(0).normal(3.0, 2.0, size=(2, 4, 5, 64)).astype("float32")
+@pytest.mark.parametrize("channels", [64, 1024])  # 2 in a group, and as many as there are groups
+def test_group_norm(channels):
+    x = np.random.default_rng(0).normal(3.0, 2.0, size=(2, 4, 5, channels)).astype("float32")
     layer = layers.GroupNorm(1e-2)
     layer.build(x.shape)
-    gamma, beta = np.random.default_rng(1).normal(size=(2, 64)).astype("float32")
+    gamma, beta = np.random.default_rng(1).normal(size=(2, channels)).astype("float32")
     layer.gamma.assign(gamma)
     layer.beta.assign(beta)
-    groups = x.astype("float64").reshape(2, 4, 5, 32, 2)
+    groups = x.astype("float64").reshape(2, 4, 5, 32, channels // 32)
     mean, variance = groups.mean((1, 2, 4), keepdims=True), groups.var((1, 2, 4), keepdims=True)
     expected = ((groups - mean) / np.sqrt(variance + 1e-2)).reshape(x.shape) * gamma + beta
     assert max_difference(layer(x), expected) < 1e-5

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import max_difference, needs_tensorflow
-from train.test_step import IMAGES, RANDOM, RECIPE, TARGETS, after, with_optimizer
+from train.test_step import IMAGES, LABELS, RANDOM, RECIPE, TARGETS, after, with_optimizer
 
-from keras_vit.train import engine, strategy
+from keras_vit.train import engine, step, strategy
+from keras_vit.train.stages import spans_of
+from keras_vit.train.state import first_state
 from keras_vit.train.strategy import Devices, choose
 
 pytestmark = needs_tensorflow
@@ -64,6 +66,22 @@ def test_where_a_gpu_trains_or_a_batch_has_no_equal_parts_threads_stay_as_they_a
 def test_parts_side_by_side_make_the_plain_update(recipe):
     (loss, expected), (found, weights) = after(recipe), after(recipe, cores=4)
     assert found == pytest.approx(loss, abs=1e-6) and max_difference(weights, expected) < 1e-6
+
+
+@pytest.mark.parametrize(("recipe", "cores"), [(RECIPE, 1), (RECIPE, 4), (with_optimizer(accumulate=2), 2)])
+def test_an_update_is_traced_once_and_as_it_is(recipe, cores, monkeypatch):
+    """Not for each part, nor turned into other Python first: either takes seconds of a large model's first step."""
+    plain, converted = step.Step._of_part, []
+
+    def of_part(*given):
+        converted.append(tf.__internal__.autograph.control_status_ctx().status.name)
+        return plain(*given)
+
+    monkeypatch.setattr(step.Step, "_of_part", of_part)
+    state = first_state(recipe, LABELS, 1, tf.distribute.get_strategy())
+    run = step.compiled_steps(recipe, state, tf.distribute.get_strategy(), spans_of(recipe, 1)[0], cores)
+    run(iter(tf.data.Dataset.from_tensors((IMAGES, TARGETS))), tf.constant(1))
+    assert converted == ["DISABLED"]
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])

@@ -182,6 +182,18 @@ def test_decay_reaches_kernels_alone(kind, by_loops):
     assert np.array_equal(bias, START[1])
 
 
+@pytest.mark.parametrize("kind", ["adamw", "lamb", "adafactor", "muon"])
+def test_what_hangs_on_the_number_of_updates_is_computed_once_for_all_variables(kind, by_loops):
+    few, many = variables(), [variable for _ in range(3) for variable in variables()]
+    powers = []
+    for weights in (few, many):
+        optimizer = build_optimizer(Optimizer(kind), 0.1, weights)
+        update = tf.function(lambda: optimizer.apply(list(map(tf.ones_like, weights)), weights))  # noqa: B023
+        operations = update.get_concrete_function().graph.get_operations()
+        powers.append(sum(operation.type == "Pow" for operation in operations))
+    assert powers[0] == powers[1] > 0
+
+
 @pytest.mark.parametrize("last", ["kernel", "scale"])
 @pytest.mark.parametrize("kind", ["adamw", "sgd", "lamb", "adafactor", "muon"])
 def test_nothing_as_large_as_a_weight_is_made_before_its_gradient_and_scale(kind, last):

@@ -53,6 +53,21 @@ def test_a_norm_has_its_gradients_of_any_number_of_images_and_pixels(form, plain
         np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-5)
 
 
+def test_a_group_norm_is_a_few_operations_for_tensorflow_to_trace():
+    """There are 49 in a ResNet-50, and a first step waits for each operation: of `repeat` alone there were thirty."""
+
+    @tf.function
+    def both(x, gamma, beta, gradient):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = norms.group_norm(x, gamma, beta, 1e-6)
+        return tape.gradient(y, x, gradient)
+
+    feature_map, channels = tf.TensorSpec((None, 4, 4, 64)), tf.TensorSpec(64)
+    operations = both.get_concrete_function(feature_map, channels, channels, feature_map).graph.get_operations()
+    assert 0 < sum(operation.type not in ("Const", "Placeholder") for operation in operations) < 60
+
+
 @pytest.mark.parametrize("epsilon", [1e-10, 0.3])
 def test_a_standardised_kernel_has_the_plain_value_and_gradient(epsilon):
     kernel, towards = (tf.random.stateless_normal((3, 3, 40, 24), (i, 2), 1.0, 0.5) for i in (1, 2))
