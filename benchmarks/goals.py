@@ -24,7 +24,8 @@ HERE = Path(__file__).parent
 MARKS = tuple(zip((VERMILION, BLUE, GREEN, *OTHERS), "osD^vPX", strict=True))
 TICKS = (0.5, 0.6, 0.7, 0.8, 1, 1.25, 1.5, 2, 3, 4)
 LETTERS = {  # of NOTES.md
-    "AMD EPYC, 2 cores, AVX2": "B",
+    "AMD EPYC, 2 cores, AVX2": "B, family not noted",
+    "AMD EPYC (family 25, model 1), 2 cores, AVX2": "B",
     "AMD EPYC, 2 cores, AVX-512 bf16": "A, family not noted",
     "AMD EPYC (family 25, model 17), 2 cores, AVX-512 bf16": "A",
     "AMD EPYC (family 26, model 2), 2 cores, AVX-512 bf16": "C",

@@ -38,7 +38,7 @@ def test_the_newest_run_that_asked_both_sides_counts():
     runs = {"b-1": run(older), "b-2": run(newer), "b-3": run([row(SAVED, 1.0), row("timm", 1.5)])}
     runs["b-4"] = run([row(SAVED, 1.0), row("timm-compiled", 9.0)], "Xeon")
     found = goals.standing(runs)
-    assert [*found] == ["B: AMD EPYC, 2 cores, AVX2", "Xeon, 2 cores, AVX2"]
+    assert [*found] == ["B, family not noted: AMD EPYC, 2 cores, AVX2", "Xeon, 2 cores, AVX2"]
     assert cells(found, BY_SAVED) == ["[**1.50**](results/b-2.md) (1.25 – 2.00)", "[**9.00**](results/b-4.md)"]
     assert cells(found, BY_PREDICT) == ["[0.75](results/b-2.md)", "–"]
     assert cells(found, BY_SAVED.replace("Model,", "Model, weights frozen,")) == ["–", "–"]
@@ -50,9 +50,9 @@ def test_a_gpus_goals_have_a_table_of_their_own():
     runs = {"a": run([row(SAVED, 1.0), row("timm-compiled", 2.0)]), "b": run(rows, **of_gpu)}
     runs["c"] = run([*rows, row("transformers", 4.0)], image_size=384, **of_gpu)
     found = goals.standing(runs)
-    assert [*found] == ["B: AMD EPYC, 2 cores, AVX2", "H200"]
+    assert [*found] == ["B, family not noted: AMD EPYC, 2 cores, AVX2", "H200"]
     first, second = goals.page(found).split("\n| | goal | ")[1:]
-    assert first.startswith("B: AMD EPYC, 2 cores, AVX2 |\n") and second.startswith("H200 |\n")
+    assert first.startswith("B, family not noted: AMD EPYC, 2 cores, AVX2 |\n") and second.startswith("H200 |\n")
     words = "ViT_B16, training, bfloat16, batch 256"
     assert cells(found, f"{words}, 224 px, GPU") == ["[1.50](results/b.md) keras_vit on JAX, timm-compiled"]
     assert cells(found, f"{words}, 384 px, GPU") == ["[**1.50**](results/c.md) keras_vit on JAX, timm-compiled"]
@@ -125,7 +125,7 @@ def test_the_picture_has_a_bar_a_goal_and_a_point_an_answer(tmp_path, monkeypatc
     assert "[0.80](results/bench-1.md)" in (tmp_path / "goals.md").read_text()
     (axes,) = goals.draw(goals.standing({"bench-1": some}), tmp_path / "again.png").axes
     bars = [line for line in axes.lines if len(set(line.get_xdata())) == 1 and line.get_linewidth() == 2]
-    (points,) = [line for line in axes.lines if line.get_label() == "B: AMD EPYC, 2 cores, AVX2"]
+    (points,) = [line for line in axes.lines if line.get_label() == "B, family not noted: AMD EPYC, 2 cores, AVX2"]
     assert len(bars) == len(goals.GOALS) and sorted(points.get_xdata()) == [0.8, 1.0]
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         goal.words.replace("`", "") for goal in goals.GOALS
