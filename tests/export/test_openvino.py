@@ -54,6 +54,25 @@ def test_its_layer_norms_are_operations_of_openvinos_own(epsilon, tmp_path):
     assert max_difference(answer, model(IMAGES)) < 1e-5
 
 
+@pytest.mark.parametrize(
+    ("flags", "narrow"), [("avx2 fma", True), ("avx2 avx512_vnni", False), ("avx2 avx_vnni", False), ("asimd", False)]
+)
+def test_kernels_have_7_bits_where_sums_of_products_would_overflow(flags, narrow, model, tmp_path, monkeypatch):
+    nncf = pytest.importorskip("nncf", reason="extra `formats` is not installed")
+    given, quantize = [], nncf.quantize
+    spy = lambda *a, **options: given.append(options["advanced_parameters"]) or quantize(*a, **options)  # noqa: E731
+    monkeypatch.setattr(nncf, "quantize", spy)
+    monkeypatch.setattr(openvino, "_processor", lambda: flags)
+    write_openvino(model, tmp_path / "model.xml", IMAGES)
+    kernels = [
+        op.get_data()
+        for op in operations(tmp_path / "model.xml", "Constant")
+        if op.get_element_type() == library.Type.i8
+    ]
+    assert [parameters.overflow_fix.name for parameters in given] == ["ENABLE" if narrow else "FIRST_LAYER"]
+    assert len(kernels) == 8 and all((np.abs(kernel.astype(int)).max() < 65) == narrow for kernel in kernels)
+
+
 def test_four_images_are_shared_out_over_two_streams(model, file, monkeypatch):
     asked, compile_model = [], library.Core.compile_model
     spy = lambda core, network, device, options: asked.append(options) or compile_model(core, network, device, options)  # noqa: E731

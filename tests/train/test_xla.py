@@ -144,7 +144,7 @@ def test_beside_a_gpu_a_replicas_gradient_is_compiled(kind, monkeypatch):
     function = tf.function
     monkeypatch.setattr(tf, "function", lambda *args, **kwargs: seen.append(kwargs) or function(*args, **kwargs))
     (found, *_), weights, _ = after(RECIPES[kind], False)
-    assert {"jit_compile": True} in seen
+    assert any(kwargs.get("jit_compile") for kwargs in seen)
     assert np.allclose(found, first, atol=2e-2 if kind == "float16" else 1e-5)
     assert kind == "float16" or max_difference(weights, plain) < 1e-4
     state = first_state(RECIPE, LABELS, 100, tf.distribute.get_strategy())
