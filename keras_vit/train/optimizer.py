@@ -70,8 +70,9 @@ class Update(keras.optimizers.Optimizer):
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
-        rate, share = tf.cast(learning_rate, variable.dtype), self._shares[index]
-        rate = rate if share == 1 else rate * share
+        rate = tf.cast(learning_rate, variable.dtype)
+        if self._shares[index] != 1:
+            rate *= self._shares[index]
         slots = [slot.value for slot in self._slots[index]]
         scale = self._scale
         # Not before there are both: the backward pass still holds the old weights, and memory is short then.
@@ -300,21 +301,3 @@ def layer_shares(model: keras.Model, decay: float) -> dict[str, float]:
         behind = passed == blocks and not _BLOCK.fullmatch(name)
         shares[name] = 1.0 if behind else decay ** (blocks + 1 - passed)
     return shares
-
-
-def average_towards(average: list, variables: list, decay: float, step, strategy) -> None:
-    """Move each average a step towards its variable: average -= (1 - d) * (average - variable).
-
-    Args:
-        average: variables that hold the averages.
-        variables: that were just updated.
-        decay: d of late steps; step t keeps (1 + t) / (10 + t) at most, so that the first weights are forgotten.
-        step: t, from 0.
-        strategy: whose cross-replica context this is called in.
-    """
-    step = tf.cast(step, tf.float32)
-    rest = 1.0 - tf.minimum(decay, (1.0 + step) / (10.0 + step))
-    for kept, variable in zip(average, variables, strict=True):
-        strategy.extended.update(
-            kept.value, lambda a, v: a.assign_sub(tf.cast(rest, a.dtype) * (a - v)), args=(variable.value,)
-        )

@@ -8,7 +8,6 @@ import tensorflow as tf
 from keras_vit.data.seeds import seed_pair
 from keras_vit.layers.base import Dense
 from keras_vit.train.gradients import clip_scale, global_norm
-from keras_vit.train.optimizer import average_towards
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
 from keras_vit.train.state import State
@@ -190,6 +189,24 @@ def compiled_steps(recipe: Recipe, state: State, strategy, span: Span, cores: in
             state.counters.count(loss, made, wrong, tf.identity(iterations.value))
 
     return steps
+
+
+def average_towards(average: list, variables: list, decay: float, step, strategy) -> None:
+    """Move each average a step towards its variable: average -= (1 - d) * (average - variable).
+
+    Args:
+        average: variables that hold the averages.
+        variables: that were just updated.
+        decay: d of late steps; step t keeps (1 + t) / (10 + t) at most, so that the first weights are forgotten.
+        step: t, from 0.
+        strategy: whose cross-replica context this is called in.
+    """
+    step = tf.cast(step, tf.float32)
+    rest = 1.0 - tf.minimum(decay, (1.0 + step) / (10.0 + step))
+    for kept, variable in zip(average, variables, strict=True):
+        strategy.extended.update(
+            kept.value, lambda a, v: a.assign_sub(tf.cast(rest, a.dtype) * (a - v)), args=(variable.value,)
+        )
 
 
 def dropout_states(seeds, seed: int, step, replica, part=0) -> list:
