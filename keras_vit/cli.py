@@ -52,6 +52,8 @@ def _train(options):
 
 def _evaluate(options):
     if options.suite:
+        if options.flip:
+            raise ValueError("--flip expected a recipe's test data, received --suite: its figures are of images alone.")
         from keras_vit.train.suite_verb import run_suite_verb
 
         run_suite_verb(options)
@@ -65,7 +67,7 @@ def _evaluate(options):
     recipe = _recipe_of(options)
     if recipe is None:
         raise ValueError(f"--recipe expected the recipe whose test data to use, for {options.model!r} is no workdir.")
-    result = evaluate_model(load_model(options.model), recipe.data, options.data_dir, recipe.loss)
+    result = evaluate_model(load_model(options.model), recipe.data, options.data_dir, recipe.loss, flip=options.flip)
     print(f"accuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['examples']:,} test images")
 
 
@@ -180,6 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb("evaluate", _evaluate, summary, "evaluate runs/digits")
     sub.add_argument("model", metavar="MODEL", help=model_help)
     data_options(sub)
+    sub.add_argument("--flip", action="store_true", help="answer from each image and its mirror image, averaged")
     add_suite(sub)
 
     add_predict(verb, model_help)

@@ -68,7 +68,9 @@ def test_evaluate_agrees_with_training(run, capsys):
     accuracy = json.loads((run / "summary.json").read_text())["accuracy"]
     assert f"accuracy {accuracy:.2%}" in capsys.readouterr().out
     assert cli.main(["evaluate", str(run / "model.keras"), "--recipe", DIGITS]) == 0
-    assert f"accuracy {accuracy:.2%}" in capsys.readouterr().out
+    assert f"accuracy {accuracy:.2%}" in (plain := capsys.readouterr().out)
+    assert cli.main(["evaluate", str(run), "--flip"]) == 0
+    assert capsys.readouterr().out != plain  # a mirrored digit is another
 
 
 def test_export_writes_a_version_and_prints_how_far_it_is(exported, capsys):
@@ -125,6 +127,7 @@ def test_analyze_takes_files(run, pictures, tmp_path):
         (["train", DIGITS, "--workdir", "{tmp}/x", "--set", "model.dropout_rate=1"], "dropout_rate expected a rate"),
         (["train", DIGITS, "--workdir", "{tmp}/x", "--strategy", "two"], "strategy expected one of"),
         (["evaluate", "{run}/model.keras"], "--recipe expected the recipe"),
+        (["evaluate", "{run}", "--flip", "--suite", "real"], "--flip expected a recipe's test data, received --suite"),
         (["evaluate", "ViT_Ti16", "--recipe", DIGITS], "model expected trained weights, received the name 'ViT_Ti16'"),
         (["predict", "{run}", "{tmp}"], "images expected image files ("),
         (["predict", "{run}", "{run}/pictures/examples/", "--top", "0"], "top expected a positive int"),
@@ -157,7 +160,7 @@ def test_list_shows_the_rows(capsys):
 
 FLAGS = {
     "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run"},
-    "evaluate": {"--recipe", "--data-dir", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
+    "evaluate": {"--recipe", "--data-dir", "--flip", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
     | {"--resize", "--set"},
     "predict": {"--top", "--json", "--output"},
     "export": {

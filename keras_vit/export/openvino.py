@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 import threading
+import warnings
 from pathlib import Path
 
 import keras
@@ -141,6 +142,12 @@ def overflows(cpuinfo: str) -> bool:
     return "avx2" in cpuinfo and "vnni" not in cpuinfo
 
 
+def _kernels_of_8_bits(network) -> bool:
+    """Whether NNCF rounded a network and, as it notes in the file, left a kernel the bit that sums may need."""
+    noted = ["nncf", "quantization", "advanced_parameters"]
+    return network.has_rt_info(noted) and "'overflow_fix': 'enable'" not in str(network.get_rt_info(noted).value)
+
+
 def _processor() -> str:
     file = Path("/proc/cpuinfo")
     return file.read_text() if file.exists() else ""
@@ -159,10 +166,19 @@ def runner(file: str | Path, precision: str = "float32"):
 
     Raises:
         ValueError: OpenVINO is not installed.
+
+    Warns:
+        UserWarning: on a processor whose sums overflow (`overflows`), of a file in int8 that was made for others.
     """
     openvino = needed("openvino", "openvino", "openvino")
     core = openvino.Core()
     network = core.read_model(str(file))
+    if overflows(_processor()) and _kernels_of_8_bits(network):
+        warnings.warn(
+            f"{file} was calibrated for a processor with VNNI, and this one, which has AVX2 alone, cuts off its sums: "
+            f"expect larger errors, or export openvino-int8 anew on a machine like this one.",
+            stacklevel=2,
+        )
     one_call = threading.Lock()
 
     @functools.cache

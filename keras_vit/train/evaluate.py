@@ -45,12 +45,14 @@ def evaluator(
     loss: Loss | None = None,
     metrics: tuple[str, ...] = ("accuracy",),
     among: Sequence[int] | None = None,
+    flip: bool = False,
 ):
     """A compiled function of a batch (images, labels, weights) -> its sums, which `evaluate` turns into means.
 
     The loss is reported without the label smoothing of training. Labels are classes (B,), or sets of right ones
     (B, K), as ImageNet-ReaL's: then an image counts whose set is not empty, and is right if its best class is in it.
-    With `among` only these classes may be answered, as on ImageNet-R and -A, which have 200 of the 1,000.
+    With `among` only these classes may be answered, as on ImageNet-R and -A, which have 200 of the 1,000. With `flip`
+    an answer is the mean of an image's logits and its mirror image's.
     """
     logits_of = logits_model(model)
     loss = Loss(loss.kind) if loss else Loss()
@@ -60,6 +62,9 @@ def evaluator(
     @tf.function
     def sums(images, labels, weights):
         logits = tf.cast(logits_of(images, training=False), tf.float32)
+        if flip:
+            mirrored = logits_of(tf.reverse(images, axis=[2]), training=False)
+            logits = (logits + tf.cast(mirrored, tf.float32)) / 2
         if others is not None:
             logits = tf.where(others, -1e9, logits)
         if labels.shape.rank == 2:
@@ -116,7 +121,12 @@ def evaluate(
 
 
 def evaluate_model(
-    model: keras.Model, data: Data, data_dir: str | None = None, loss: Loss | None = None, split: str | None = None
+    model: keras.Model,
+    data: Data,
+    data_dir: str | None = None,
+    loss: Loss | None = None,
+    split: str | None = None,
+    flip: bool = False,
 ) -> dict:
     """Evaluate a trained model, loaded from a `.keras` file for instance, on the test split of some data.
 
@@ -126,6 +136,8 @@ def evaluate_model(
         data_dir: in place of the directory in `data`.
         loss: which loss to report; softmax where None.
         split: in place of the test split in `data`.
+        flip: answer with the mean of an image's logits and its mirror image's, at twice the time. An exported model
+            answers for the image alone.
 
     Returns:
         `{"loss": mean, "accuracy": share in [0, 1], "examples": count}`.
@@ -154,7 +166,7 @@ def evaluate_model(
         resize=data.resize,
     )
     with naming_broken_files(examples):
-        return evaluate(model, batches, loss)
+        return evaluate(model, batches, loss, evaluator(model, loss, flip=flip))
 
 
 def _few(labels) -> str:

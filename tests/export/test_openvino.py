@@ -71,6 +71,16 @@ def test_kernels_have_7_bits_where_sums_of_products_would_overflow(flags, narrow
     ]
     assert [parameters.overflow_fix.name for parameters in given] == ["ENABLE" if narrow else "FIRST_LAYER"]
     assert len(kernels) == 8 and all((np.abs(kernel.astype(int)).max() < 65) == narrow for kernel in kernels)
+    openvino.runner(tmp_path / "model.xml")  # says nothing where it was made
+    monkeypatch.setattr(openvino, "_processor", lambda: "avx2 fma")
+    told = nullcontext() if narrow else pytest.warns(UserWarning, match="model.xml was calibrated for")
+    with told:
+        openvino.runner(tmp_path / "model.xml")
+
+
+def test_a_file_in_float32_is_right_on_every_processor(file, monkeypatch):
+    monkeypatch.setattr(openvino, "_processor", lambda: "avx2 fma")
+    openvino.runner(file)
 
 
 def test_four_images_are_shared_out_over_two_streams(model, file, monkeypatch):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import needs_tensorflow
+from support import needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit.data.examples import Examples
@@ -141,6 +141,20 @@ def test_imagenets_data_has_numbers_where_its_models_have_names(monkeypatch):
         else:
             with pytest.raises(ValueError, match=r"^data expected the model's 1000 classes \(tench, .*, found 1000 \("):
                 evaluate_model(model, Data("arrays", batch_size=3))
+
+
+def test_an_answer_with_flip_is_the_mean_of_an_images_logits_and_its_mirror_images(monkeypatch):
+    row = keras_vit.Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
+    model = randomise(keras_vit.build(row, classes=4))
+    images, labels = RNG.integers(0, 256, (COUNT, 8, 8, 3), "uint8"), RNG.integers(0, 4, COUNT)
+    monkeypatch.setattr(evaluation, "open_data", lambda *_: in_memory(images, labels, tuple("0123")))
+    plain, both = (evaluate_model(model, Data("arrays", batch_size=10), flip=flip) for flip in (False, True))
+    views = [logits_model(model)(view / 127.5 - 1).numpy() for view in (images, images[:, :, ::-1])]
+    for found, logits in (plain, views[0]), (both, np.mean(views, axis=0)):
+        expected = -np.log(softmax(logits)[np.arange(COUNT), labels]).mean()
+        assert found["loss"] == pytest.approx(expected, rel=1e-5)
+        assert found["accuracy"] == pytest.approx((logits.argmax(axis=1) == labels).mean())
+    assert abs(both["loss"] - plain["loss"]) > 0.01
 
 
 @pytest.mark.parametrize("kind", ["softmax", "sigmoid"])
