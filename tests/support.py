@@ -25,6 +25,17 @@ needs_onednn = pytest.mark.skipif(
 )
 
 
+def quick_first(values, quick) -> list:
+    """Values as parameters of a test that takes its time: those in `quick`, the others for `make test-all`."""
+    return [value if value in quick else pytest.param(value, marks=pytest.mark.large) for value in values]
+
+
+def rows_of(variants) -> list:
+    """Rows as parameters of a test that makes all weights: those past 90 million for `make test-all`."""
+    large = lambda row: row.parameters.headless > 90e6  # noqa: E731
+    return [pytest.param(row, marks=[pytest.mark.large] * large(row), id=row.name) for row in variants]
+
+
 def need_rounded_bfloat16() -> None:
     """Skip a test where TensorFlow cuts its products in bfloat16 off in place of rounding them.
 

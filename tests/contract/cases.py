@@ -173,13 +173,16 @@ CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
 
+FEWEST = ("token", "pixels", "free_size", "hybrid", "bit")  # for what takes a quarter of a minute each
 
-def principal_first(cases, also=()):
+
+def principal_first(cases, also=(), names=PRINCIPAL):
     """The cases as parameters of a test that takes its time: the principal kinds, the others for `make test-all`.
 
     Args:
         cases: to test.
         also: cases that do not wait either.
+        names: of the kinds that do not wait.
     """
-    quick = [case for case in cases if case.name in PRINCIPAL or case in also]
+    quick = [case for case in cases if case.name in names or case in also]
     return [pytest.param(case, id=case.name, marks=[pytest.mark.large] * (case not in quick)) for case in cases]

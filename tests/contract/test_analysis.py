@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from contract.cases import MODELS
+from contract.cases import MODELS, principal_first
 from contract.test_contract import inputs_for
 from support import randomise
 
@@ -13,7 +13,7 @@ from keras_vit.analysis.positions import has_positions
 SIDE = 96  # where the size is free: whole patches of every kind
 
 
-@pytest.mark.parametrize("case", MODELS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", principal_first(MODELS))
 def test_every_kind_of_model_can_be_looked_into(case):
     model = randomise(case.make())
     images = inputs_for(case)

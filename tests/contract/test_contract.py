@@ -22,7 +22,7 @@ static = [case for case in CASES if case.static_size]
 static_case = pytest.mark.parametrize("case", static, ids=lambda case: case.name)
 # XLA takes its time: what is part of a model is compiled alone only in `make test-all`.
 compiled_case = pytest.mark.parametrize("case", principal_first(static))
-trained_case = pytest.mark.parametrize("case", principal_first(CASES, also=LAYERS))
+slow_case = pytest.mark.parametrize("case", principal_first(CASES, also=LAYERS))
 
 
 def inputs_for(case, batch=3, seed=1):
@@ -65,7 +65,7 @@ def test_keras_file_round_trip(case, tmp_path):
     assert json.dumps(restored.get_config()) == json.dumps(model.get_config())
 
 
-@every_case
+@slow_case
 def test_clone_keeps_the_function(case):
     model = randomise(case.make())
     clone = keras.models.clone_model(model)
@@ -74,7 +74,7 @@ def test_clone_keeps_the_function(case):
     assert max_difference(clone(x), model(x)) == 0
 
 
-@every_case
+@slow_case
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "bfloat16"])
 def test_half_precision_is_near_float32(case, policy):
     model = randomise(case.make("float32"))
@@ -89,7 +89,7 @@ def test_half_precision_is_near_float32(case, policy):
     assert keras.backend.standardize_dtype(half(x).dtype) == ("float32" if on_top else half.layers[-1].compute_dtype)
 
 
-@trained_case
+@slow_case
 def test_one_step_moves_every_weight_and_lowers_the_loss(case):
     model = randomise(case.make())
     if not model.trainable_variables:
@@ -120,7 +120,7 @@ def test_fit_trains_a_model_of_every_kind(name):
             assert np.any(keras.ops.convert_to_numpy(variable) != old), variable.path
 
 
-@every_case
+@slow_case
 def test_static_and_free_batch_agree(case):
     free, fixed = case.make(), case.make(batch_size=3)
     randomise(free)
@@ -171,7 +171,7 @@ def test_whole_training_step_compiles_under_xla(case):
         assert float(loss()) < before
 
 
-@static_case
+@pytest.mark.parametrize("case", principal_first(static, also=LAYERS))
 @needs_tensorflow
 def test_converts_to_tflite_with_builtin_operations_only(case):
     import tensorflow as tf

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from contract.cases import MODELS, principal_first
+from contract.cases import FEWEST, MODELS, principal_first
 from support import ROOT, golden_model, need_rounded_bfloat16, needs_tensorflow, randomise
 
 from keras_vit import cli
@@ -24,7 +24,7 @@ from keras_vit.models.interface import describe, named_outputs
 from keras_vit.preprocess import preprocess_input
 
 pytestmark = needs_tensorflow
-KINDS = [pytest.param(*kind.values, None, id=kind.id, marks=kind.marks) for kind in principal_first(MODELS)]
+KINDS = principal_first(MODELS, names=FEWEST)
 BEYOND = ("onnx", "openvino")  # each named as its package
 CASES = {case.name: case for case in MODELS}
 # Of int16x8 no more than differ in what is computed: its kernels are the slow reference ones.
@@ -44,8 +44,10 @@ def pixels_for(model, count=16):
 
 
 @pytest.mark.parametrize(
-    ("case", "dtype"), [*KINDS, pytest.param(MODELS[0], "mixed_bfloat16", id="token-mixed_bfloat16")]
-)
+    ("case", "dtype"),
+    [*(pytest.param(*kind.values, None, id=kind.id, marks=kind.marks) for kind in KINDS),
+     pytest.param(MODELS[0], "mixed_bfloat16", id="token-mixed_bfloat16")],
+)  # fmt: skip
 def test_every_format_of_every_kind_passes(case, dtype, tmp_path):
     pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
     model = randomise(case.make(dtype))
@@ -73,7 +75,7 @@ def on_integers(flatbuffer):
     return found - {"QUANTIZE", "DEQUANTIZE", "STRIDED_SLICE"}
 
 
-@pytest.mark.parametrize("case", principal_first([case for case in MODELS if case.static_size]))
+@pytest.mark.parametrize("case", principal_first([case for case in MODELS if case.static_size], names=FEWEST))
 def test_calibrated_integers_of_every_kind_pass(case, tmp_path):
     """int8 is for the products with weights alone: a sum, a norm or a softmax in eight bits costs accuracy."""
     pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
@@ -94,7 +96,7 @@ def test_calibrated_integers_of_every_kind_pass(case, tmp_path):
     assert "measured on 8 other images" in card
 
 
-@pytest.mark.parametrize("case", principal_first(MODELS))
+@pytest.mark.parametrize("case", KINDS)
 def test_openvinos_integers_of_every_kind_pass(case, tmp_path):
     """Products and convolutions take integers; nothing that is summed up or normed does, nor do the model's ends."""
     pytest.importorskip("nncf", reason="extra `formats` is not installed")

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from contract.cases import MODELS
 from PIL import Image
-from support import max_difference, needs_tensorflow, randomise
+from support import max_difference, needs_tensorflow, quick_first, randomise
 
 import keras_vit
 from keras_vit import analysis
@@ -90,7 +90,7 @@ def test_a_batch_without_one_whole_file_is_answered(broken, tmp_path):
     assert all(said for said in answer["error"].numpy()) and len(answer["error"]) == len(broken)
 
 
-@pytest.mark.parametrize("name", ATTENTIVE)
+@pytest.mark.parametrize("name", quick_first(ATTENTIVE, ("token", "hybrid", "free_size")))
 def test_attention_is_the_analysis_rooms_rollout_and_features_are_the_models_own(name, tmp_path):
     model, images = made(name)
     write_saved_model(model, tmp_path)
@@ -174,7 +174,7 @@ def _operations(folder):
     return {(node.op, tf.as_dtype(node.attr["T"].type).name) for node in nodes if node.attr["T"].type}
 
 
-@pytest.mark.parametrize("batch", [None, 2])
+@pytest.mark.parametrize("batch", quick_first([None, 2], [None]))
 @pytest.mark.parametrize("precision", tflite.PRECISIONS)
 def test_a_tflite_file_says_what_it_is_and_takes_any_batch_on_request(precision, batch, tmp_path):
     import zipfile

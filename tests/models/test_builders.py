@@ -5,7 +5,7 @@ import inspect
 import keras
 import numpy as np
 import pytest
-from support import max_difference, randomise
+from support import max_difference, randomise, rows_of
 
 import keras_vit
 from keras_vit.layers import Head
@@ -13,8 +13,7 @@ from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, find_variant
 from keras_vit.models.weightless import build_weightless
 from keras_vit.weights.released import RELEASED
 
-LARGE = {"ViT_H14", "ViT_H16", "ViT_g14", "ViT_G14", "AxialViT_B32"}
-ROWS = [pytest.param(row, marks=[pytest.mark.large] * (row.name in LARGE), id=row.name) for row in VARIANTS]
+ROWS = rows_of(VARIANTS)
 
 
 @pytest.mark.parametrize("row", ROWS)

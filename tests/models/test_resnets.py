@@ -6,7 +6,7 @@ from dataclasses import replace
 import keras
 import numpy as np
 import pytest
-from support import max_difference, randomise
+from support import max_difference, randomise, rows_of
 
 import keras_vit
 from keras_vit.layers import Head
@@ -14,8 +14,7 @@ from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, find_variant
 from keras_vit.preprocess import resize
 
 HYBRIDS = [row for row in VARIANTS if row.stem]
-LARGE = {"R50_ViT_L16", "R50_ViT_L32", "BiT_R50x3", "BiT_R101x3", "BiT_R152x2", "BiT_R152x4", "BiT_R200x3"}
-ROWS = [pytest.param(r, marks=[pytest.mark.large] * (r.name in LARGE), id=r.name) for r in BIT_VARIANTS]
+ROWS = rows_of(BIT_VARIANTS)
 TINY_BIT = keras_vit.BiTVariant("tiny", units=(1, 2, 1, 1), width_factor=0.5)
 TINY_HYBRID = keras_vit.Variant("tiny", 16, 1, 24, 2, patch_size=1, stem=keras_vit.ResNetStem((1, 1), 0.5))
 

@@ -250,13 +250,13 @@ def adafactor(one, two):
 
 def loops(one, two):
     """Updates by XLA's loops, made only if all is finite, of gradients that a replica has in two types."""
-    updates.LARGE = 0
     found = []
     for changes in ({"kind": "adamw", "learning_rate": 1e-3}, {"momentum": 0.9, "moment_dtype": "bfloat16"}):
         recipe = replace(plain(epsilon=1e-3, weight_decay=0.1, **changes), precision="mixed_bfloat16", nonfinite="skip")
-        # Two parts on one device are added up in the order of two replicas.
-        expected = after(one, with_optimizer(recipe, accumulate=2))
-        found.append(apart(expected, after(two, recipe)))
+        with mock.patch.object(updates, "LARGE", 0):
+            # Two parts on one device are added up in the order of two replicas.
+            expected = after(one, with_optimizer(recipe, accumulate=2))
+            found.append(apart(expected, after(two, recipe)))
     return [max(loss for loss, *_ in found), max(weights for _, weights, _ in found), min(moved for *_, moved in found)]
 
 
@@ -268,9 +268,9 @@ def compiled(one, two):
     return apart(expected, after(two, recipe))
 
 
-# The last: it stays so.
-QUICK = {"parts": parts, "dropout": dropout, "skip": skip, "overflow": overflow, "loops": loops}
+QUICK = {"parts": parts, "dropout": dropout, "skip": skip, "overflow": overflow}
 RARE = {
+    "loops": loops,
     "muon": optimizer(kind="muon", learning_rate=0.01, momentum=0.95),
     "lamb": optimizer(kind="lamb", learning_rate=0.01),
     "adafactor": adafactor,
@@ -308,7 +308,11 @@ def test_two_replicas_share_an_evaluation_and_find_what_one_device_finds():
 
 
 @pytest.mark.parametrize(
-    ("devices", "replicas"), [(TWO_CPUS + 'OTHER = "mirrored"', 2), (TWO_CORES, 1)], ids=["replicas", "cores"]
+    ("devices", "replicas"),
+    [
+        pytest.param(TWO_CPUS + 'OTHER = "mirrored"', 2, id="replicas"),
+        pytest.param(TWO_CORES, 1, id="cores", marks=pytest.mark.large),  # test_cores.py has parts of it
+    ],
 )
 def test_two_replicas_or_cores_equal_one_device_with_clipping_accumulation_decay_schedule_stages_and_average(
     devices, replicas

@@ -16,6 +16,7 @@ pytestmark = needs_tensorflow
 FILES = sorted((ROOT / "recipes").glob("*.py"))
 DIGITS = str(ROOT / "recipes/digits.py")
 STAGED = ("cifar10_hybrid", "cifar10_local", "cifar10_masked")  # of cifar10_scratch's kind of curriculum
+DEEP = ("paper_jft:BiT_R101x1", "paper_ablations:axial_b16")  # of many layers, however narrow
 
 
 ABLATED = operator.attrgetter("positions", "positions_at", "mlp_kernel_size", "axial")
@@ -35,12 +36,14 @@ def kind(recipe):
 
 
 def kinds():
-    """Every recipe, one of each kind: the first row of a file is quick enough, but for those of several stages."""
+    """Every recipe, one of each kind: the first row of a file is quick enough, but for some."""
     seen = set()
     for path in FILES:
         for i, (_, recipe) in enumerate(sorted(recipes_in(path).items())):
             if kind(recipe) not in seen or i == 0:
-                yield pytest.param(recipe, id=recipe.name, marks=[pytest.mark.large] * (i > 0 or recipe.name in STAGED))
+                yield pytest.param(
+                    recipe, id=recipe.name, marks=[pytest.mark.large] * (i > 0 or recipe.name in STAGED + DEEP)
+                )
             seen.add(kind(recipe))
 
 
