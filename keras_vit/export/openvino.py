@@ -176,7 +176,7 @@ def runner(file: str | Path, precision: str = "float32"):
     if overflows(_processor()) and _kernels_of_8_bits(network):
         warnings.warn(
             f"{file} was calibrated for a processor with VNNI, and this one, which has AVX2 alone, cuts off its sums: "
-            f"expect larger errors, or export openvino-int8 anew on a machine like this one.",
+            "expect larger errors, or export openvino-int8 anew on a machine like this one.",
             stacklevel=2,
         )
     one_call = threading.Lock()

@@ -6,8 +6,8 @@ import json
 import keras
 import numpy as np
 import pytest
-from contract.cases import CASES, LAYERS, MODELS, principal_first
-from support import as_list, max_difference, needs_tensorflow, randomise
+from contract.cases import CASES, FEWEST, LAYERS, MODELS, principal_first
+from support import as_list, max_difference, needs_tensorflow, quick_first, randomise
 
 from keras_vit import layers
 
@@ -21,7 +21,7 @@ every_layer = pytest.mark.parametrize("case", LAYERS, ids=lambda case: case.name
 static = [case for case in CASES if case.static_size]
 static_case = pytest.mark.parametrize("case", static, ids=lambda case: case.name)
 # XLA takes its time: what is part of a model is compiled alone only in `make test-all`.
-compiled_case = pytest.mark.parametrize("case", principal_first(static))
+compiled_case = pytest.mark.parametrize("case", principal_first(static, names=FEWEST))
 slow_case = pytest.mark.parametrize("case", principal_first(CASES, also=LAYERS))
 
 
@@ -107,7 +107,7 @@ def test_one_step_moves_every_weight_and_lowers_the_loss(case):
     assert model.test_on_batch(x, y[0]) < first
 
 
-@pytest.mark.parametrize("name", FITTED)
+@pytest.mark.parametrize("name", quick_first(FITTED, ("token", "hybrid", "local", "axial")))
 def test_fit_trains_a_model_of_every_kind(name):
     (case,) = (case for case in MODELS if case.name == name)
     model = randomise(case.make())

@@ -268,8 +268,9 @@ def compiled(one, two):
     return apart(expected, after(two, recipe))
 
 
-QUICK = {"parts": parts, "dropout": dropout, "skip": skip, "overflow": overflow}
+QUICK = {"parts": parts, "dropout": dropout, "skip": skip}
 RARE = {
+    "overflow": overflow,
     "loops": loops,
     "muon": optimizer(kind="muon", learning_rate=0.01, momentum=0.95),
     "lamb": optimizer(kind="lamb", learning_rate=0.01),
