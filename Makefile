@@ -7,6 +7,8 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.peers
+# Each module is compiled where it is first imported: half of the time of an installation, and most are never imported.
+INSTALL := $(RUN)/python -m pip install -q --no-compile -c constraints.txt
 
 .PHONY: demo test test-all lint benchmark clean
 
@@ -44,11 +46,11 @@ benchmark: $(INSTALLED) $(PEERS)
 
 $(INSTALLED): setup.py constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
-	$(RUN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	$(INSTALL) -e '.[dev]'
 	touch $@
 
 $(PEERS): $(INSTALLED)
-	$(RUN)/python -m pip install -q -c constraints.txt -e '.[parity]'
+	$(INSTALL) -e '.[parity]'
 	touch $@
 
 clean:

@@ -161,6 +161,7 @@ def test_mistakes_get_one_sentence():
         analysis.gradient_attention(made(BIT, (16, 24, 1)), pictures((16, 24, 1)))
 
 
+@pytest.mark.large
 def test_gradients_are_the_same_on_jax():
     pytest.importorskip("jax", reason="the other Keras backend used here is JAX")
     from support import run_python

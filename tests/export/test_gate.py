@@ -46,7 +46,7 @@ def pixels_for(model, count=16):
 @pytest.mark.parametrize(
     ("case", "dtype"),
     [*(pytest.param(*kind.values, None, id=kind.id, marks=kind.marks) for kind in KINDS),
-     pytest.param(MODELS[0], "mixed_bfloat16", id="token-mixed_bfloat16")],
+     pytest.param(MODELS[0], "mixed_bfloat16", id="token-mixed_bfloat16", marks=pytest.mark.large)],
 )  # fmt: skip
 def test_every_format_of_every_kind_passes(case, dtype, tmp_path):
     pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")

@@ -55,8 +55,13 @@ def test_its_layer_norms_are_operations_of_openvinos_own(epsilon, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "narrow"), [("avx2 fma", True), ("avx2 avx512_vnni", False), ("avx2 avx_vnni", False), ("asimd", False)]
+    ("flags", "found"), [("avx2 fma", True), ("avx2 avx512_vnni", False), ("avx2 avx_vnni", False), ("asimd", False)]
 )
+def test_sums_overflow_with_avx2_alone(flags, found):
+    assert openvino.overflows(flags) == found
+
+
+@pytest.mark.parametrize(("flags", "narrow"), [("avx2 fma", True), ("avx2 avx512_vnni", False)])
 def test_kernels_have_7_bits_where_sums_of_products_would_overflow(flags, narrow, model, tmp_path, monkeypatch):
     nncf = pytest.importorskip("nncf", reason="extra `formats` is not installed")
     given, quantize = [], nncf.quantize

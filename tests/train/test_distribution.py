@@ -268,8 +268,9 @@ def compiled(one, two):
     return apart(expected, after(two, recipe))
 
 
-QUICK = {"parts": parts, "dropout": dropout, "skip": skip}
+QUICK = {"dropout": dropout, "skip": skip}
 RARE = {
+    "parts": parts,
     "overflow": overflow,
     "loops": loops,
     "muon": optimizer(kind="muon", learning_rate=0.01, momentum=0.95),
