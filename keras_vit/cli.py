@@ -1,6 +1,8 @@
 """`keras-vit VERB ...`: parse, call, print. TensorFlow is imported inside the verb that needs it."""
 
 import argparse
+import atexit
+import gc
 import sys
 from pathlib import Path
 
@@ -18,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
         The exit code: 0, 2 for a mistake in what was asked, or what the verb says of its own.
     """
     options = _parser().parse_args(arguments)
+    atexit.register(gc.freeze)  # or Python ends with a search of TensorFlow's objects for garbage: one or two seconds
     try:
         return options.run(options) or 0
     except MISTAKES as error:

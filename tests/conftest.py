@@ -1,5 +1,7 @@
 """A quiet TensorFlow on the CPU, and a fresh state for each test."""
 
+import atexit
+import gc
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -10,6 +12,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 
 import keras
 import pytest
+
+atexit.register(gc.freeze)  # no search for garbage at the end, as keras_vit.cli has it
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,7 @@
 """The main job through the command line: train the digits recipe, then all that follows from the run."""
 
+import atexit
+import gc
 import json
 import re
 from pathlib import Path
@@ -76,7 +78,8 @@ def test_evaluate_agrees_with_training(run, capsys):
 def test_export_writes_a_version_and_prints_how_far_it_is(exported, capsys):
     files = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()}
     assert {"1/saved_model.pb", "1/model.tflite", "1/manifest.json", "1/model_card.md"} <= files
-    assert cli.main(["export", str(exported.parent.parent / "digits"), "--output", str(exported)]) == 0
+    formats = ["--formats", "saved_model,tflite"]
+    assert cli.main(["export", str(exported.parent.parent / "digits"), "--output", str(exported), *formats]) == 0
     table = capsys.readouterr().out
     assert (exported / "2").is_dir() and "tflite" in table and "saved_model" in table and "100" in table
 
@@ -153,8 +156,11 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, run, t
     assert not (tmp_path / "x").exists() and not (tmp_path / "e").exists()
 
 
-def test_list_shows_the_rows(capsys):
+def test_list_shows_the_rows_and_ends_without_a_search_for_garbage(capsys, monkeypatch):
+    at_exit = []
+    monkeypatch.setattr(atexit, "register", at_exit.append)
     assert cli.main(["list", "ViT_B*"]) == 0
+    assert at_exit == [gc.freeze]
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["ViT_B32", "ViT_B16", "ViT_B8"]
 
 

@@ -97,6 +97,7 @@ def test_tensorflows_profiler_counts_the_same(row, options):
         assert cost.flops == pytest.approx(profile.total_float_ops, rel=0.01)
 
 
+@pytest.mark.large
 def test_xla_counts_convolutions_the_same():
     """Its cost analysis of the forward passes of a small hybrid and a small BiT: products, norms and all."""
     pytest.importorskip("jax", reason="the JAX backend is not installed")

@@ -1,6 +1,9 @@
 """`keras-vit bench --resume`: an interrupted run goes on where it was."""
 
+import contextlib
+import io
 import json
+import shutil
 import threading
 from pathlib import Path
 
@@ -14,18 +17,28 @@ TINY = ["--models", "ViT_Ti16", "--depths", "1", "--image-size", "32", "--batche
 TINY += ["--tasks", "forward", "--dtypes", "float32", "--backends", "tensorflow"]
 
 
-@pytest.fixture
-def interrupted(tmp_path, monkeypatch, capsys):
-    """The JSON of a run with one question answered, and one begun."""
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """The folder of a run with one question answered, and one begun; what stands in for the peers stays."""
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("signals reach the main thread alone")
-    monkeypatch.setitem(plan.ON_KERAS, "keras_vit", f"{FAKE}:good")
-    monkeypatch.setattr(matmul, "LIBRARIES", ("numpy",))
-    monkeypatch.setenv("FAKE_PEER_MARK", str(tmp_path / "mark"))
-    peers = ["--peers", f"{FAKE}:interrupting_once"]
-    assert cli.main(["bench", *TINY, *peers, "--output", str(tmp_path / "out")]) == verb.INTERRUPTED
-    (file,) = (tmp_path / "out").glob("*.json")
-    assert f"; go on with: keras-vit bench --resume {file}\n" in capsys.readouterr().err
+    folder, said = tmp_path_factory.mktemp("begun"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(plan.ON_KERAS, "keras_vit", f"{FAKE}:good")
+        patch.setattr(matmul, "LIBRARIES", ("numpy",))
+        patch.setenv("FAKE_PEER_MARK", str(folder / "mark"))
+        peers = ["--peers", f"{FAKE}:interrupting_once"]
+        with contextlib.redirect_stderr(said):
+            assert cli.main(["bench", *TINY, *peers, "--output", str(folder / "out")]) == verb.INTERRUPTED
+        (file,) = (folder / "out").glob("*.json")
+        assert f"; go on with: keras-vit bench --resume {file}\n" in said.getvalue()
+        yield folder / "out"
+
+
+@pytest.fixture
+def interrupted(begun, tmp_path):
+    """The JSON of a copy of it."""
+    (file,) = Path(shutil.copytree(begun, tmp_path / "out")).glob("*.json")
     return file
 
 

@@ -171,7 +171,7 @@ def test_whole_training_step_compiles_under_xla(case):
         assert float(loss()) < before
 
 
-@pytest.mark.parametrize("case", principal_first(static, also=LAYERS))
+@pytest.mark.parametrize("case", principal_first(static))
 @needs_tensorflow
 def test_converts_to_tflite_with_builtin_operations_only(case):
     import tensorflow as tf

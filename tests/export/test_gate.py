@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from contract.cases import FEWEST, MODELS, principal_first
+from contract.cases import MODELS, principal_first
 from support import ROOT, golden_model, need_rounded_bfloat16, needs_tensorflow, randomise
 
 from keras_vit import cli
@@ -24,7 +24,8 @@ from keras_vit.models.interface import describe, named_outputs
 from keras_vit.preprocess import preprocess_input
 
 pytestmark = needs_tensorflow
-KINDS = principal_first(MODELS, names=FEWEST)
+FEW = ("token", "free_size", "hybrid")  # a quarter of a minute each
+KINDS = principal_first(MODELS, names=FEW)
 BEYOND = ("onnx", "openvino")  # each named as its package
 CASES = {case.name: case for case in MODELS}
 # Of int16x8 no more than differ in what is computed: its kernels are the slow reference ones.
@@ -75,7 +76,7 @@ def on_integers(flatbuffer):
     return found - {"QUANTIZE", "DEQUANTIZE", "STRIDED_SLICE"}
 
 
-@pytest.mark.parametrize("case", principal_first([case for case in MODELS if case.static_size], names=FEWEST))
+@pytest.mark.parametrize("case", principal_first([case for case in MODELS if case.static_size], names=FEW))
 def test_calibrated_integers_of_every_kind_pass(case, tmp_path):
     """int8 is for the products with weights alone: a sum, a norm or a softmax in eight bits costs accuracy."""
     pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")

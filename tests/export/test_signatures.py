@@ -81,13 +81,14 @@ def test_a_broken_file_fails_for_itself_alone(files, tmp_path):
         assert (answer["labels"][place] == alone["labels"][0].numpy()).all()
 
 
-@pytest.mark.parametrize("broken", [[], [b""], [b"no image"], [b"", b"no image", b"GIF8"]], ids=len)
-def test_a_batch_without_one_whole_file_is_answered(broken, tmp_path):
+def test_a_batch_without_one_whole_file_is_answered(tmp_path):
     model, _ = made("labelled")
     write_saved_model(model, tmp_path)
-    answer = signatures_of(tmp_path)["classify_bytes"](image_bytes=tf.constant(broken, tf.string, (len(broken),)))
-    assert answer["probabilities"].shape == (len(broken), 5) and not answer["probabilities"].numpy().any()
-    assert all(said for said in answer["error"].numpy()) and len(answer["error"]) == len(broken)
+    classify = signatures_of(tmp_path)["classify_bytes"]
+    for broken in ([], [b""], [b"no image"], [b"", b"no image", b"GIF8"]):
+        answer = classify(image_bytes=tf.constant(broken, tf.string, (len(broken),)))
+        assert answer["probabilities"].shape == (len(broken), 5) and not answer["probabilities"].numpy().any()
+        assert all(said for said in answer["error"].numpy()) and len(answer["error"]) == len(broken)
 
 
 @pytest.mark.parametrize("name", quick_first(ATTENTIVE, ("token", "hybrid", "free_size")))

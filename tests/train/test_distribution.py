@@ -268,8 +268,9 @@ def compiled(one, two):
     return apart(expected, after(two, recipe))
 
 
-QUICK = {"dropout": dropout, "skip": skip}
-RARE = {
+CASES = {
+    "dropout": dropout,
+    "skip": skip,
     "parts": parts,
     "overflow": overflow,
     "loops": loops,
@@ -287,23 +288,21 @@ SAID = {
 }
 
 
-def compare(names):
+def compare():
     """What each case finds, as JSON; its devices are chosen anew, as for each run of a process."""
-    one, cases = tf.distribute.get_strategy(), QUICK | RARE
-    print(json.dumps({name: cases[name](one, choose("mirrored", 8).strategy) for name in names}))
+    one = tf.distribute.get_strategy()
+    print(json.dumps({name: case(one, choose("mirrored", 8).strategy) for name, case in CASES.items()}))
 
 
-@pytest.mark.parametrize(
-    "names", [pytest.param(tuple(QUICK), id="quick"), pytest.param(tuple(RARE), id="rare", marks=pytest.mark.large)]
-)
-def test_two_replicas_end_where_one_device_does(names):
-    code = f"from train.test_distribution import compare\ncompare({names})"
-    found = json.loads(run_python(TWO_CPUS + code))
+@pytest.mark.large
+def test_two_replicas_end_where_one_device_does():
+    found = json.loads(run_python(TWO_CPUS + "from train.test_distribution import compare\ncompare()"))
     for name, (loss, weights, moved, *said) in found.items():
         assert loss < 1e-6 and weights < 1e-6 and moved > 1e-4 and said == SAID.get(name, []), (name, found[name])
-    assert tuple(found) == names
+    assert found.keys() == CASES.keys()
 
 
+@pytest.mark.large  # test_workers.py has the same of two processes
 def test_two_replicas_share_an_evaluation_and_find_what_one_device_finds():
     """54 examples in batches of 16, of which the last holds 6."""
     assert run_python(TWO_CPUS + MEASURE).strip() == "[8, 16] True True 54 True"

@@ -17,6 +17,7 @@ FILES = sorted((ROOT / "recipes").glob("*.py"))
 DIGITS = str(ROOT / "recipes/digits.py")
 STAGED = ("cifar10_hybrid", "cifar10_local", "cifar10_masked")  # of cifar10_scratch's kind of curriculum
 DEEP = ("paper_jft:BiT_R101x1", "paper_ablations:axial_b16")  # of many layers, however narrow
+ALIKE = ("augreg", "imagenet_s16", "paper_imagenet21k", "paper_finetune")  # files much like paper_imagenet.py
 
 
 ABLATED = operator.attrgetter("positions", "positions_at", "mlp_kernel_size", "axial")
@@ -41,9 +42,8 @@ def kinds():
     for path in FILES:
         for i, (_, recipe) in enumerate(sorted(recipes_in(path).items())):
             if kind(recipe) not in seen or i == 0:
-                yield pytest.param(
-                    recipe, id=recipe.name, marks=[pytest.mark.large] * (i > 0 or recipe.name in STAGED + DEEP)
-                )
+                large = i > 0 or path.stem in ALIKE or recipe.name in STAGED + DEEP
+                yield pytest.param(recipe, id=recipe.name, marks=[pytest.mark.large] * large)
             seen.add(kind(recipe))
 
 

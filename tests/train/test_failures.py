@@ -55,7 +55,7 @@ def sentence(capsys):
 NO_SPACE = [OSError(errno.ENOSPC, "No space left on device"), tf.errors.ResourceExhaustedError(None, None, "no space")]
 
 
-@pytest.mark.parametrize("error", NO_SPACE, ids=["python", "tensorflow"])
+@pytest.mark.parametrize("error", quick_first(NO_SPACE, NO_SPACE[1:]), ids=["python", "tensorflow"])
 def test_a_full_disk_gets_a_sentence_and_loses_nothing(error, whole, command, tmp_path, monkeypatch, capsys):
     write = tf.train.Checkpoint.write
 
@@ -77,7 +77,7 @@ def test_a_full_disk_gets_a_sentence_and_loses_nothing(error, whole, command, tm
     assert same_end(tmp_path / "run", whole[0])
 
 
-@pytest.mark.parametrize("place", quick_first(["model", "metrics", "events"], ["model", "metrics"]))
+@pytest.mark.parametrize("place", quick_first(["model", "metrics", "events"], ["model"]))
 def test_a_full_disk_elsewhere_gets_a_sentence_and_loses_nothing(place, whole, command, tmp_path, monkeypatch, capsys):
     """At the best model of the first epoch, half of which is written; at a line of the curve; at the events."""
     make = tf.summary.create_file_writer

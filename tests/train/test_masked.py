@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import max_difference, needs_tensorflow, randomise, run_python
+from support import max_difference, needs_tensorflow, quick_first, randomise, run_python
 
 import keras_vit
 from keras_vit import cli
@@ -107,9 +107,7 @@ def test_parts_of_a_batch_and_sam_work_as_with_classes(changes):
     assert difference < 1e-6 if "accumulate" in changes else 1e-6 < difference < 0.1
 
 
-@pytest.mark.parametrize(
-    "precision", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.large), "mixed_float16"]
-)
+@pytest.mark.parametrize("precision", quick_first(["float32", "mixed_bfloat16", "mixed_float16"], ["float32"]))
 def test_the_whole_update_compiles_and_is_the_same(precision):
     recipe = replace(STILL, precision=precision)
     images, targets = batch_of(recipe)

@@ -124,6 +124,7 @@ def test_a_row_without_patches_has_no_patch_stages():
         Forward(model, model.trainable_variables, Span(0, 1, (32, 32, 3), (8, 8)))
 
 
+@pytest.mark.large  # test_engine.py has the same of one stage
 def test_stopped_in_every_stage_it_goes_on_to_the_same_bit(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
     pytest.importorskip("sklearn", reason="scikit-learn carries the digits")

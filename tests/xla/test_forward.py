@@ -91,6 +91,7 @@ def test_frozen_it_keeps_the_weights_of_then():
     assert max_difference(answer(images_for(model, 1)), before[:1]) < 2e-5, "of another batch, compiled later"
 
 
+@pytest.mark.large
 def test_frozen_on_jax_it_outlives_an_evaluation():
     pytest.importorskip("jax", reason="the other Keras backend used here is JAX")
     code = (
