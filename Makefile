@@ -7,8 +7,10 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.peers
-# Each module is compiled where it is first imported: half of the time of an installation, and most are never imported.
+# pip compiles to bytecode on one core, which is half of its time; without it, where PYTHONDONTWRITEBYTECODE is set, every
+# process would compile TensorFlow again. On Python 3.11 one file of torch's does not compile, which does no harm.
 INSTALL := $(RUN)/python -m pip install -q --no-compile -c constraints.txt
+COMPILE := $(RUN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 
 .PHONY: demo test test-all lint benchmark clean
 
@@ -47,10 +49,12 @@ benchmark: $(INSTALLED) $(PEERS)
 $(INSTALLED): setup.py constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) -e '.[dev]'
+	$(COMPILE)
 	touch $@
 
 $(PEERS): $(INSTALLED)
 	$(INSTALL) -e '.[parity]'
+	$(COMPILE)
 	touch $@
 
 clean:

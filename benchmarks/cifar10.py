@@ -1,6 +1,7 @@
 """How far CIFAR-10 from scratch comes, and how fast: recipes, several seeds each, as a table and a picture.
 
     python benchmarks/cifar10.py --data-dir TFDS_FOLDER [--recipes cifar10_scratch,cifar10_local] [--seeds 0,1,2]
+                                 [--set precision=float32 ...]
     python benchmarks/cifar10.py --read               # from the runs that are finished, without training
 
 Trains what is not finished yet, one run after the other, in runs/cifar10/RECIPE-SEED, so that it goes on after an
@@ -73,10 +74,16 @@ def with_recorded(runs: list[Run], record: Path) -> list[Run]:
     return [found[key] for key in sorted(found)]
 
 
-def train(recipe: str, seed: int, workdir: Path, data_dir: str) -> None:
+def called(recipe: str, settings: list[str]) -> str:
+    """The name of a recipe's runs with some fields set otherwise."""
+    return f"{recipe} with {', '.join(settings)}" if settings else recipe
+
+
+def train(recipe: str, seed: int, settings: list[str], workdir: Path, data_dir: str) -> None:
     """One run to its end, or on from where it was."""
     command = [sys.executable, "-m", "keras_vit.cli", "train", f"recipes/{recipe}.py", "--workdir", str(workdir)]
     command += ["--data-dir", data_dir, "--strategy", "cores", "--set", f"seed={seed}", f"evaluate.every={EVERY}"]
+    command += [*settings, f"name={called(recipe, settings)}"]
     subprocess.run(command, check=True, cwd=HERE.parent)
 
 
@@ -89,7 +96,8 @@ def page(runs: list[Run]) -> str:
         "Test accuracy of the weights' average over 10,000 images; all of a run's time but the start of the process, "
         f"with a test after every second epoch. A student's ViT took {minutes} minutes to {accuracy:.0%}, on hardware "
         "unstated. `RECIPE of ...` or `RECIPE at ...`: of other parts, of more epochs or at another learning rate than "
-        "the recipe has now. Made by `benchmarks/cifar10.py` from [cifar10.json](cifar10.json).",
+        "the recipe has now; `RECIPE with ...`: so by `--set`. Made by `benchmarks/cifar10.py` from "
+        "[cifar10.json](cifar10.json).",
         "",
         "![Test accuracy over minutes of training](cifar10.png)",
     ]
@@ -156,6 +164,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", default="cifar10_scratch,cifar10_local")
     parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--set", nargs="+", default=[], metavar="FIELD=VALUE", help="as `keras-vit train` has it")
     parser.add_argument("--runs", type=Path, default=HERE.parent / "runs/cifar10", help="folder of the runs")
     parser.add_argument("--data-dir")
     parser.add_argument("--read", action="store_true")
@@ -163,10 +172,11 @@ def main():
     if not options.read and not options.data_dir:
         return "benchmarks/cifar10.py expected --data-dir, the folder of TFDS's datasets, or --read, received neither"
     recipes, seeds = options.recipes.split(","), [int(seed) for seed in options.seeds.split(",")]
-    places = {(recipe, seed): options.runs / f"{recipe}-{seed}" for seed in seeds for recipe in recipes}
+    folder = lambda recipe, seed: options.runs / f"{called(recipe, options.set)}-{seed}"  # noqa: E731
+    places = {(recipe, seed): folder(recipe, seed) for seed in seeds for recipe in recipes}
     for (recipe, seed), workdir in () if options.read else places.items():
         if not (workdir / "summary.json").is_file():
-            train(recipe, seed, workdir, options.data_dir)
+            train(recipe, seed, options.set, workdir, options.data_dir)
     machine = in_words().partition(";")[0]
     runs = [run for workdir in places.values() if (run := read_run(workdir, machine))]
     if not runs:
