@@ -29,7 +29,11 @@ def recompute(contestant: dict):
 
 
 def cores(contestant: dict):
-    """A training step whose parts the cores compute side by side."""
+    """A training step, or the forward pass of `keras_vit.compiled`, whose parts the cores compute side by side."""
+    from keras_vit.train.strategy import usable_cores
+
+    if contestant["task"] == "forward":
+        return compiled(contestant, parts=usable_cores())
     return _prepare(contestant, strategy="cores")
 
 

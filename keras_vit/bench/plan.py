@@ -32,7 +32,8 @@ ALL_OURS = tuple(library for library in ON_KERAS if library.startswith(OURS))
 BY_NAME = ("keras_vit-recompute", "keras_vit-openvino-int8")
 # the engine; what XLA always compiles on JAX; a file that is the same from either
 ON_TENSORFLOW = tuple(library for library in ALL_OURS if library not in (OURS, *SERVED))
-ONLY = dict.fromkeys(ALL_OURS[1:], "forward") | dict.fromkeys(("keras_vit-recompute", "keras_vit-cores"), "train")
+ONLY = {library: "forward" for library in ALL_OURS if library not in (OURS, "keras_vit-cores")}
+ONLY["keras_vit-recompute"] = "train"
 ON_TORCH = {
     "timm": "torch_peers.py:timm",
     "timm-compiled": "torch_peers.py:timm_compiled",

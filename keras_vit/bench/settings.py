@@ -115,7 +115,8 @@ PRESETS = {
             peers=(*PEERS, "keras_vit-xla", "keras_vit-openvino"),
         ),
         Settings(
-            models=LARGER, backends=("tensorflow",), peers=(*PEERS, "keras_vit-compiled", "keras_vit-saved_model"),
+            models=LARGER, backends=("tensorflow",),
+            peers=(*PEERS, "keras_vit-compiled", "keras_vit-cores", "keras_vit-saved_model"),
         ),
         Settings(
             models=LARGER, tasks=("forward",), dtypes=("float32", "bfloat16"), backends=("tensorflow",),

@@ -20,7 +20,7 @@ from keras_vit.xla import by_xla, traced_for_cpu
 MOST_CONSTANTS = 0.7e9  # bytes, of which TensorFlow makes up to fifteen times as many
 
 
-def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> Callable:
+def compiled(model: keras.Model, whole: bool = False, frozen: bool = False, parts: int = 1) -> Callable:
     """The fastest forward pass of a model here: a function images (B, H, W, C) -> what the model answers.
 
     On TensorFlow and CPUs layer norms are oneDNN's, where TensorFlow has it, other norms XLA's loops, and kernels of
@@ -38,11 +38,16 @@ def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> C
             first call of each shape of images, and multiplies faster in bfloat16 on CPUs with AMX; float32 weights of a
             mixed policy are cast once. This takes a copy more of the weights, in bfloat16 one more for each shape, and
             those of then are kept. In float32 nothing is gained but on convolutions.
+        parts: of a batch, nearly equal, which TensorFlow computes side by side on a CPU: where one leaves cores idle,
+            another has them. As many as there are cores, at most; what XLA compiles is never cut.
 
     Raises:
-        ValueError: Keras runs on another backend than TensorFlow and JAX, both `whole` and `frozen` are asked for, or
-            weights outside the blocks, which TensorFlow is to keep as constants, are larger than 0.7 GB.
+        ValueError: Keras runs on another backend than TensorFlow and JAX, both `whole` and `frozen` are asked for,
+            `parts` is not positive, or weights outside the blocks, which TensorFlow is to keep as constants, are larger
+            than 0.7 GB.
     """
+    if parts < 1:
+        raise ValueError(f"parts expected a positive number, received {parts}.")
     if whole and frozen:
         raise ValueError("frozen expected False beside whole=True, received True.")
     if keras.backend.backend() == "jax":
@@ -56,7 +61,24 @@ def compiled(model: keras.Model, whole: bool = False, frozen: bool = False) -> C
     call = _of_held_weights(model) if frozen else lambda images: model(images, training=False)
     if whole or by_xla():
         return tf.function(call, jit_compile=True, autograph=False)
-    return tf.function(_by_loops(model, frozen)(call), autograph=False)
+    call = tf.function(_by_loops(model, frozen)(call), autograph=False)
+    return call if parts == 1 else _side_by_side(call, parts)
+
+
+def _side_by_side(call, parts):
+    """A function of a batch that calls another one with each part of it, and puts the answers together again."""
+    import tensorflow as tf
+
+    @partial(tf.function, autograph=False)
+    def answer(images):
+        count = images.shape[0]
+        if count is None or count < 2:
+            return call(images)
+        sizes = [len(rows) for rows in np.array_split(range(count), min(parts, count))]
+        answers = [call(part) for part in tf.split(images, sizes)]
+        return tf.nest.map_structure(lambda *rows: tf.concat(rows, 0), *answers)
+
+    return answer
 
 
 def _of_held_weights(model):

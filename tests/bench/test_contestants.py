@@ -62,9 +62,10 @@ def test_the_compiled_forward_pass_is_that_of_the_package(monkeypatch):
     monkeypatch.setattr(
         ours, "compiled_forward", lambda *a, **options: asked.append(options) or compiled(*a, **options)
     )
-    prepared = (ours.prepare, ours.compiled, ours.xla, ours.frozen)
+    monkeypatch.setattr("keras_vit.train.strategy.usable_cores", lambda: 2)
+    prepared = (ours.prepare, ours.compiled, ours.xla, ours.frozen, ours.cores)
     expected, *found = (prepare(contestant())[0]() for prepare in prepared)
-    assert asked == [{}, {"whole": True}, {"frozen": True}] and expected.std() > 1e-5
+    assert asked == [{}, {"whole": True}, {"frozen": True}, {"parts": 2}] and expected.std() > 1e-5
     for answer in found:
         np.testing.assert_allclose(answer, expected, rtol=1e-3)
 

@@ -131,6 +131,29 @@ def test_frozen_kernels_of_blocks_are_held_and_other_weights_are_constants(name,
 
 
 @needs_tensorflow
+@pytest.mark.parametrize("frozen", [False, True])
+def test_parts_of_a_batch_are_computed_apart_and_give_the_same(frozen):
+    """Also of what answers with several tensors, and of a batch whose size is not known before it comes."""
+    import tensorflow as tf
+
+    model = randomise(CASES["hybrid"].make())
+    model = keras.Model(model.input, {"logits": model.output, "tokens": model.get_layer("encoder_block_01").output})
+    whole, cut = (keras_vit.compiled(model, frozen=frozen, parts=parts) for parts in (1, 3))
+    for count in (1, 2, 7):
+        images = images_for(model, count)
+        expected, found = whole(images), cut(images)
+        assert found.keys() == expected.keys()
+        assert all(max_difference(found[name], expected[name]) < 2e-5 for name in found)
+    graph = cut.get_concrete_function(images).graph
+    sizes = [op.inputs[0].shape[0] for op in graph.get_operations() if op.type.endswith("PartitionedCall")]
+    assert sizes == [3, 2, 2]
+    free = tf.function(cut, [tf.TensorSpec((None, *model.input_shape[1:]))])
+    assert max_difference(free(images)["logits"], expected["logits"]) < 2e-5
+    with pytest.raises(ValueError, match="^parts expected a positive number, received 0.$"):
+        keras_vit.compiled(model, parts=0)
+
+
+@needs_tensorflow
 def test_frozen_says_what_it_cannot_do(monkeypatch):
     model = CASES["token"].make()
     with pytest.raises(ValueError, match="^frozen expected False beside whole=True, received True.$"):
