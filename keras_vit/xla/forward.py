@@ -36,8 +36,8 @@ def compiled(model: keras.Model, whole: bool = False, frozen: bool = False, part
             float32), slower elsewhere.
         frozen: keep the weights as they are now. On TensorFlow oneDNN brings kernels into its own order once, in the
             first call of each shape of images, and multiplies faster in bfloat16 on CPUs with AMX; float32 weights of a
-            mixed policy are cast once. This takes a copy more of the weights, in bfloat16 one more for each shape, and
-            those of then are kept. In float32 nothing is gained but on convolutions.
+            mixed policy are cast once. This takes a copy more of the weights, in bfloat16 one more for each shape and
+            part, and those of then are kept. In float32 nothing is gained but on convolutions.
         parts: of a batch, nearly equal, which TensorFlow computes side by side on a CPU: where one leaves cores idle,
             another has them. As many as there are cores, at most; what XLA compiles is never cut.
 
