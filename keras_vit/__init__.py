@@ -10,7 +10,7 @@ if _platform.machine() in ("x86_64", "AMD64"):
     _os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 if _gc.isenabled():
-    # An import makes half a million objects and no garbage: searching them for some is a seventh of its time.
+    # An import makes half a million objects that stay: searching them for garbage is a sixth of its time.
     _gc.disable()
     try:
         import keras as _keras  # noqa: F401

@@ -72,7 +72,7 @@ def _side_by_side(call, parts):
     @partial(tf.function, autograph=False)
     def answer(images):
         count = images.shape[0]
-        if count is None or count < 2:
+        if not count:  # unknown, or none
             return call(images)
         sizes = [len(rows) for rows in np.array_split(range(count), min(parts, count))]
         answers = [call(part) for part in tf.split(images, sizes)]
