@@ -164,7 +164,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", default="cifar10_scratch,cifar10_local")
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--set", nargs="+", default=[], metavar="FIELD=VALUE", help="as `keras-vit train` has it")
+    parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="FIELD=VALUE", help="as in train")
     parser.add_argument("--runs", type=Path, default=HERE.parent / "runs/cifar10", help="folder of the runs")
     parser.add_argument("--data-dir")
     parser.add_argument("--read", action="store_true")

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_vit.layers.groupnorm import mean_of_groups
 from keras_vit.xla import onednn
-from keras_vit.xla.rows import compiled
+from keras_vit.xla.rows import compiled, summed
 
 
 @compiled
@@ -31,20 +31,7 @@ def _by_rows(gradient, x, mean, rate, gamma):
     product, width = gradient * deviation * rate, gamma.shape[0]
     along, constant = rate * (product @ column) / width, (gradient @ column) / width
     by_x = _of_x(gradient, deviation, rate, gamma, along, constant)
-    return tf.cast(by_x, x.dtype), _summed(product, axis=0), _summed(gradient, axis=0)
-
-
-HALVINGS = 3  # once more, and XLA writes the halves out
-
-
-def _summed(x, axis: int):
-    """The sum over an axis that is halved before: else XLA writes out all that it is to sum."""
-    for _ in range(HALVINGS):
-        length = x.shape[axis]
-        if length is None or length % 2:
-            break
-        x = tf.add(*tf.split(x, 2, axis=axis))
-    return tf.reduce_sum(x, axis=axis)
+    return tf.cast(by_x, x.dtype), summed(product), summed(gradient)
 
 
 @compiled
@@ -124,12 +111,12 @@ def _type_of_onednn(dtype, stored):
 
 @compiled
 def _sums(x):
-    return _summed(tf.cast(x, tf.float32), axis=1)
+    return summed(tf.cast(x, tf.float32))
 
 
 @compiled
 def _sums_of_squares(x, mean):
-    return _summed(tf.square(tf.cast(x, tf.float32) - mean), axis=1)
+    return summed(tf.square(tf.cast(x, tf.float32) - mean))
 
 
 @compiled
@@ -141,7 +128,7 @@ def _scaled(x, mean, rate, gamma, beta, relu: bool):
 @compiled
 def _sums_with(gradient, x, mean, rate, gamma, beta):
     gradient = _of_normed(gradient, x, mean, rate, gamma, beta)
-    return _summed(gradient, axis=1), _summed(gradient * (tf.cast(x, tf.float32) - mean), axis=1)
+    return summed(gradient), summed(gradient * (tf.cast(x, tf.float32) - mean))
 
 
 def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):

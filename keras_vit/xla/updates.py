@@ -6,7 +6,7 @@ Where something else still reads the old numbers, a backward pass say, TensorFlo
 import tensorflow as tf
 
 from keras_vit.xla import by_xla
-from keras_vit.xla.rows import compiled
+from keras_vit.xla.rows import compiled, summed
 
 LARGE = 2**15  # numbers from which a loop is worth its compilation
 
@@ -64,7 +64,7 @@ def momentum(handles, gradient, scale, rate, memory: float, decay: float, moment
 def sum_of_squares(gradient):
     """(..., F) -> a scalar of float32; as products, since XLA adds up numbers one after the other."""
     wide = tf.reshape(tf.cast(gradient, tf.float32), (-1, gradient.shape[-1]))
-    return tf.reduce_sum((wide * wide) @ tf.ones((gradient.shape[-1], 1)))
+    return summed((wide * wide) @ tf.ones((gradient.shape[-1], 1)))[0]
 
 
 def _read(handle, dtype):

@@ -101,7 +101,8 @@ def test_only_what_is_not_finished_is_trained(runs, monkeypatch):
     assert cifar10.main() is None
     (command,) = trained
     assert command[3:5] == ["train", "recipes/plain.py"] and command[6] == str(runs / "plain-3") and "seed=3" in command
-    monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", *arguments, "--set", "epochs=3", "precision=float32"])
+    settings = ["--set", "epochs=3", "--set", "precision=float32"]
+    monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", *arguments, *settings])
     assert "expected finished runs" in cifar10.main()
     name = "plain with epochs=3, precision=float32"
     for command, seed in zip(trained[1:], (0, 3), strict=True):
