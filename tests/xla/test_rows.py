@@ -1,5 +1,8 @@
 """Sums in the functions that XLA compiles."""
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -30,7 +33,16 @@ def test_no_sum_is_ynnpacks_which_ends_the_process_where_two_threads_begin_it_at
     assert "__ynn_fusion" not in program(stage="optimized_hlo")
 
 
-def test_what_the_test_above_looks_for_is_in_a_plain_sum():
+@pytest.mark.parametrize("path", sorted(Path(norms.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
+def test_no_function_that_xla_compiles_asks_for_such_a_sum(path):
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    ours = [node for node in functions if "compiled" in map(ast.unparse, node.decorator_list)]
+    assert ours or path.stem not in ("activations", "attention", "norms", "updates")
+    calls = [node for function in ours for node in ast.walk(function) if isinstance(node, ast.Attribute)]
+    assert not [node.attr for node in calls if node.attr.startswith("reduce_")]
+
+
+def test_what_is_looked_for_is_in_a_plain_sum():
     """Where it no longer is, `summed` may be `tf.reduce_sum` again, if that is as fast."""
     program = compiled(lambda x: tf.reduce_sum(x, axis=1)).experimental_get_compiler_ir(X)
     assert "__ynn_fusion" in program(stage="optimized_hlo")
