@@ -21,7 +21,7 @@ from keras_vit.bench.results import fastest_pair, ratio
 from keras_vit.train.workdir import write_atomically
 
 HERE = Path(__file__).parent
-MARKS = tuple(zip((VERMILION, BLUE, GREEN, *OTHERS), "osD^vPX", strict=True))
+COLOURS, MARKERS = (VERMILION, BLUE, GREEN, *OTHERS), "osD^vPX<"  # one more: a pair comes again after 56 machines
 TICKS = (0.5, 0.6, 0.7, 0.8, 1, 1.25, 1.5, 2, 3, 4)
 LETTERS = {  # of NOTES.md
     "AMD EPYC, 2 cores, AVX2": "B, family not noted",
@@ -52,11 +52,11 @@ INTRODUCTION = """
     Of memory it is the peer's peak over ours; of Ti/16 the goal, 0.9 of timm's latency, is 1.11 of its speed. In words:
     who computed, ours and the peer; `apart`: not in the same rounds.
 
-    **Bold**: the goal is reached; where it is the fastest peer's speed, beside two peers or more (a page that asked one
-    counts where no other did). –: not asked, or measured while the machine changed its speed. Frozen weights:
-    `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`. Whether int8 agrees with the model is another question, which
-    [README](README.md#exports) answers. Letters are those of [NOTES](NOTES.md), which tell what stands between, on the
-    GPU too. Made by `benchmarks/goals.py`.
+    **Bold**: the goal is reached; where it is the fastest peer's speed, beside two peers or more, of which one may have
+    found too little memory (a page that asked one counts where no other did). –: not asked, or measured while the
+    machine changed its speed. Frozen weights: `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`. Whether int8 agrees with the model
+    is another question, which [README](README.md#exports) answers. Letters are those of [NOTES](NOTES.md), which tell
+    what stands between, on the GPU too. Made by `benchmarks/goals.py`.
 """
 
 
@@ -116,7 +116,8 @@ class Goal:
         else:
             pair = fastest_pair([row for row in rows if row["library"] in BY[self.by]] + peers)
             found = ratio(*pair)
-        wide = self.against is not None or len({row["library"] for row in peers}) > 1
+        asked = {row["library"] for row in peers} | _without_room(question)
+        wide = self.against is not None or len(asked) > 1
         return found and Answer(*found, *map(_name, pair), wide, run)
 
 
@@ -150,6 +151,12 @@ class Answer:
         peer = self.peer if goal.against is None or len(goal.against) > 1 else None
         who = ", ".join(filter(None, (ours, peer)))
         return " ".join(filter(None, (f"[{bold}{shown}{bold}](results/{self.run}.md)", rest, who)))
+
+
+def _without_room(question) -> set[str]:
+    """Peers that were asked, and found too little memory."""
+    lacked = {name.split()[0] for name, reason in question["left_out"].items() if "memory" in reason}
+    return lacked.difference(ALL_OURS)
 
 
 def _name(row) -> str:
@@ -248,7 +255,8 @@ def draw(found: dict, output: Path):
         for line, goal in enumerate(GOALS):
             axes.plot([goal.least] * 2, [line - 0.38, line + 0.38], color=INK, lw=2, zorder=3)
             axes.axhspan(line - 0.5, line + 0.5, color=FAINT, alpha=0.5 * (line % 2), lw=0, zorder=0)
-        for (machine, own), (colour, marker) in zip(found.items(), itertools.cycle(MARKS)):
+        marks = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS))
+        for (machine, own), (colour, marker) in zip(found.items(), marks, strict=False):
             lines = [line for line, goal in enumerate(GOALS) if goal in own]
             axes.plot(
                 [own[GOALS[line]].times for line in lines], lines, marker, color=colour, ms=6, alpha=0.85, label=machine

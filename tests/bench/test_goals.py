@@ -22,7 +22,7 @@ def row(library, *seconds, peak=4e9, share=0.5, backend=None, together=True):
 
 def run(rows, cpu="AMD EPYC", **changes):
     about = {"model": "ViT_B16", "task": "forward", "precision": "bfloat16", "batch": 8, "depth": None}
-    question = about | {"device": "cpu", "image_size": 224, "rows": rows} | changes
+    question = about | {"device": "cpu", "image_size": 224, "left_out": {}, "rows": rows} | changes
     machine = {"cpu": cpu, "cores": 2, "instructions": "AVX2", "gpus": [{"name": "H200"}]}
     return {"machine": machine, "questions": [question]}
 
@@ -93,6 +93,20 @@ def test_where_the_fastest_peer_is_meant_one_peer_is_not_enough():
     assert cells(found, FORWARD) == ["[1.05](results/b.md) compiled, timm-compiled"]
 
 
+def test_a_peer_that_found_too_little_memory_was_asked():
+    rows = [row("keras_vit", 1.0), row("timm-compiled", 1.2)]
+    failed = "timm float32"
+    for name, reason, shown in (
+        (failed, "CUDA out of memory. Tried to allocate 1.13 GiB", "[**1.20**]"),
+        (failed, "its process was ended by signal 9, as happens where the memory is full", "[**1.20**]"),
+        (failed, "timm is not installed", "[1.20]"),
+        ("timm-compiled float32", "CUDA out of memory", "[1.20]"),
+        ("keras_vit-xla float32, tensorflow", "CUDA out of memory", "[1.20]"),
+    ):
+        found = goals.standing({"a": run(rows, precision="float32", left_out={name: reason})})
+        assert cells(found, FORWARD) == [f"{shown}(results/a.md) keras_vit, timm-compiled"]
+
+
 def test_what_is_shown_as_the_goal_may_lie_below_it():
     rows = [row("keras_vit", 1.0), row("timm", 1.079), row("timm-compiled", 1.2)]
     assert cells(goals.standing({"a": run(rows, precision="float32")}), FORWARD) == [
@@ -134,6 +148,13 @@ def test_the_picture_has_a_bar_a_goal_and_a_point_an_answer(tmp_path, monkeypatc
 
 def test_every_goal_has_a_line_of_its_own_in_words():
     assert len({goal.words for goal in goals.GOALS}) == len(goals.GOALS)
+
+
+def test_no_two_machines_of_the_picture_are_marked_alike(tmp_path):
+    runs = {name: run([row(SAVED, 1.0), row("timm-compiled", 1.0)], name) for name in "abcdefghijkl"}
+    figure = goals.draw(goals.standing(runs), tmp_path / "goals.png")
+    lines = [line for line in figure.axes[0].lines if line.get_label().startswith(tuple(runs))]
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(lines) == len(runs)
 
 
 def test_the_page_of_the_repository_is_that_of_its_runs():
