@@ -105,6 +105,7 @@ def _serve(options):
     limits = Limits(
         max_request_bytes=options.max_request_bytes,
         max_pixels=options.max_pixels,
+        max_images=options.max_images,
         header_seconds=options.header_timeout,
         body_seconds=options.body_timeout,
         max_waiting=options.max_waiting,
@@ -228,6 +229,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--max-request-bytes", type=int, default=32_000_000, help="largest body (default 32,000,000)")
     sub.add_argument("--max-pixels", type=int, default=50_000_000, help="most pixels of an image (default 50,000,000)")
+    sub.add_argument("--max-images", type=int, default=1024, help="most images of a request (default 1,024)")
     sub.add_argument(
         "--header-timeout", type=float, default=10.0, metavar="S", help="time to send a head (default 10 s)"
     )

@@ -105,12 +105,19 @@ def image_files_below(
         folder: to look in; its own name may be any.
         walk: in place of `os.walk`, for places that are not local.
         suffixes: of the files, in small letters.
+
+    Raises:
+        ValueError: one of the folders may not be read.
     """
-    for here, folders, files in walk(folder) if walk else os.walk(folder, followlinks=True):
+    for here, folders, files in walk(folder) if walk else os.walk(folder, onerror=_refuse, followlinks=True):
         folders[:] = sorted(name for name in folders if name[0] != "." and not _leads_back(here, name, folder))
         for name in sorted(files):
             if name[0] != "." and name.lower().endswith(suffixes):
                 yield f"{here.rstrip('/')}/{name}" if walk else os.path.join(here, name)
+
+
+def _refuse(error: OSError) -> None:
+    raise ValueError(f"images expected folders that can be read, received {error.filename!r}: {error.strerror}.")
 
 
 def _leads_back(here: str, name: str, folder: str) -> bool:

@@ -18,6 +18,7 @@ COLOUR_MAP = "viridis"
 DPI = 150
 STYLE = {
     "text.color": INK,
+    "text.parse_math": False,  # a label or a file's name may hold a dollar sign, or two
     "axes.labelcolor": INK,
     "axes.edgecolor": GREY,
     "axes.spines.top": False,

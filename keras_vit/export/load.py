@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.export.formats import FORMATS
+from keras_vit.export.optional import NotInstalled
 from keras_vit.export.versions import versions
 from keras_vit.models.interface import Interface
 
@@ -60,7 +61,7 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
             SavedModel, or else the first format of the table that lies there. Or one file of a version: `model.onnx`.
 
     Raises:
-        ValueError: no export lies there, or the package that runs its format is not installed.
+        ValueError: no export lies there, it is damaged, or the package that runs its format is not installed.
     """
     path = Path(source)
     folder = version_folder(path.parent if path.is_file() else path)
@@ -72,13 +73,31 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
             f"model expected a folder with model.keras, or an export (saved_models/NAME or a version in it, or one of "
             f"its files), received {str(source)!r}."
         )
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    size = manifest["input"]["image_size"]
+    form = FORMATS[found[0]]
+    name, interface = _read(folder / "manifest.json", lambda: _said(folder / "manifest.json"))
+    return ExportedModel(folder, found[0], name, interface, _read(folder / form.file, lambda: form.load(folder)))
+
+
+def _said(manifest: Path) -> tuple[str, Interface]:
+    """The model's name and interface, as a manifest says them."""
+    said = json.loads(manifest.read_text(encoding="utf-8"))
+    size = said["input"]["image_size"]
     interface = Interface(
-        input_shape=tuple(manifest["input"]["shape"]),
+        input_shape=tuple(said["input"]["shape"]),
         image_size=size and tuple(size),
-        input_range=tuple(manifest["input"]["range"]),
-        classes=manifest["classes"],
-        labels=tuple(manifest["labels"]),
+        input_range=tuple(said["input"]["range"]),
+        classes=said["classes"],
+        labels=tuple(said["labels"]),
     )
-    return ExportedModel(folder, found[0], manifest["model"], interface, FORMATS[found[0]].load(folder))
+    return said["model"], interface
+
+
+def _read(file: Path, how: Callable):
+    """What `how` reads, or one sentence that names the file: each format's library has errors of its own."""
+    try:
+        return how()
+    except NotInstalled:
+        raise
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"model expected a whole {file.name}, received {str(file)!r}: {reason}") from error

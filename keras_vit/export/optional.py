@@ -3,6 +3,10 @@
 import importlib
 
 
+class NotInstalled(ValueError):
+    """A format's package is missing."""
+
+
 def needed(package: str, module: str, by: str):
     """Import a module of a package that a format needs.
 
@@ -12,9 +16,10 @@ def needed(package: str, module: str, by: str):
         by: the format.
 
     Raises:
-        ValueError: the package is not installed.
+        NotInstalled: the package is missing.
     """
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise ValueError(f"format {by} expected {package}, which `pip install keras_vit[formats]` brings.") from None
+        sentence = f"format {by} expected {package}, which `pip install keras_vit[formats]` brings."
+        raise NotInstalled(sentence) from None

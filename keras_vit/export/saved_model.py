@@ -97,7 +97,8 @@ def inference_function(model: keras.Model):
     Returns:
         The function. Its answers, in float32: `serving_default`, as `named_outputs`; `features`, of which `pooled`
         (B, D) and `tokens` (B, N, D) where the model has them; `attention`, its `rollout` (B, down, across), where it
-        has attention. A signature without answers is left out.
+        has attention. A signature without answers is left out. Of a free image size, images without a whole patch are
+        an `InvalidArgumentError`.
     """
     layers = {layer.name: layer for layer in model.layers}
     blocks = sorted(name for name in layers if name.startswith("encoder_block_"))
@@ -106,7 +107,8 @@ def inference_function(model: keras.Model):
     features = {stage: ops.cast(layers[names[0]].output, "float32") for stage, names in found.items() if names}
     named, attends = named_outputs(model), attention_layers(model)
     outputs = {"features": features} if features else {}
-    outputs |= {"patches": layers["embedding"].output} if attends else {}
+    free_size = None in model.input_shape[1:3]
+    outputs |= {"patches": layers["embedding"].output} if "embedding" in layers else {}
     block = block_read_at_first_token(named)
     start = named.output if block is None else block.input
     rest = None if block is None else LeanModel([model.inputs[0], start], named.output)
@@ -115,12 +117,14 @@ def inference_function(model: keras.Model):
     def infer(images):
         with watching(attends) as weights:
             answers = dict(network(images, training=False))
+        patches = answers.pop("patches", None)
+        if patches is not None and free_size:  # a graph of fixed size takes no other
+            tf.debugging.assert_positive(tf.shape(patches)[1:3], "images expected to hold at least one patch")
         if rest is not None:  # beside the whole block, for whose features and attention not everyone asks
             given = [ops.convert_to_tensor(images), answers["serving_default"]]
             answers["serving_default"] = rest(given, training=False)
         if attends:
-            patches = ops.shape(answers.pop("patches"))
-            answers["attention"] = {"rollout": rollout(model, weights, patches[1:3])}
+            answers["attention"] = {"rollout": rollout(model, weights, ops.shape(patches)[1:3])}
         return answers
 
     return infer

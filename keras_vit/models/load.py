@@ -88,6 +88,6 @@ def _read(path: Path) -> keras.Model:
         if not isinstance(model, keras.Model):
             raise ValueError(f"it holds a {type(model).__name__}")
         return model
-    except (ValueError, OSError, KeyError, TypeError) as error:
+    except Exception as error:  # Keras lets h5py's, zipfile's and its own errors through
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"model expected a .keras file of this package, received {str(path)!r}: {reason}") from error

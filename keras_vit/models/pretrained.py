@@ -49,6 +49,8 @@ def from_pretrained(
         FileNotFoundError: nothing lies at `source`.
         ValueError: the file does not say what the model is; the message names the option that settles it.
     """
+    if num_heads is not None and (type(num_heads) is not int or num_heads < 1):
+        raise ValueError(f"num_heads expected a positive int, received {num_heads!r}.")
     with open_weights(source) as file:
         if isinstance(file, KerasFile) and not options:
             return file.model
@@ -127,6 +129,8 @@ def _row(found: Architecture, source, num_heads) -> Variant:
     sizes = (found.width, found.depth, found.mlp_dim)
     more = {name: getattr(found, name) for name in ("positions", "positions_at", "mlp_kernel_size", "axial")}
     alike = [row for row in VARIANTS if (row.width, row.depth, row.mlp_dim) == sizes]
+    if num_heads and found.num_heads not in (None, num_heads):
+        raise ValueError(f"num_heads expected {found.num_heads}, as in {source!r}, received {num_heads}.")
     heads = num_heads or found.num_heads or (alike[0].num_heads if alike else None)
     if heads is None:
         raise ValueError(

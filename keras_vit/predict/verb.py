@@ -60,6 +60,7 @@ def run(options) -> int:
                 for row in rows:
                     bad += row["error"] is not None
                     row["image"] = _printable(row["image"])
+                    row["error"] = row["error"] and _printable(row["error"])  # it names the file, too
                     if results:
                         results.write(row)
                     else:
@@ -76,9 +77,9 @@ def run(options) -> int:
     return UNANSWERED if bad else 0
 
 
-def _printable(path: str) -> str:
-    """A name whose bytes are no UTF-8 with these bytes as escapes."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+def _printable(text: str) -> str:
+    """A text in which a name's bytes that are no UTF-8 stand as escapes."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _say_kept(results, progress) -> None:

@@ -32,6 +32,7 @@ class Limits:
     Args:
         max_request_bytes: largest body.
         max_pixels: most pixels of an image file, by its header.
+        max_images: most images of a request: an empty file is a few bytes, and a whole pass through the model.
         header_seconds: longest time that a client may take to send its request's line and headers.
         body_seconds: the same of its body.
         max_waiting: requests without an answer, past which one more is refused with status 503.
@@ -39,6 +40,7 @@ class Limits:
 
     max_request_bytes: int = 32_000_000
     max_pixels: int = 50_000_000
+    max_images: int = 1024
     header_seconds: float = 10.0
     body_seconds: float = 30.0
     max_waiting: int = 256
@@ -133,8 +135,10 @@ class Service:
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     def _answer(self, version, signature, inputs):
-        outputs = answer(signature, inputs, self.limits.max_pixels)
         images = max((len(value) for value in inputs.values() if value.ndim), default=1)
+        if images > (most := self.limits.max_images):
+            raise Refusal(413, f"the request expected at most {most:,} images, received {images:,}.")
+        outputs = answer(signature, inputs, self.limits.max_pixels)
         self.metrics.images.labels(version.model, str(version.number), signature.name).inc(images)
         return outputs
 

@@ -174,8 +174,8 @@ def as_numbers(name: str, value, spec: tf.TensorSpec) -> np.ndarray:
 
 
 def check_shape(name: str, shape, spec: tf.TensorSpec) -> None:
-    """A Refusal where a shape is not the input's."""
-    if not spec.shape.is_compatible_with(shape):
+    """A Refusal where a shape is not the input's, or where a free side behind the batch is 0."""
+    if not spec.shape.is_compatible_with(shape) or 0 in tuple(shape)[1:]:
         wanted = ", ".join("any" if side is None else str(side) for side in spec.shape)
         raise Refusal(400, f"{name} expected shape ({wanted}), received {tuple(shape)}")
 

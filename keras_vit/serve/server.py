@@ -40,8 +40,9 @@ def serve(
     batching, limits = batching or Batching(), limits or Limits()
     positive = {"keep": keep, "max_batch_size": batching.max_batch_size, "poll_seconds": poll_seconds}
     positive |= {"max_request_bytes": limits.max_request_bytes, "max_pixels": limits.max_pixels}
+    positive |= {"max_images": limits.max_images, "max_waiting": limits.max_waiting}
     positive |= {"header_seconds": limits.header_seconds, "body_seconds": limits.body_seconds}
-    for name, value in (positive | {"max_waiting": limits.max_waiting}).items():
+    for name, value in positive.items():
         if not value > 0:
             raise ValueError(f"{name} expected a positive number, received {value!r}.")
     if not batching.batch_timeout_ms >= 0:

@@ -143,8 +143,7 @@ def apply(
     said = read_config(file.config, contents.layout.name, contents.source)
     variables = {variable.path: variable for variable in model.variables if "seed" not in variable.path}
     report = Report(contents.source, contents.layout.name)
-    if isinstance(file, KerasFile):
-        _require_heads(model, file)
+    _require_heads(model, file, said)
     source_grid = source_grid or file.grid or grid_said(contents, said)
     steps, wrong, changed = _plan(model, variables, contents, report, position_resize, source_grid)
     has_head = any(step.variable.path.startswith("head/") for step in steps)
@@ -211,9 +210,13 @@ def _plan(model, variables, contents, report, position_resize, source_grid):
     return steps, wrong, changed
 
 
-def _require_heads(model, file: KerasFile) -> None:
+def _require_heads(model, file, said: dict) -> None:
     """Raise a ValueError unless attention has the heads it has in the file, whose arrays fit any number of them."""
-    heads = {layer.name: getattr(layer, "num_heads", None) for layer in file.model.layers}
+    if isinstance(file, KerasFile):
+        heads = {layer.name: getattr(layer, "num_heads", None) for layer in file.model.layers}
+    else:
+        blocks = (layer.name for layer in model.layers if layer.name.startswith("encoder_block_"))
+        heads = dict.fromkeys(blocks, said.get("num_heads"))
     for layer in model.layers:
         mine, theirs = getattr(layer, "num_heads", None), heads.get(layer.name)
         if mine != theirs and None not in (mine, theirs):
@@ -221,9 +224,10 @@ def _require_heads(model, file: KerasFile) -> None:
 
 
 def _same(received, expected) -> bool:
-    """Whether shapes are the same but for axes of length one."""
+    """Whether shapes are the same, but for axes of length one that one of both leaves out."""
     squeezed = lambda shape: [side for side in shape if side != 1]  # noqa: E731
-    return all(squeezed(a) == squeezed(b) for a, b in zip(received, expected, strict=True))
+    alike = lambda a, b: a == b or (len(a) != len(b) and squeezed(a) == squeezed(b))  # noqa: E731
+    return all(alike(tuple(a), tuple(b)) for a, b in zip(received, expected, strict=True))
 
 
 def _array(file, path, entry, shapes, suspicions) -> np.ndarray:

@@ -167,20 +167,18 @@ class TorchFile(WeightsFile):
             raise ImportError(
                 f"source {self.source!r} needs torch to be read: pip install torch, or ask for .safetensors."
             ) from None
-        import pickle
-
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of pickle protocols; what matters is refused
                 state = torch.load(path, map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError):
+        except Exception:  # what a damaged pickle raises is not listed anywhere
             raise self._refuse("a torch state dict of plain tensors", "something else") from None
         while isinstance(state, dict) and not any(torch.is_tensor(value) for value in state.values()):
             inner = next((state[key] for key in _STATE_KEYS if isinstance(state.get(key), dict)), None)
             if inner is None:
                 raise self._refuse("a torch state dict of plain tensors", "something else")
             state = inner
-        if not isinstance(state, dict):
+        if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
             raise self._refuse("a torch state dict of plain tensors", "something else")
         tensors = {name: value for name, value in state.items() if torch.is_tensor(value)}
         self._tensors = {

@@ -172,3 +172,9 @@ def test_drawing_leaves_pyplot_and_the_users_style_alone(tmp_path):
         assert dict(matplotlib.rcParams) == before
     assert plt.get_fignums() == []
     assert figure.axes[0].get_facecolor() == (1, 1, 1, 1)
+
+
+def test_dollar_signs_are_drawn_as_they_are(tmp_path):
+    said = "costs $5_{ or $6"  # which as a formula could not be drawn
+    figure = analysis.plot_attention(digits(1), np.ones((1, 4, 4)), tmp_path / "a.png", names=[said], title=said)
+    assert figure.get_suptitle() == figure.axes[0].get_ylabel() == said and (tmp_path / "a.png").stat().st_size > 1000

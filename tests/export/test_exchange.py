@@ -115,6 +115,26 @@ def test_predict_answers_from_a_version_without_a_saved_model_and_from_its_file(
             assert abs(row["predictions"][0]["score"] - other["predictions"][0]["score"]) < 1e-5
 
 
+@pytest.mark.parametrize("name", ["onnx", "openvino", "tflite", "saved_model"])
+def test_a_damaged_version_is_named(name, labelled, tmp_path):
+    pytest.importorskip(
+        {"onnx": "tf2onnx", "tflite": "ai_edge_litert"}.get(name, name.replace("saved_model", "tensorflow")),
+        reason="extra `formats` is not installed",
+    )
+    folder = export(labelled, tmp_path / "out", formats=(name,)).path
+    file, manifest = folder / FORMATS[name].file, folder / "manifest.json"
+    whole = file.read_bytes(), manifest.read_text()
+    for cut in (whole[0][: len(whole[0]) // 2], b""):
+        file.write_bytes(cut)
+        with pytest.raises(ValueError, match=f"^model expected a whole {file.name}, received '.*{file.name}': ."):
+            load_export(folder)
+    file.write_bytes(whole[0])
+    for other in ("{}", "[]", whole[1][: len(whole[1]) // 2], whole[1].replace('"image_size"', '"size"')):
+        manifest.write_text(other)
+        with pytest.raises(ValueError, match="^model expected a whole manifest.json, received '.*manifest.json': ."):
+            load_export(folder)
+
+
 def test_they_are_written_on_request_and_what_is_missing_is_named(labelled, tmp_path, monkeypatch):
     assert default_formats(False) == ("saved_model", "tflite", "tflite-fp16", "tflite-int8-dynamic")
     assert default_formats(True) == ("saved_model",)

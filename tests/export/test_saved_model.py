@@ -160,6 +160,16 @@ def test_an_empty_batch_gets_an_empty_answer(tmp_path):
     assert signatures["classify_bytes"](image_bytes=tf.zeros((0,), tf.string))["labels"].shape == (0, 5)
 
 
+def test_of_a_free_size_images_without_a_whole_patch_are_refused(tmp_path):
+    write_saved_model(tiny(input_shape=(None, None, 3)), tmp_path)
+    answer = signatures_of(tmp_path)
+    for shape in ((1, 1, 1, 3), (1, 64, 0, 3), (2, 3, 64, 3)):
+        for name in ("serving_default", "features", "attention"):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="images expected to hold at least one patch"):
+                answer[name](images=tf.zeros(shape))
+    assert answer["serving_default"](images=tf.zeros((2, 4, 5, 3)))["logits"].shape == (2, 7)
+
+
 def test_without_a_head_the_features_are_served(tmp_path):
     model = tiny(include_top=False)
     write_saved_model(model, tmp_path)

@@ -86,13 +86,21 @@ def test_a_builder_given_our_own_file_computes_as_it_does(row, origin, options, 
         assert max_difference(keras_vit.build(row, classes=3, weights=source)(images), model(images)) == 0
 
 
-def test_another_number_of_heads_than_our_own_files_is_refused(tmp_path):
-    randomise(keras_vit.build(TINY, classes=3)).save(tmp_path / "model.keras")
+@pytest.mark.parametrize("layout", [None, "hf", "timm"])
+def test_another_number_of_heads_than_a_file_says_is_refused(layout, tmp_path):
+    source = tmp_path if layout else tmp_path / "model.keras"
+    keras_vit.save_weights(randomise(keras_vit.build(TINY, classes=3)), source, layout)
     model = keras_vit.build(replace(TINY, num_heads=4), classes=3)
     before = model.get_weights()
-    with pytest.raises(ValueError, match=r"num_heads expected 2, as in '.*keras', received 4 in 'encoder_block_00'\."):
-        keras_vit.load_weights(model, tmp_path / "model.keras")
+    with pytest.raises(ValueError, match=r"num_heads expected 2, as in '.*', received 4 in 'encoder_block_00'\."):
+        keras_vit.load_weights(model, source)
     assert all((old == new).all() for old, new in zip(before, model.get_weights(), strict=True))
+    if layout:  # our own file's model is returned as it is
+        with pytest.raises(ValueError, match=r"num_heads expected 2, as in '.*', received 4\."):
+            keras_vit.from_pretrained(source, num_heads=4)
+    for none in (0, -3, 2.0, True):
+        with pytest.raises(ValueError, match=f"num_heads expected a positive int, received {none}"):
+            keras_vit.from_pretrained(source, num_heads=none)
 
 
 def test_a_resnets_file_gets_the_size_its_row_is_built_for():
@@ -166,6 +174,13 @@ def test_what_is_no_model_gets_a_sentence(tmp_path):
             load_model(tmp_path / name)
     with pytest.raises(ValueError, match="model expected a .keras file of this package, received .*other.keras': "):
         load_model(tmp_path / "other.keras")
+    keras_vit.build(TINY).save(tmp_path / "damaged.keras")
+    data = bytearray((tmp_path / "damaged.keras").read_bytes())
+    at = data.index(b"\x89HDF") + 2000  # inside of its weights
+    data[at : at + 64] = bytes(byte ^ 0xFF for byte in data[at : at + 64])
+    (tmp_path / "damaged.keras").write_bytes(data)
+    with pytest.raises(ValueError, match="expected a .keras file of this package, received .*damaged.keras': Bad CRC"):
+        load_model(tmp_path / "damaged.keras")
     layer = keras.layers.Dense(2)
     layer.build((None, 2))
     keras.saving.save_model(layer, tmp_path / "layer.keras")

@@ -147,6 +147,24 @@ def test_a_name_that_is_no_text_is_written_with_escapes(model, tmp_path, capsys)
         pytest.skip("the file system takes only names that are text")
     assert cli.main(["predict", str(model), str(tmp_path)]) == 0
     assert f"{tmp_path}/\\xff.png: " in capsys.readouterr().out
+    with open(os.fsencode(tmp_path) + b"/\xff.png", "w") as file:
+        file.write("no image")
+    assert cli.main(["predict", str(model), str(tmp_path), "--output", str(tmp_path / "rows.jsonl")]) == 1
+    assert "\\xff.png expected an image file" in json.loads((tmp_path / "rows.jsonl").read_text())["error"]
+
+
+def test_a_folder_that_may_not_be_read_is_named(model, photos, monkeypatch, capsys):
+    scan = os.scandir
+
+    def refusing(path):
+        if str(path).endswith("a"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    assert cli.main(["predict", str(model), str(photos)]) == 2
+    sentence = f"images expected folders that can be read, received {str(photos / 'a')!r}: Permission denied."
+    assert capsys.readouterr().err == f"keras-vit predict: {sentence}\n"
 
 
 def test_whoever_reads_may_stop_early(model, photos):

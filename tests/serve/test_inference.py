@@ -10,6 +10,9 @@ import tensorflow as tf
 from serving import agrees, encoded, picture
 from support import needs_tensorflow
 
+from keras_vit.serve.errors import Refusal
+from keras_vit.serve.rest import check_shape
+
 pytestmark = needs_tensorflow
 
 
@@ -155,6 +158,16 @@ def test_a_length_of_the_json_that_is_none_is_refused(server, length):
     headers = {"Inference-Header-Content-Length": length}
     sentence = f"Inference-Header-Content-Length expected 0..2, received {length!r}"
     assert server.ask("POST", "/v2/models/photos/infer", b"{}", headers) == (400, {"error": sentence})
+
+
+def test_a_free_side_of_nothing_is_refused():
+    """Of 0 pixels across, an image of 2**31 down has no numbers to send, and more patches than memory."""
+    free = tf.TensorSpec((None, None, None, 3))
+    for shape in ([1, 2**31 - 1, 0, 3], [2, 0, 8, 3]):
+        with pytest.raises(Refusal) as refused:
+            check_shape("images", shape, free)
+        assert str(refused.value).startswith(f"images expected shape (any, any, any, 3), received {tuple(shape)}")
+    check_shape("images", [0, 8, 8, 3], free)
 
 
 def test_shapes_too_large_to_count_are_refused(server):

@@ -16,12 +16,13 @@ from keras_vit.serve.connection import MAX_HEAD_BYTES, bounded
 
 pytestmark = needs_tensorflow
 PREDICT = b"POST /v1/models/photos:predict HTTP/1.1\r\nHost: x\r\n"
-WAITING = 3
+WAITING, IMAGES = 3, 5
 
 
 @pytest.fixture(scope="module")
 def strict(exports):
     options = ("--header-timeout", 3, "--body-timeout", 2, "--max-waiting", WAITING, "--max-request-bytes", MAX_BYTES)
+    options += ("--max-images", IMAGES)
     with started([exports / "photos"], *options) as server:
         yield server
 
@@ -61,6 +62,19 @@ def test_a_body_past_the_limit_is_refused_unread(server):
     with connected(server) as client:  # of undeclared length
         client.sendall(PREDICT + b"Transfer-Encoding: chunked\r\n\r\nf4241\r\n" + bytes(1_000_001) + b"\r\n")
         assert received(client) == refused
+
+
+def test_images_past_the_limit_are_refused_however_few_bytes_they_have(server):
+    sentence = f"the request expected at most {IMAGES} images, received {{}}."
+    for count in (IMAGES, IMAGES + 1, 200_000):
+        tensor = {"name": "image_bytes", "datatype": "BYTES", "shape": [count]}
+        head = json.dumps({"inputs": [{**tensor, "parameters": {"binary_data_size": 4 * count}}]}).encode()
+        sizes = {"Inference-Header-Content-Length": str(len(head))}
+        status, answer = server.ask("POST", "/v2/models/photos/infer", head + bytes(4 * count), sizes)
+        refused = (413, {"error": sentence.format(f"{count:,}")})
+        assert status == 200 if count == IMAGES else (status, answer) == refused
+        if count == IMAGES + 1:
+            assert server.predict("photos", {"inputs": [[[[0.0] * 3] * 16] * 16] * count}) == refused
 
 
 def test_a_client_that_sends_its_body_too_slowly_is_let_go_and_holds_up_no_other(server, own, images):

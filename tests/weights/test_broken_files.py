@@ -271,6 +271,22 @@ def test_other_broken_files(ending, content, tmp_path, capsys):
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+def test_flipped_bytes_of_torchs_older_files_are_refused_or_harmless(tmp_path):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    path = tmp_path / "weights.pth"
+    torch.save({1: torch.ones(2)}, path)
+    with pytest.raises(ValueError, match="source expected a torch state dict of plain tensors, received something"):
+        keras_vit.from_pretrained(path)
+    torch.save(
+        {f"blocks.{i}.norm1.weight": torch.ones(8) for i in range(4)}, path, _use_new_zipfile_serialization=False
+    )
+    whole = path.read_bytes()
+    for at in np.random.default_rng(0).integers(0, len(whole), 150):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        with pytest.raises(ValueError):  # whole, it is no ViT either
+            keras_vit.from_pretrained(path)
+
+
 def test_what_is_no_file_of_weights(tmp_path, capsys):
     (tmp_path / "photo.png").write_bytes(b"\x89PNG")
     (tmp_path / "folder").mkdir()

@@ -3,11 +3,12 @@
 import json
 import shutil
 import warnings
+from dataclasses import replace
 
 import keras
 import numpy as np
 import pytest
-from support import GOLDENS, golden, max_difference, needs_tensorflow
+from support import GOLDENS, golden, max_difference, needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit.weights.resize import resize_channels, resize_grid, resize_kernel
@@ -64,6 +65,15 @@ def test_a_larger_patch_sees_a_resized_patch_as_the_old_one_saw_the_patch():
         assert grown.shape == (*size, 3, 5)
         assert max_difference(np.einsum("hwcd,hwc->d", grown, seen), np.einsum("hwcd,hwc->d", kernel, patch)) < 1e-4
     assert resize_kernel(kernel, (2, 3)).shape == (2, 3, 3, 5)
+
+
+def test_a_patch_that_lies_the_other_way_is_not_taken_as_it_is(tmp_path):
+    """A kernel of (1, 8) patches has as many numbers as one of (8, 1), and axes of length one."""
+    row = replace(ROW, patch_size=(1, 8), image_size=8)
+    keras_vit.save_weights(randomise(build(row)), tmp_path / "strips.npz")
+    report = keras_vit.load_weights(build(replace(row, patch_size=(8, 1))), tmp_path / "strips.npz")
+    assert report.resized == ["embedding/kernel"]
+    assert report.conversions == ["patch kernel resampled from (1, 8) to (8, 1)"]
 
 
 def test_patch_size_and_channels_of_a_file():
