@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import inspect
+import numbers
 
 import keras
 from keras import ops
@@ -86,6 +87,11 @@ class Dense(Biased, keras.layers.Dense):
         return x if self.activation is None else self.activation(x)
 
 
+def as_made(dense: keras.layers.Layer) -> bool:
+    """Whether a part is a `Dense` still: another one may compute anything with its kernel, and integers have scales."""
+    return type(dense) is Dense and dense.quantization_mode is None
+
+
 class Configured(Startable):
     """Mixin: `get_config()` reads each constructor argument back from the attribute of the same name.
 
@@ -115,7 +121,7 @@ def require_rank(layer: keras.layers.Layer, shape: tuple, rank: int, meaning: st
 
 def require_rate(name: str, rate: float) -> float:
     """Return `rate` if it lies in [0, 1), else raise a ValueError naming it."""
-    if not 0 <= rate < 1:
+    if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
         raise ValueError(f"{name} expected a rate in [0, 1), received {rate!r}.")
     return rate
 

@@ -9,11 +9,12 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Dense, Layer, form_of, like, require_rank, require_rate, rows
+from keras_vit.layers.base import Dense, Layer, as_made, form_of, like, require_rank, require_rate, rows
 from keras_vit.layers.flash import HAS_FUSED_ATTENTION, fused_attention
 from keras_vit.layers.layernorm import LayerNorm
 from keras_vit.layers.mlp import MLPBlock, require_kernel_size
 from keras_vit.layers.reading import gathered_by_first_token
+from keras_vit.layers.watching import watch_of
 
 
 class StochasticDepth(Layer):
@@ -72,7 +73,6 @@ class MultiHeadSelfAttention(Layer):
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.relative_positions = relative_positions
         self.attended_product_in_training = None  # qkv's bias, attention and the product with out's kernel in one
-        self.watch = None  # a function that the weights pass on their way to the values: keras_vit.analysis
 
     def build(self, input_shape):
         require_rank(self, input_shape, 3, "tokens (batch, tokens, width)")
@@ -133,11 +133,12 @@ class MultiHeadSelfAttention(Layer):
 
     def _gathered(self, qkv, training):
         dropped = training and self.attention_dropout_rate
-        if HAS_FUSED_ATTENTION and not (self.watch or self.relative_positions or dropped):
+        watch = watch_of(self)
+        if HAS_FUSED_ATTENTION and not (watch or self.relative_positions or dropped):
             return fused_attention(*ops.unstack(qkv, 3, axis=2))
         query, key, value = self.split(qkv)
         weights = ops.softmax(self._logits(query, key), axis=-1)
-        weights = self.watch(weights) if self.watch else weights
+        weights = watch(weights) if watch else weights
         weights = self.attention_dropout(weights, training=training)
         return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
 
@@ -148,7 +149,7 @@ class MultiHeadSelfAttention(Layer):
         if form:
             return form(tokens)
         product = self.attended_product_in_training
-        if training and product and not self.watch:
+        if training and product and not watch_of(self):
             qkv = self._parted(ops.matmul(rows(tokens), self.qkv.kernel), tokens)
             attended = product(qkv, self.qkv.bias, self.out.kernel)
             return like(self.out.add_bias(attended, training), tokens)
@@ -238,13 +239,15 @@ class EncoderBlock(Layer):
 
     @property
     def can_put_out_first_token(self) -> bool:
-        """Whether it can be called with `first_alone`."""
-        return not (self.mlp_kernel_size or self.relative_positions or self.attention.watch)
+        """Whether it can be called with `first_alone`, which reads the weights of attention by itself."""
+        attention = self.attention
+        own = type(attention) is MultiHeadSelfAttention and as_made(attention.qkv)
+        return own and not (self.mlp_kernel_size or self.relative_positions or watch_of(attention))
 
     def call(self, tokens, patches=None, lines=None, first_alone=False, training=False):
         if first_alone and not self.can_put_out_first_token:
-            raise ValueError("first_alone expected False of a block with relative positions, a convolution inside or "
-                             "watched attention, received True.")  # fmt: skip
+            raise ValueError("first_alone expected False of a block with relative positions, a convolution inside, "
+                             "watched attention or another's, received True.")  # fmt: skip
         branch = self.attention(self.attention_norm(tokens), first_alone=first_alone, training=training)
         branch = self.dropout(branch, training=training)
         tokens = tokens[:, :1] if first_alone else tokens

@@ -13,9 +13,10 @@ from functools import partial
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Dense, like, rows, taking_forms
+from keras_vit.layers.base import as_made, like, rows, taking_forms
 from keras_vit.layers.encoder import MultiHeadSelfAttention
 from keras_vit.layers.mlp import MLPBlock
+from keras_vit.layers.watching import watch_of
 
 NUMBERS = 600_000  # of a part's kernel at most: 1.2 MB in bfloat16, where a core's cache has 1 or 2
 TILE, NARROWEST = 64, 256  # what a part's width is a multiple of, and its least
@@ -63,7 +64,7 @@ def parted_kernels(model: keras.Model, dtype: str | None = None) -> dict:
 def parted_layers(model: keras.Model, dtype: str | None = None):
     """Those that can compute so: (layer, what cuts its weights into pairs of kernel and bias, its form) each.
 
-    Subclasses may compute anything, as may what someone has put in a dense layer's place, and integers have scales.
+    Subclasses may compute anything, as may what someone has put in a dense layer's place.
 
     Args:
         model: whose layers are looked at.
@@ -78,7 +79,7 @@ def parted_layers(model: keras.Model, dtype: str | None = None):
             form, parts = (_cut_mlp, _mlp), (layer.fc1, layer.fc2)
         else:
             continue
-        if all(type(part) is Dense and part.quantization_mode is None for part in parts):
+        if all(map(as_made, parts)):
             yield layer, *form
 
 
@@ -124,7 +125,8 @@ def _attention(layer: MultiHeadSelfAttention, pairs, product, scores, tokens):
     by_head = (0, 2, 1, 3)
     logits = scores(ops.transpose(projected(query), by_head), projected(key))
     weights = ops.softmax(logits, axis=-1)
-    weights = layer.watch(weights) if layer.watch else weights
+    watch = watch_of(layer)
+    weights = watch(weights) if watch else weights
     gathered = ops.transpose(ops.matmul(weights, ops.transpose(projected(value), by_head)), by_head)
     return like(product(ops.reshape(gathered, (-1, width)), *out), tokens)
 

@@ -11,6 +11,7 @@ from keras import ops
 from keras_vit.layers.base import Configured, Dense, Layer, require_rank, rows
 from keras_vit.layers.layernorm import LayerNorm
 from keras_vit.layers.mlp import MLPBlock
+from keras_vit.layers.watching import watch_of
 
 
 class TokenPooling(Layer):
@@ -66,7 +67,6 @@ class AttentionPooling(TokenPooling):
         self.mlp_dim = mlp_dim
         self.activation = activation
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.watch = None  # a function that the weights pass on their way to the values: keras_vit.analysis
 
     def build(self, input_shape):
         super().build(input_shape)
@@ -102,7 +102,8 @@ class AttentionPooling(TokenPooling):
     def call(self, tokens):
         width = tokens.shape[-1]
         weights, value = self._attend(tokens)
-        weights = self.watch(weights) if self.watch else weights
+        watch = watch_of(self)
+        weights = watch(weights) if watch else weights
         attended = ops.matmul(weights, value)  # (B, h, 1, d)
         pooled = ops.reshape(self.out(ops.reshape(attended, (-1, width))), (-1, 1, width))
         return (pooled + self.mlp(self.norm(pooled)))[:, 0]
@@ -131,3 +132,8 @@ class Head(Configured, keras.layers.Dense):
         self.labels = None if labels is None else tuple(labels)
         if labels is not None and len(self.labels) != units:
             raise ValueError(f"labels expected {units} names, one for each class, received {len(self.labels)}.")
+
+    def get_config(self):
+        dense = keras.layers.Dense.get_config(self)
+        own = ("kernel_initializer", "bias_initializer")
+        return {**{name: value for name, value in dense.items() if name not in own}, **super().get_config()}

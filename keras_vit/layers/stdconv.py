@@ -27,7 +27,7 @@ class StdConv(Layer):
     Input shape: (B, H, W, C). Output shape: (B, H / strides, W / strides, filters).
 
     Raises:
-        ValueError: `padding` or `epsilon_on` is unknown.
+        ValueError: `padding` or `epsilon_on` is unknown, or a symmetrically padded kernel has an even side.
     """
 
     def __init__(
@@ -44,6 +44,8 @@ class StdConv(Layer):
         super().__init__(**kwargs)
         if padding not in ("same", "symmetric"):
             raise ValueError(f"padding expected 'same' or 'symmetric', received {padding!r}.")
+        if padding == "symmetric" and not all(side % 2 for side in as_pair(kernel_size, "kernel_size")):
+            raise ValueError(f"kernel_size expected odd sides with padding='symmetric', received {kernel_size!r}.")
         if epsilon_on not in ("std", "variance"):
             raise ValueError(f"epsilon_on expected 'std' or 'variance', received {epsilon_on!r}.")
         self.filters = filters

@@ -1,11 +1,17 @@
 """Reading attention weights from layers while they compute."""
 
 import contextlib
+import contextvars
+
+_watches = contextvars.ContextVar("watches", default={})  # noqa: B039 - nobody changes it
 
 
 @contextlib.contextmanager
 def watching(layers, change=None):
     """Yield a list of the attention weights that these layers compute inside the `with`, in order of the layers.
+
+    In this thread alone, and of calls that compute: what was traced before, such as `predict`'s graph, goes on without,
+    and what is traced inside the `with` keeps it. A `with` inside stands in the place of the outer one for its layers.
 
     Args:
         layers: self-attentions and attention poolings, in the order of the forward pass.
@@ -18,10 +24,13 @@ def watching(layers, change=None):
         seen.append(weights)
         return weights
 
-    for layer in layers:
-        layer.watch = watch
+    token = _watches.set({**_watches.get(), **{id(layer): watch for layer in layers}})
     try:
         yield seen
     finally:
-        for layer in layers:
-            layer.watch = None
+        _watches.reset(token)
+
+
+def watch_of(layer):
+    """The function that a layer's weights pass on their way to the values, or None."""
+    return _watches.get().get(id(layer))

@@ -95,7 +95,13 @@ AxialResNet_R50x1 = _builder(variants.AXIAL_R50)
 
 
 def released_tag(variant: variants.Variant | variants.BiTVariant, tag: str) -> str:
-    """The tag of `list_weights()` that a row and what stands behind its name's dot mean."""
+    """The tag of `list_weights()` that a row and what stands behind its name's dot mean.
+
+    Raises:
+        ValueError: nothing was published for the row.
+    """
+    if variant.timm_name is None:
+        raise ValueError(f"weights expected none for {variant.name}, of which none are published, received {tag!r}.")
     size = f"_{variant.image_size}" if isinstance(variant, variants.Variant) else ""
     return f"{variant.timm_name}{size}.{tag}"
 

@@ -112,6 +112,9 @@ def check_row(variant: Variant, class_token: bool, free: bool) -> None:
     """
     if not isinstance(variant, Variant):
         raise ValueError(f"variant expected a keras_vit.Variant, received {variant!r}.")
+    for name in ("width", "depth", "mlp_dim", "num_heads"):
+        if not isinstance(size := getattr(variant, name), int) or size < 1:
+            raise ValueError(f"{name} expected a positive int, received {size!r}.")
     if variant.positions not in POSITIONS:
         raise ValueError(f"positions expected one of {tuple(POSITIONS)}, received {variant.positions!r}.")
     if variant.positions_at not in PLACES:

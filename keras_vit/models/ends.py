@@ -50,7 +50,13 @@ def classify(x, classes: int, activation: str | None, labels, weights, policy):
     x = layers.Head(classes, labels=labels, name="head", dtype=exact)(x)
     if activation in (None, "linear"):
         return x
-    return keras.layers.Activation(activation, name="predictions", dtype="float32")(x)
+    try:
+        function = keras.activations.get(activation)
+    except ValueError:
+        raise ValueError(
+            f"classifier_activation expected a Keras activation or None, received {activation!r}."
+        ) from None
+    return keras.layers.Activation(function, name="predictions", dtype="float32")(x)
 
 
 def finish(images, outputs, name: str, weights) -> keras.Model:

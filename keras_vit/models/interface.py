@@ -50,10 +50,16 @@ def describe(model: keras.Model) -> Interface:
     return Interface(
         input_shape=shapes[0][1:],
         image_size=_image_size(shapes[0][1:3], layers),
-        input_range=(0.0, 255.0) if "rescaling" in layers else (-1.0, 1.0),
+        input_range=(0.0, 255.0) if scales_pixels(layers) else (-1.0, 1.0),
         classes=None if head is None else head.units,
         labels=tuple(str(label) for label in labels),
     )
+
+
+def scales_pixels(layers: dict) -> bool:
+    """Whether among layers by name is that of `include_preprocessing`; Keras gives a user's own the same name."""
+    layer = layers.get("rescaling")
+    return isinstance(layer, keras.layers.Rescaling) and (layer.scale, layer.offset) == (1 / 127.5, -1.0)
 
 
 def _image_size(sides, layers) -> tuple[int, int] | None:

@@ -8,6 +8,7 @@ import keras
 from keras_vit.layers import starting_from
 from keras_vit.models.bit import build_bit
 from keras_vit.models.ends import published_labels
+from keras_vit.models.interface import scales_pixels
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
 from keras_vit.models.vit import build as build_vit
 from keras_vit.weights.architecture import Architecture, of_contents, of_model, with_config
@@ -52,7 +53,8 @@ def from_pretrained(
     if num_heads is not None and (type(num_heads) is not int or num_heads < 1):
         raise ValueError(f"num_heads expected a positive int, received {num_heads!r}.")
     with open_weights(source) as file:
-        if isinstance(file, KerasFile) and not options:
+        asked = options or not strict or (num_heads, source_grid, position_resize) != (None, None, "official")
+        if isinstance(file, KerasFile) and not asked:
             return file.model
         contents = look(file)
         said = read_config(file.config, contents.layout.name, contents.source)
@@ -84,7 +86,7 @@ def _built_with(model) -> dict:
     """The options of `build` behind a model that its arrays and its `Architecture` do not say."""
     layers = {layer.name: layer for layer in model.layers}
     policy = (layers.get("root") or layers["embedding"]).dtype_policy
-    options = {"include_preprocessing": "rescaling" in layers, "dtype": policy}
+    options = {"include_preprocessing": scales_pixels(layers), "dtype": policy}
     if None in model.input_shape[1:]:
         options["input_shape"] = model.input_shape[1:]
     blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]

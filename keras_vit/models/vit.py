@@ -6,6 +6,7 @@ embedding_dropout, encoder_block_00, (position_embedding_01 where every block ha
 (pooled_norm in encoder_norm's place,) pre_logits, head, predictions.
 """
 
+import numbers
 from dataclasses import replace
 
 import keras
@@ -91,6 +92,8 @@ def build(
     for rate_name, rate in rates.items():
         layers.require_rate(rate_name, rate)
     norm = {"layer_norm_epsilon": 1e-6 if layer_norm_epsilon is None else layer_norm_epsilon}
+    if not isinstance(norm["layer_norm_epsilon"], numbers.Real) or not norm["layer_norm_epsilon"] > 0:
+        raise ValueError(f"layer_norm_epsilon expected a positive number, received {layer_norm_epsilon!r}.")
     mlp = {"mlp_dim": variant.mlp_dim, "activation": activation or "gelu_tanh"}
     patch = layers.as_pair(variant.patch_size if patch_size is None else patch_size)
     policy = keras.dtype_policies.get(dtype)

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import keras
+from keras.src.backend.common import global_state
 
 from keras_vit.models.builders import build
 from keras_vit.models.interface import describe
@@ -19,17 +20,15 @@ from keras_vit.weights import is_weights
 def without_weights():
     """Have models that are built inside the `with` know the shapes of their variables and hold no values.
 
-    Yields:
-        A list to put each such model into; what is in it afterwards can be looked at and not called.
+    What was built, whole or not, can be looked at afterwards and not called.
     """
-    models = []
-    with keras.StatelessScope(initialize_variables=False):
-        yield models
-    for variable in (variable for model in models for variable in model.variables):
-        # Keras gives every waiting variable its value when the next such scope ends; these are to have none.
-        variable._deferred_initialize = lambda: None
-    with keras.StatelessScope():
-        pass
+    # Keras gives every waiting variable its value when the next such scope ends; these are to have none.
+    waiting = list(global_state.get_global_attribute("uninitialized_variables") or ())
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        global_state.set_global_attribute("uninitialized_variables", waiting)
 
 
 def open_weightless(source: str | os.PathLike, image_size: tuple[int, int] | None = None, **options) -> keras.Model:
@@ -64,9 +63,8 @@ def open_weightless(source: str | os.PathLike, image_size: tuple[int, int] | Non
 
 def build_weightless(row, image_size: tuple[int, int] | None = None, channels: int = 3, **options) -> keras.Model:
     """A row's model without weights; the options are those of `build`."""
-    with without_weights() as models:
-        models.append(build(row, input_shape=(*(image_size or (row.image_size,) * 2), channels), **options))
-    return models[0]
+    with without_weights():
+        return build(row, input_shape=(*(image_size or (row.image_size,) * 2), channels), **options)
 
 
 def _from_file(path: Path, image_size) -> keras.Model:
@@ -80,18 +78,18 @@ def _from_file(path: Path, image_size) -> keras.Model:
                 batch, *sides, channels = layer["config"]["batch_shape"]
                 sides = [side or wanted for side, wanted in zip(sides, image_size, strict=True)]
                 layer["config"]["batch_shape"] = [batch, *sides, channels]
-        with without_weights() as models:
-            models.append(keras.saving.deserialize_keras_object(config))
-        if not isinstance(models[0], keras.Model):
-            raise ValueError(f"it holds a {type(models[0]).__name__}")
+        with without_weights():
+            model = keras.saving.deserialize_keras_object(config)
+        if not isinstance(model, keras.Model):
+            raise ValueError(f"it holds a {type(model).__name__}")
     except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"model expected a .keras file of this package, received {str(path)!r}: {reason}") from error
-    own = describe(models[0])
+    own = describe(model)
     if None in own.input_shape[:2] and own.image_size is not None:  # of any size: that of its positions
         return _from_file(path, own.image_size)
-    _require_size(models[0], image_size)
-    return models[0]
+    _require_size(model, image_size)
+    return model
 
 
 def _require_size(model, image_size):

@@ -1,6 +1,7 @@
 """What single layers compute, against plain NumPy and textbook forms."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -65,8 +66,8 @@ def test_attention_is_the_backends_own_unless_its_weights_are_asked_for(monkeypa
     expected = layer(tokens)
     assert len(called) == 1 and called[0][0].shape == (2, 5, 2, 4)
     layer(tokens, training=True)
-    layer.watch = lambda weights: weights
-    assert max_difference(layer(tokens), expected) < 1e-6
+    with layers.watching([layer]):
+        assert max_difference(layer(tokens), expected) < 1e-6
     assert len(called) == 1
 
 
@@ -150,3 +151,30 @@ def test_position_embedding_refuses_another_number_of_tokens():
     layer = layers.PositionEmbedding((2, 2), prefix_tokens=1, name="positions")
     with pytest.raises(ValueError, match=r"positions expected 5 tokens for its grid \(2, 2\), received 7\."):
         layer.build((None, 7, 4))
+
+
+def test_attention_is_watched_in_one_thread_alone_and_by_the_innermost():
+    tokens = np.random.default_rng(0).standard_normal((2, 5, 8)).astype("float32")
+    layer = layers.MultiHeadSelfAttention(2)
+    plain = layer(tokens)
+    with layers.watching([layer], lambda i, weights: 0 * weights) as seen, ThreadPoolExecutor(1) as other:
+        assert max_difference(layer(tokens), plain) > 0.1
+        assert max_difference(other.submit(layer, tokens).result(), plain) == 0
+        with layers.watching([layer]) as inside:
+            assert max_difference(layer(tokens), plain) < 1e-6
+        layer(tokens)
+    assert (len(seen), len(inside)) == (2, 1)
+    assert max_difference(layer(tokens), plain) == 0
+
+
+def test_a_heads_config_says_what_a_dense_layer_was_given():
+    options = {"activation": "softmax", "use_bias": False, "kernel_regularizer": "l2"}
+    head = layers.Head(3, bias_constant=-1.0, **options)
+    features = np.ones((2, 4), "float32")
+    head(features)
+    head.kernel.assign(np.random.default_rng(0).standard_normal((4, 3)))
+    again = layers.Head.from_config(head.get_config())
+    again.build((None, 4))
+    again.kernel.assign(head.kernel)
+    assert max_difference(again(features), head(features)) == 0 and again.bias is None
+    assert again.get_config() == head.get_config() and again.kernel_regularizer is not None

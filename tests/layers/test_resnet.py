@@ -92,6 +92,10 @@ def test_a_v1_unit_starts_as_its_shortcut():
     ("make", "sentence"),
     [
         (lambda: layers.StdConv(3, padding="full"), "padding expected 'same' or 'symmetric', received 'full'"),
+        (
+            lambda: layers.StdConv(3, (3, 2), padding="symmetric"),
+            r"kernel_size expected odd sides with padding='symmetric', received \(3, 2\)",
+        ),
         (lambda: layers.StdConv(3, epsilon_on="mean"), "epsilon_on expected 'std' or 'variance', received 'mean'"),
         (lambda: layers.StemPool("valid"), "padding expected 'same' or 'zeros', received 'valid'"),
         (lambda: layers.GroupNorm().build((1, 2, 2, 40)), "a multiple of 32, received 40"),

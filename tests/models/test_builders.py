@@ -1,10 +1,12 @@
 """The builders: their signature, their parameter counts, their names."""
 
+import dataclasses
 import inspect
 
 import keras
 import numpy as np
 import pytest
+from keras.src.backend.common import global_state
 from support import max_difference, randomise, rows_of
 
 import keras_vit
@@ -115,6 +117,12 @@ def test_names_of_the_papers_21k_files_have_their_representation_layer(monkeypat
     assert other.count_params() == find_variant("ViT_B16")[0].parameters.classes_21843
 
 
+def test_a_build_that_fails_leaves_no_weights_to_be_made_later():
+    with pytest.raises(ValueError, match="labels expected"):
+        build_weightless(keras_vit.Variant("tiny", 8, 1, 8, 2, 4, image_size=8), labels=["a"])
+    assert not global_state.get_global_attribute("uninitialized_variables")
+
+
 def test_list_models_takes_a_pattern():
     assert keras_vit.list_models("ViT_B*") == ["ViT_B32", "ViT_B16", "ViT_B8"]
     assert len(keras_vit.list_models()) == len(VARIANTS) + len(BIT_VARIANTS)
@@ -141,6 +149,12 @@ def test_a_users_own_row_and_tensor():
         ({"dropout_rate": 1.0}, r"dropout_rate expected a rate in \[0, 1\), received 1\.0\."),
         ({"attention_dropout_rate": -0.1}, r"attention_dropout_rate expected a rate in \[0, 1\), received -0\.1\."),
         ({"drop_path_rate": 2}, r"drop_path_rate expected a rate in \[0, 1\), received 2\."),
+        ({"drop_path_rate": "0.1"}, r"drop_path_rate expected a rate in \[0, 1\), received '0\.1'\."),
+        ({"layer_norm_epsilon": -1}, r"layer_norm_epsilon expected a positive number, received -1\."),
+        (
+            {"classifier_activation": "sofmax"},
+            r"classifier_activation expected a Keras activation or None, received 'sofmax'\.",
+        ),
         ({"patch_size": 0}, r"patch_size expected a positive int or \(height, width\), received 0\."),
         ({"labels": ["a"]}, r"labels expected 5 names, one for each class, received 1\."),
         (
@@ -161,6 +175,11 @@ def test_bad_rows_and_names_get_one_sentence():
     row = keras_vit.Variant("tiny", width=9, depth=1, mlp_dim=8, num_heads=2, patch_size=4, image_size=8)
     with pytest.raises(ValueError, match=r"num_heads expected a divisor of the width 9, received 2\."):
         keras_vit.build(row)
+    for field, size in (("width", 0), ("depth", -1), ("depth", 2.5), ("mlp_dim", "8"), ("num_heads", 0)):
+        with pytest.raises(ValueError, match=f"^{field} expected a positive int, received {size!r}\\.$"):
+            keras_vit.build(dataclasses.replace(row, **{field: size}))
+    with pytest.raises(ValueError, match="weights expected none for ViT_H16, of which none .*, received 'augreg'"):
+        keras_vit.create_model("ViT_H16.augreg")
     with pytest.raises(ValueError, match="variant expected a keras_vit.Variant, received 'ViT_B16'"):
         keras_vit.build("ViT_B16")
     with pytest.raises(ValueError, match="received 'ViT_B61'; the nearest are ViT_B16, ") as error:

@@ -30,6 +30,11 @@ def test_the_interface_is_the_one_the_model_was_built_with(options, expected):
     assert describe(tiny(**options)) == expected
 
 
+def test_a_users_own_rescaling_is_no_preprocessing():
+    own = keras.layers.Rescaling(2.0)(keras.Input((8, 8, 3)))
+    assert describe(keras_vit.build(TINY, input_tensor=own, classes=3)).input_range == (-1.0, 1.0)
+
+
 def test_a_free_size_without_a_position_embedding_has_no_image_size():
     images = keras.Input((None, None, 3))
     pooled = keras.layers.GlobalAveragePooling2D()(images)

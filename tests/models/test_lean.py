@@ -7,6 +7,7 @@ from support import max_difference, needs_tensorflow, randomise, run_python
 
 import keras_vit
 from keras_vit.layers import MultiHeadSelfAttention, encoder, layernorm, watching
+from keras_vit.layers.base import Dense
 from keras_vit.models.lean import LeanModel, block_read_at_first_token
 
 ROW = keras_vit.Variant("row", width=16, depth=2, mlp_dim=24, num_heads=4, patch_size=4, image_size=16)
@@ -160,12 +161,37 @@ def test_a_block_says_that_it_cannot_put_out_its_first_token_alone(option):
     block(tokens, patches) if "mlp_kernel_size" in option else block(tokens)
     if not option:
         assert block(tokens, first_alone=True).shape == (2, 1, 16)
-        block.attention.watch = lambda weights: weights
-    sentence = (
-        "first_alone expected False of a block with relative positions, a convolution inside or watched attention"
-    )
-    with pytest.raises(ValueError, match=sentence):
+    sentence = "first_alone expected False of a block with relative positions, a convolution inside, watched attention"
+    with watching([] if option else [block.attention]), pytest.raises(ValueError, match=sentence):
         block(tokens, first_alone=True)
+
+
+def test_attention_of_another_kind_is_left_alone():
+    class Sharp(MultiHeadSelfAttention):
+        def split(self, qkv):
+            query, key, value = super().split(qkv)
+            return 4 * query, key, value
+
+    class Twice(Dense):
+        def call(self, inputs, training=False):
+            return 2 * super().call(inputs, training)
+
+    for part, kind in (("", Sharp), ("qkv", Twice)):
+        model = built()
+        attention = model.get_layer(LAST).attention
+        before = model(IMAGES)
+        (getattr(attention, part) if part else attention).__class__ = kind
+        assert block_read_at_first_token(model) is None
+        assert max_difference(model(IMAGES), plain(model)(IMAGES)) == 0 < max_difference(model(IMAGES), before) / 0.1
+
+
+@needs_tensorflow
+def test_quantised_by_keras_it_still_answers():
+    model = built()
+    expected = plain(model)(IMAGES)
+    model.get_layer(LAST).attention.qkv.quantize("int8", type_check=False)
+    assert block_read_at_first_token(model) is None
+    assert max_difference(model(IMAGES), expected) < 0.1 * float(keras.ops.max(keras.ops.abs(expected)))
 
 
 def test_what_the_first_token_gathers_under_dropout():

@@ -95,9 +95,10 @@ def test_another_number_of_heads_than_a_file_says_is_refused(layout, tmp_path):
     with pytest.raises(ValueError, match=r"num_heads expected 2, as in '.*', received 4 in 'encoder_block_00'\."):
         keras_vit.load_weights(model, source)
     assert all((old == new).all() for old, new in zip(before, model.get_weights(), strict=True))
-    if layout:  # our own file's model is returned as it is
-        with pytest.raises(ValueError, match=r"num_heads expected 2, as in '.*', received 4\."):
-            keras_vit.from_pretrained(source, num_heads=4)
+    with pytest.raises(ValueError, match=r"num_heads expected 2, as in '.*', received 4\."):
+        keras_vit.from_pretrained(source, num_heads=4)
+    with pytest.raises(ValueError, match="position_resize expected one of .* received 'offical'"):
+        keras_vit.from_pretrained(source, position_resize="offical")
     for none in (0, -3, 2.0, True):
         with pytest.raises(ValueError, match=f"num_heads expected a positive int, received {none}"):
             keras_vit.from_pretrained(source, num_heads=none)
