@@ -101,7 +101,7 @@ class Goal:
         return f"{self.model}, {task}{self.by}, {self.precision}, batch {self.batch}{more}"
 
     def answer(self, question: dict, run: str) -> "Answer | None":
-        """What a question of a run's JSON answers; None where it was interrupted, or asked another thing or one side."""
+        """What a question of a run's JSON answers; None where it was interrupted, asked another, or one side."""
         if not question["complete"]:
             return None
         asked = [question[name] for name in ("model", "task", "precision", "batch", "image_size", "depth", "device")]
