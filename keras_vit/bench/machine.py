@@ -7,7 +7,8 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("tensorflow", "keras", "jax", "torch", "timm", "transformers", "keras-hub", "numpy")
+PACKAGES = ("tensorflow", "keras", "jax", "jaxlib", "torch", "timm", "transformers", "keras-hub", "openvino", "nncf",
+            "numpy")  # fmt: skip
 _INSTRUCTIONS = (("amx_bf16", "AMX"), ("avx512_bf16", "AVX-512 bf16"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
 WITHOUT_BFLOAT16 = ("AVX2",)  # of these: torch's products in bfloat16 take many times as long as in float32
 

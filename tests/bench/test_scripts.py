@@ -47,3 +47,34 @@ def test_transformers_answers_without_keeping_anything_for_a_backward_pass(scrip
     code = weights.TRANSFORMERS.format(answer=weights.TRANSFORMERS_ANSWER)
     exec(code, {"path": path, "measured": lambda call: answers.append(call())})
     assert answers == ["answer"] and asked == [True, True]
+
+
+def refused(main, monkeypatch, capsys, *arguments):
+    """The sentence that a script ends with."""
+    monkeypatch.setattr(sys, "argv", ["script.py", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_the_pipelines_benchmark_takes_whole_batches_of_a_folder_that_is_there(script, tmp_path, monkeypatch, capsys):
+    data, tables = script("data"), []
+    for number in range(49):
+        (tmp_path / f"{number}.jpg").touch()
+    for folder in (tmp_path, tmp_path / "mistyped"):
+        said = refused(data.main, monkeypatch, capsys, folder)
+        assert said.endswith(f"error: folder expected one of at least 50 JPEG files, received {str(folder)!r}")
+    for number in range(49, 70):
+        (tmp_path / f"{number}.jpg").touch()
+    monkeypatch.setattr(data, "compare", lambda *_, **__: {data.ALONE: [1.0]})
+    monkeypatch.setattr(data, "table", lambda title, seconds, ours, figure, unit: tables.append(figure(1.0)))
+    monkeypatch.setattr(sys, "argv", ["data.py", str(tmp_path)])
+    monkeypatch.setenv("DATA_BENCHMARK", "")
+    assert data.main() is None and tables == [250, 250]  # 50 of 70 files, five times
+    prepared = []
+    monkeypatch.setattr(data, "prepare", lambda name, files: prepared.append((name, len(files))))
+    monkeypatch.setattr(data, "work", lambda prepare: prepare())
+    monkeypatch.setattr(sys, "argv", ["data.py", "--worker", data.ALONE])
+    data.main()
+    assert prepared == [(data.ALONE, 50)]
