@@ -1,10 +1,13 @@
 """Contestants of `keras-vit bench` take turns in their processes, and one that fails is a sentence."""
 
+import collections
 import contextlib
+import itertools
 import json
 import sys
 from pathlib import Path
 
+import pytest
 from support import ROOT
 
 from keras_vit.bench import processes, worker
@@ -21,10 +24,20 @@ def test_contestants_take_turns_and_have_their_processes_for_themselves(tmp_path
     commands = {letter: command("recording", letter=letter, file=str(file)) for letter in "ABC"}
     with contextlib.closing(processes.turns(commands, rounds=4, calls=2)) as events:
         kinds = [(event.name, event.kind) for event in events]
-    # warmed up one after the other; then each round begins with the next one; and nothing heavy was imported
-    assert file.read_text() == "AAABBBCCC" + "AABBCC" + "BBCCAA" + "CCAABB" + "AABBCC"
+    # warmed up one after the other; then each round has another order; and nothing heavy was imported
+    assert file.read_text() == "AAABBBCCC" + "AACCBB" + "CCAABB" + "CCBBAA" + "BBCCAA"
     assert kinds[:4] == [("A", "starting"), ("A", "ready"), ("B", "starting"), ("B", "ready")]
-    assert [name for name, kind in kinds if kind == "turn"] == list("ABCBCACABABC")
+    assert [name for name, kind in kinds if kind == "turn"] == list("ACBCABCBABCA")
+
+
+@pytest.mark.parametrize("count", range(2, 8))
+def test_each_comes_equally_often_at_every_place_and_right_behind_every_other(count):
+    names = list("ABCDEFG"[:count])
+    rounds = [processes.in_order(names, number) for number in range(2 * count)]
+    assert all(sorted(some) == names for some in rounds) and processes.in_order([], 1) == []
+    places = collections.Counter(place for some in rounds for place in enumerate(some))
+    behind = collections.Counter(pair for some in rounds for pair in itertools.pairwise(some))
+    assert set(places.values()) == set(behind.values()) == {2} and len(behind) == count * (count - 1)
 
 
 def test_a_contestant_that_fails_is_left_out_in_one_sentence_and_the_others_go_on():
