@@ -47,7 +47,7 @@ def processor_in_words(found: dict) -> str:
 
 def in_words(found: dict | None = None) -> str:
     """All of it in one line."""
-    found = found or machine()
+    found = machine() if found is None else found
     parts = [processor_in_words(found)]
     parts += [f"{found['memory_bytes'] / 2**30:.0f} GiB of memory" if found["memory_bytes"] else None]
     parts += [", ".join(gpu["name"] for gpu in found["gpus"]) or "no GPU"]

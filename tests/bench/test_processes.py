@@ -70,6 +70,16 @@ def test_seconds_are_of_a_batch_where_a_call_computes_several():
     assert [event.answer["seconds"] for event in found if event.kind == "turn"] == [[2.0] * 3] * 2
 
 
+def test_a_peer_finds_the_files_beside_it_and_itself(tmp_path):
+    (tmp_path / "beside.py").write_text("PEAK = 7")
+    peer = "from __future__ import annotations\nimport beside, dataclasses\n"
+    peer += "@dataclasses.dataclass\nclass Of:\n    peak: int\n"
+    (tmp_path / "peer.py").write_text(peer + "prepare = lambda asked: ((lambda: None), lambda: Of(beside.PEAK).peak)")
+    started = [sys.executable, "-P", worker.__file__, f"{tmp_path / 'peer.py'}:prepare", "{}"]
+    with contextlib.closing(processes.turns({"peer": started}, rounds=1)) as events:
+        assert [*events][-1].answer.get("peak") == 7
+
+
 def test_the_other_benchmarks_compare_by_the_same_turns(capsys):
     script = ROOT / "tests/bench/fake_script.py"
     found = processes.compare(str(script), ["quick", "missing"], rounds=2, calls=3)
