@@ -21,6 +21,7 @@ from pathlib import Path
 
 from keras_vit.analysis.curves import read_metrics
 from keras_vit.analysis.style import BLUE, GREEN, GREY, OTHERS, VERMILION, canvas
+from keras_vit.bench.arguments import seeds
 from keras_vit.bench.machine import in_words
 from keras_vit.train.workdir import write_atomically
 
@@ -197,7 +198,7 @@ def draw(runs: list[Run], output: Path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", default="cifar10_scratch,cifar10_local")
-    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--seeds", type=seeds, default="0,1,2")
     parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="FIELD=VALUE", help="as in train")
     parser.add_argument("--runs", type=Path, default=HERE.parent / "runs/cifar10", help="folder of the runs")
     parser.add_argument("--data-dir")
@@ -206,9 +207,8 @@ def main():
     options = parser.parse_args()
     if not options.read and not options.data_dir:
         return "benchmarks/cifar10.py expected --data-dir, the folder of TFDS's datasets, or --read, received neither"
-    recipes, seeds = options.recipes.split(","), [int(seed) for seed in options.seeds.split(",")]
     folder = lambda recipe, seed: options.runs / f"{called(recipe, options.set)}-{seed}"  # noqa: E731
-    places = {(recipe, seed): folder(recipe, seed) for seed in seeds for recipe in recipes}
+    places = {(recipe, seed): folder(recipe, seed) for seed in options.seeds for recipe in options.recipes.split(",")}
     for (recipe, seed), workdir in () if options.read else places.items():
         if not (workdir / "summary.json").is_file():
             note_machine(workdir, in_words().partition(";")[0])

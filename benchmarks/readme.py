@@ -11,6 +11,7 @@ import re
 import sys
 from pathlib import Path
 
+from keras_vit.bench.arguments import json_with
 from keras_vit.bench.machine import in_words
 from keras_vit.bench.page import overview
 
@@ -43,11 +44,11 @@ def block(result: dict, name: str) -> str:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("result", nargs="?", type=Path)
+    parser.add_argument("result", nargs="?", type=json_with("date", "machine", "settings", "notes", "questions"))
     named = parser.parse_args().result
-    files = [named] if named else sorted((ROOT / "benchmarks/results").glob("bench-*.json"), reverse=True)
-    for file in files:
-        result = json.loads(file.read_text(encoding="utf-8"))
+    files = () if named else sorted((ROOT / "benchmarks/results").glob("bench-*.json"), reverse=True)
+    runs = [named] if named else ((file, json.loads(file.read_text(encoding="utf-8"))) for file in files)
+    for file, result in runs:
         if named or (result["complete"] and result["preset"] == "targets"):
             break
     else:

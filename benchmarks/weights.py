@@ -17,6 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from import_time import in_turns
 
+from keras_vit.bench.arguments import rounds
 from keras_vit.bench.machine import in_words
 from keras_vit.bench.tables import table
 
@@ -87,7 +88,7 @@ measured(lambda: None)
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="ViT_B16")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=rounds, default=5)
     options = parser.parse_args()
     print(f"{in_words()}\n")
     with tempfile.TemporaryDirectory() as folder:

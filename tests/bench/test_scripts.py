@@ -78,3 +78,31 @@ def test_the_pipelines_benchmark_takes_whole_batches_of_a_folder_that_is_there(s
     monkeypatch.setattr(sys, "argv", ["data.py", "--worker", data.ALONE])
     data.main()
     assert prepared == [(data.ALONE, 50)]
+
+
+NO_ROUND = "argument --rounds: expected an int of at least 1, received "
+NO_JSON = "expected a JSON file with date, machine, settings, notes, questions, received "
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "sentence"),
+    [
+        ("import_time", ["--rounds", "0"], f"{NO_ROUND}'0'"),
+        ("weights", ["--rounds", "-1"], f"{NO_ROUND}'-1'"),
+        ("probes", ["--rounds", "x"], f"{NO_ROUND}'x'"),
+        ("serving", ["--rounds", "0"], f"{NO_ROUND}'0'"),
+        ("analysis", ["--rounds", "0"], f"{NO_ROUND}'0'"),
+        ("export", ["--rounds", "0"], f"{NO_ROUND}'0'"),
+        ("scaling", ["--rounds", "0"], f"{NO_ROUND}'0'"),
+        ("scaling", ["--read", "nope.json"], "JSON file with machine, seconds, collectives, received 'nope.json'"),
+        ("readme", ["nope.json"], f"argument result: {NO_JSON}'nope.json'"),
+        ("readme", [__file__], f"{NO_JSON}{__file__!r}"),
+        ("readme", [str(ROOT / "benchmarks/cifar10.json")], "/cifar10.json'"),  # JSON of something else
+        ("cifar10", ["--read", "--seeds", "0,x"], "--seeds: expected ints with commas between them, received '0,x'"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_before_anything_is_measured(
+    script, name, arguments, sentence, monkeypatch, capsys
+):
+    said = refused(script(name).main, monkeypatch, capsys, *arguments)
+    assert said.startswith("script.py: error: ") and said.endswith(sentence)
