@@ -10,6 +10,7 @@ import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+from keras_vit.bench.arguments import rounds
 from keras_vit.bench.machine import in_words
 from keras_vit.bench.processes import compare
 from keras_vit.bench.tables import table
@@ -69,7 +70,7 @@ CONTESTANTS = {
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--rounds", type=rounds, default=11)
     parser.add_argument("--worker")
     options = parser.parse_args()
     if options.worker:

@@ -5,8 +5,10 @@
     python benchmarks/cifar10.py --read               # from the runs that are finished, without training
 
 Trains what is not finished yet, one run after the other, in runs/cifar10/RECIPE-SEED, so that it goes on after an
-interruption; tests after every second epoch, for the curves. Half an hour a run on two cores. Adds the finished runs to
-cifar10.json beside this file, of which it makes cifar10.md, a table a machine, and cifar10.png, a panel a machine.
+interruption; tests after every second epoch, for the curves. Half an hour a run on two cores. RECIPE-SEED.machine.txt
+says where a run was trained; one without it has the machine that cifar10.json has it of, else that of --machine. Adds
+the finished runs to cifar10.json beside this file, of which it makes cifar10.md, a table a machine, and cifar10.png, a
+panel a machine.
 """
 
 import argparse
@@ -14,16 +16,18 @@ import json
 import statistics
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from keras_vit.analysis.curves import read_metrics
 from keras_vit.analysis.style import BLUE, GREEN, GREY, OTHERS, VERMILION, canvas
+from keras_vit.bench.arguments import seeds
 from keras_vit.bench.machine import in_words
 from keras_vit.train.workdir import write_atomically
 
 HERE = Path(__file__).parent
 EVERY = 2  # epochs between two tests
+UNKNOWN = "unknown machine"
 STUDENT = 0.71, 33  # accuracy and minutes of a student's ViT with locality and growing images, on hardware unstated
 
 
@@ -52,8 +56,14 @@ class Run:
         return next((m for m, a in zip(self.minutes, self.accuracies, strict=True) if a >= 100 * accuracy), None)
 
 
-def read_run(workdir: Path, machine: str) -> Run | None:
-    """The run of a folder, None where it is not finished."""
+def read_run(workdir: Path, known: list[Run], otherwise: str) -> Run | None:
+    """The run of a folder, None where it is not finished.
+
+    Args:
+        workdir: of the run.
+        known: recorded runs; one of these figures keeps its machine where nothing else names it.
+        otherwise: machine of a run that is not known.
+    """
     if not (workdir / "summary.json").is_file():
         return None
     curves = read_metrics(workdir / "metrics.jsonl")
@@ -64,12 +74,22 @@ def read_run(workdir: Path, machine: str) -> Run | None:
     summary = {name: summary[name] for name in ("accuracy", "seconds", "images_per_second", "epochs")}
     minutes = tuple(round(float(until[step]) / 60, 3) for step in steps)
     accuracies = tuple(round(100 * float(accuracy), 2) for accuracy in accuracies)
-    return Run(machine, recipe["name"], recipe["seed"], summary, minutes, accuracies)
+    found = Run(otherwise, recipe["name"], recipe["seed"], summary, minutes, accuracies)
+    note = note_of(workdir)
+    if note.is_file():
+        return replace(found, machine=", then ".join(note.read_text(encoding="utf-8").splitlines()))
+    return next((run for run in known if replace(run, machine=otherwise) == found), found)
 
 
-def with_recorded(runs: list[Run], record: Path) -> list[Run]:
-    """These runs, and those of a record that they do not replace; by machine, recipe and seed."""
-    known = [Run(**fields) for fields in json.loads(record.read_text())] if record.is_file() else []
+def recorded(record: Path) -> list[Run]:
+    """The runs of a record, none where there is none."""
+    rows = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else []
+    lists = ("minutes", "accuracies")
+    return [Run(**{name: tuple(value) if name in lists else value for name, value in row.items()}) for row in rows]
+
+
+def with_recorded(runs: list[Run], known: list[Run]) -> list[Run]:
+    """These runs, and the recorded ones that they do not replace; by machine, recipe and seed."""
     found = {(run.machine, run.recipe, run.seed): run for run in [*known, *runs]}
     return [found[key] for key in sorted(found)]
 
@@ -77,6 +97,21 @@ def with_recorded(runs: list[Run], record: Path) -> list[Run]:
 def called(recipe: str, settings: list[str]) -> str:
     """The name of a recipe's runs with some fields set otherwise."""
     return f"{recipe} with {', '.join(settings)}" if settings else recipe
+
+
+def note_of(workdir: Path) -> Path:
+    """Where the machines that trained a run stand, a line each: beside its folder, which has to be empty at first."""
+    return workdir.with_name(f"{workdir.name}.machine.txt")
+
+
+def note_machine(workdir: Path, machine: str) -> None:
+    """Write down that a run begins, or goes on, on a machine."""
+    note, machines = note_of(workdir), []
+    if (workdir / "recipe.json").is_file():  # it goes on
+        machines = note.read_text(encoding="utf-8").splitlines() if note.is_file() else [UNKNOWN]
+    workdir.parent.mkdir(parents=True, exist_ok=True)
+    machines += [machine] if machines[-1:] != [machine] else []
+    write_atomically(note, "".join(f"{line}\n" for line in machines))
 
 
 def train(recipe: str, seed: int, settings: list[str], workdir: Path, data_dir: str) -> None:
@@ -163,25 +198,26 @@ def draw(runs: list[Run], output: Path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", default="cifar10_scratch,cifar10_local")
-    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--seeds", type=seeds, default="0,1,2")
     parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="FIELD=VALUE", help="as in train")
     parser.add_argument("--runs", type=Path, default=HERE.parent / "runs/cifar10", help="folder of the runs")
     parser.add_argument("--data-dir")
-    parser.add_argument("--read", action="store_true")
+    parser.add_argument("--read", action="store_true", help="train nothing")
+    parser.add_argument("--machine", default=UNKNOWN, help="of runs that nothing says it of (default %(default)s)")
     options = parser.parse_args()
     if not options.read and not options.data_dir:
         return "benchmarks/cifar10.py expected --data-dir, the folder of TFDS's datasets, or --read, received neither"
-    recipes, seeds = options.recipes.split(","), [int(seed) for seed in options.seeds.split(",")]
     folder = lambda recipe, seed: options.runs / f"{called(recipe, options.set)}-{seed}"  # noqa: E731
-    places = {(recipe, seed): folder(recipe, seed) for seed in seeds for recipe in recipes}
+    places = {(recipe, seed): folder(recipe, seed) for seed in options.seeds for recipe in options.recipes.split(",")}
     for (recipe, seed), workdir in () if options.read else places.items():
         if not (workdir / "summary.json").is_file():
+            note_machine(workdir, in_words().partition(";")[0])
             train(recipe, seed, options.set, workdir, options.data_dir)
-    machine = in_words().partition(";")[0]
-    runs = [run for workdir in places.values() if (run := read_run(workdir, machine))]
+    known = recorded(HERE / "cifar10.json")
+    runs = [run for workdir in places.values() if (run := read_run(workdir, known, options.machine))]
     if not runs:
         return f"benchmarks/cifar10.py expected finished runs in {str(options.runs)!r}, found none"
-    runs = with_recorded(runs, HERE / "cifar10.json")
+    runs = with_recorded(runs, known)
     draw(runs, HERE / "cifar10.png")
     write_atomically(HERE / "cifar10.json", json.dumps([asdict(run) for run in runs], indent=1) + "\n")
     write_atomically(HERE / "cifar10.md", page(runs))

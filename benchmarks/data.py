@@ -1,8 +1,11 @@
 """How many images a second the training pipeline makes of JPEG files, beside decoding and resizing alone.
 
-Command: python benchmarks/data.py ../shared/data/imagenet_sample
+    python benchmarks/data.py [FOLDER OF JPEG FILES]
+
+Whole batches of its files are taken, 50 at least; everyone gets the same.
 """
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -55,21 +58,30 @@ def prepare(name: str, files: list[str]):
     return call
 
 
+def whole_batches(folder: str) -> list[str]:
+    """The folder's JPEG files, but for the last ones that make no batch."""
+    found = sorted(str(path) for path in Path(folder).glob("*.jpg"))
+    return found[: len(found) // BATCH * BATCH]
+
+
 def main():
-    folder = next((word for word in sys.argv[1:] if Path(word).is_dir()), None) or os.environ.get("DATA_BENCHMARK")
-    files = sorted(str(path) for path in Path(folder or "../shared/data/imagenet_sample").glob("*.jpg"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", default="../shared/data/imagenet_sample")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        return work(lambda: prepare(options.worker, whole_batches(os.environ["DATA_BENCHMARK"])))
+    files = whole_batches(options.folder)
     if not files:
-        sys.exit(f"benchmarks/data.py expected a folder of JPEG files, found none in {folder!r}.")
-    if "--worker" in sys.argv:
-        work(lambda: prepare(sys.argv[sys.argv.index("--worker") + 1], files))
-        return
-    os.environ["DATA_BENCHMARK"] = str(Path(files[0]).parent)  # for the workers
-    images = len(files) // BATCH * BATCH * REPEATED
-    print(in_words())
+        parser.error(f"folder expected one of at least {BATCH} JPEG files, received {options.folder!r}")
+    os.environ["DATA_BENCHMARK"] = options.folder  # for the workers
+    images = len(files) * REPEATED
+    print(f"{in_words()}\n")
     seconds = compare(__file__, [ALONE, f"{ALONE}, antialias", *OURS], rounds=10)
     for ours in OURS:
         print(table(f"{ours}, {SIZE} pixels", seconds, ours, lambda value: images / value, "images/s"))
+    return None
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -19,6 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
+from keras_vit.bench.arguments import rounds
 from keras_vit.bench.machine import in_words
 from keras_vit.bench.processes import compare
 from keras_vit.bench.tables import table
@@ -225,13 +226,13 @@ def sizes(folder: Path, model: str) -> str:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", default="../shared/data/imagenet_sample")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=rounds, default=7)
     parser.add_argument("--model", default="ViT_B16")
     parser.add_argument("--weights", help="a file or tag of the model's; random without")
     parser.add_argument("--worker")
     parser.add_argument("--prepare", type=Path)
     options = parser.parse_args()
-    model, rounds = options.model, options.rounds
+    model = options.model
     if options.worker:
         return work(lambda: contestant(options.worker))
     if options.prepare:
@@ -243,22 +244,22 @@ def main():
         command = [sys.executable, __file__, options.folder, "--model", model, "--prepare", name]
         subprocess.run(command + ["--weights", options.weights] * (options.weights is not None), check=True)
         print(f"{in_words()}\n\n{sizes(folder, model)}")
-        found = processes(COLD, folder, model, rounds)
+        found = processes(COLD, folder, model, options.rounds)
         ours = "SavedModel: load + first answer"
         print(table(f"{model} from disk, a fresh process", found, ours, lambda s: s, "seconds"))
-        found = processes(WRITTEN, folder, model, min(rounds, 3))
+        found = processes(WRITTEN, folder, model, min(options.rounds, 3))
         title = f"`export` of {model}: written, read back and compared on 8 images"
         print(table(title, found, "the default formats", lambda s: s, "seconds"))
         agreed = json.loads((folder / "agreement.json").read_text())
         shown = {name: f"{share:.1%} ({asked:.0%})" for name, (share, asked) in agreed["found"].items()}
         for batch in BATCHES:
-            found = turns(folder, FAST, model, batch, rounds)
+            found = turns(folder, FAST, model, batch, options.rounds)
             ours = best(found, agreed["found"]) or "none"
             title = f"{model}, batch {batch}; ours: the fastest export that agrees, {ours}"
             more = {"best class as Keras float32 (asked)": shown}
             print(table(title, found, ours, lambda s, batch=batch: batch / s, "images/s", more))
         print(f"Compared on {agreed['about']}.\n")
-        found = turns(folder, ["tflite:latency", "keras:latency"], LATENCY, 1, rounds, 20)
+        found = turns(folder, ["tflite:latency", "keras:latency"], LATENCY, 1, options.rounds, 20)
         title = f"{LATENCY}, batch 1, float32: latency of calls back to back"
         print(table(title, found, "tflite latency", lambda s: 1000 * s, "ms"))
     return None

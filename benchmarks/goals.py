@@ -101,7 +101,9 @@ class Goal:
         return f"{self.model}, {task}{self.by}, {self.precision}, batch {self.batch}{more}"
 
     def answer(self, question: dict, run: str) -> "Answer | None":
-        """What a question of a run's JSON answers; None where it asked another thing, or not both sides."""
+        """What a question of a run's JSON answers; None where it was interrupted, asked another, or one side."""
+        if not question["complete"]:
+            return None
         asked = [question[name] for name in ("model", "task", "precision", "batch", "image_size", "depth", "device")]
         if asked != [self.model, self.task, self.precision, self.batch, self.image_size, None, self.device]:
             return None

@@ -13,6 +13,7 @@ import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+from keras_vit.bench.arguments import rounds
 from keras_vit.bench.machine import in_words
 from keras_vit.bench.tables import table
 
@@ -58,13 +59,13 @@ def in_turns(codes: dict[str, str], rounds: int) -> dict[str, list[list[float]]]
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--rounds", type=rounds, default=7)
+    options = parser.parse_args()
     print(f"{in_words()}\n")
-    found = in_turns({"keras_vit": IMPORT.format(module="keras_vit")}, rounds)
+    found = in_turns({"keras_vit": IMPORT.format(module="keras_vit")}, options.rounds)
     seconds = {name: [value[0] for value in values] for name, values in found.items()}
     print(table("import, over `import keras`", seconds, "keras_vit", lambda s: 1000 * s, "ms"))
-    found = in_turns({name: BUILD.format(module=name, build=code) for name, code in L16.items()}, rounds)
+    found = in_turns({name: BUILD.format(module=name, build=code) for name, code in L16.items()}, options.rounds)
     seconds = {name: [value[0] for value in values] for name, values in found.items()}
     print(table("building ViT-L/16 without a classifier", seconds, "keras_vit", lambda s: s, "seconds"))
     memory = {name: [value[1] for value in values] for name, values in found.items()}

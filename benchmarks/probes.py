@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_vit.analysis.heads import neighbour_scores
 from keras_vit.analysis.probe import ALL_L2, few_shot_accuracies
+from keras_vit.bench.arguments import rounds
 from keras_vit.bench.machine import in_words
 
 N, D, K = 10_000, 768, 100
@@ -21,7 +22,7 @@ N, D, K = 10_000, 768, 100
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=rounds, default=3)
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     labels = rng.integers(0, K, 2 * N)

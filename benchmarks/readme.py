@@ -11,6 +11,7 @@ import re
 import sys
 from pathlib import Path
 
+from keras_vit.bench.arguments import json_with
 from keras_vit.bench.machine import in_words
 from keras_vit.bench.page import overview
 
@@ -43,14 +44,13 @@ def block(result: dict, name: str) -> str:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("result", nargs="?", type=Path)
+    parser.add_argument("result", nargs="?", type=json_with("date", "machine", "settings", "notes", "questions"))
     named = parser.parse_args().result
-    files = [named] if named else sorted((ROOT / "benchmarks/results").glob("bench-*.json"), reverse=True)
-    for file in files:
-        result = json.loads(file.read_text(encoding="utf-8"))
-        if named or (result["complete"] and result["preset"] == "targets"):
-            break
-    else:
+    files = sorted((ROOT / "benchmarks/results").glob("bench-*.json"), reverse=True)
+    runs = ((file, json.loads(file.read_text(encoding="utf-8"))) for file in files)
+    targets = ((file, run) for file, run in runs if run["complete"] and run["preset"] == "targets")
+    file, result = named or next(targets, (None, None))
+    if result is None:
         return "benchmarks/readme.py expected a finished run of `keras-vit bench` in benchmarks/results, found none"
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")

@@ -27,6 +27,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import scaling_report
 
+from keras_vit.bench.arguments import json_with, rounds
 from keras_vit.bench.machine import in_words
 
 HERE = Path(__file__).parent
@@ -232,8 +233,13 @@ def measure(rounds: int) -> dict:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--read", type=Path, metavar="JSON", help="of an earlier run, in place of measuring")
+    parser.add_argument("--rounds", type=rounds, default=15)
+    parser.add_argument(
+        "--read",
+        type=json_with("machine", "seconds", "collectives"),
+        metavar="JSON",
+        help="of an earlier run, in place of measuring",
+    )
     parser.add_argument("--predict", action="store_true", help="bring only the predicted tables up to date")
     parser.add_argument("--json", type=Path, default=HERE / "results/scaling.json", help="where the figures go")
     parser.add_argument("--markdown", type=Path, default=HERE / "scaling.md", help="to bring up to date")
@@ -245,13 +251,13 @@ def main():
         os.sched_setaffinity(0, {int(core) for core in options.cores.split(",")})  # before TensorFlow counts them
         work(options.worker)
         return
-    if options.rounds < 1:
-        parser.error(f"--rounds expected at least 1, received {options.rounds}")
     if options.predict:
         scaling_report.refresh(options.markdown)
         return
-    found = json.loads(options.read.read_text()) if options.read else measure(options.rounds)
-    if not options.read:
+    if options.read:
+        _, found = options.read
+    else:
+        found = measure(options.rounds)
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     print(scaling_report.measured(found))

@@ -22,6 +22,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+from keras_vit.bench.arguments import rounds
 from keras_vit.bench.machine import in_words
 from keras_vit.bench.processes import compare
 from keras_vit.bench.tables import table
@@ -146,7 +147,7 @@ def latencies(rate: float, count: int) -> list[float]:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", default="../shared/data/imagenet_sample")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=rounds, default=5)
     parser.add_argument("--worker")
     options = parser.parse_args()
     contestants = {

@@ -17,6 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from import_time import in_turns
 
+from keras_vit.bench.arguments import rounds
 from keras_vit.bench.machine import in_words
 from keras_vit.bench.tables import table
 
@@ -64,13 +65,15 @@ from keras_vit.bench.torch_peers import declare_vision_operators
 declare_vision_operators()
 import transformers
 small = transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
-transformers.ViTForImageClassification(small)(torch.zeros(1, 3, 224, 224))
+with torch.inference_mode():
+    transformers.ViTForImageClassification(small)(torch.zeros(1, 3, 224, 224))
 def call():
     model = transformers.ViTForImageClassification.from_pretrained(path.parent)
-    return {answer}
+    with torch.inference_mode():  # else its peak would hold what a backward pass needs
+        return {answer}
 measured(call)
 """
-TRANSFORMERS_ANSWER = "model(torch.zeros(1, 3, 224, 224)).logits.detach().numpy()"
+TRANSFORMERS_ANSWER = "model(torch.zeros(1, 3, 224, 224)).logits.numpy()"
 WRITE = """
 import numpy, keras_vit
 model = keras_vit.{model}()
@@ -85,7 +88,7 @@ measured(lambda: None)
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="ViT_B16")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=rounds, default=5)
     options = parser.parse_args()
     print(f"{in_words()}\n")
     with tempfile.TemporaryDirectory() as folder:

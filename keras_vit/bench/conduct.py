@@ -15,7 +15,7 @@ from keras_vit.bench.page import page, question_table
 from keras_vit.bench.plan import Question, multipliers
 from keras_vit.bench.processes import turns
 from keras_vit.bench.results import Row, result_of
-from keras_vit.bench.settings import Settings
+from keras_vit.bench.settings import Settings, hashes_of_files
 from keras_vit.bench.sizes import BASE, groups, size_of
 from keras_vit.predict.progress import Progress
 from keras_vit.train.workdir import write_atomically
@@ -62,6 +62,7 @@ class Conductor:
             "notes": notes,
             "preset": preset,
             "settings": [asdict(part) for part in settings],
+            "peer_files": hashes_of_files(settings),
             "most_processes": 0,
             "matmul": [],
             "questions": [],

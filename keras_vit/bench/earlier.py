@@ -6,7 +6,7 @@ from pathlib import Path
 
 from keras_vit.bench.machine import in_words, machine
 from keras_vit.bench.plan import Question
-from keras_vit.bench.settings import Settings
+from keras_vit.bench.settings import Settings, hashes_of_files
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,16 @@ def open_earlier(file: str) -> Earlier:
     """An interrupted run's JSON.
 
     Raises:
-        ValueError: it is none, or ran to its end, or on another machine or with other versions, or is of before the
-            turns were kept apart.
+        ValueError: it is none, or ran to its end, or on another machine or with other versions, or a peer's file has
+            changed since, or it is of before the turns were kept apart.
     """
     path = Path(file)
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
         settings = tuple(Settings(**{name: tuple(value) if isinstance(value, list) else value
                                      for name, value in part.items()}) for part in result["settings"])  # fmt: skip
-        finished, there = result["complete"], result["machine"]
+        finished, there, files = result["complete"], result["machine"], result.get("peer_files", {})
+        theirs = in_words({**there})
         kept = [question for question in result["questions"] if question["complete"]]
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError):
         raise ValueError(f"resume expected the JSON of a run of keras-vit bench, received {file!r}.") from None
@@ -50,8 +51,11 @@ def open_earlier(file: str) -> Earlier:
         raise ValueError(f"resume expected an interrupted run, received {file!r}, which ran to its end.")
     here = machine()
     if any(there.get(name) != value for name, value in here.items() if name not in ("load", "memory_bytes", "system")):
-        raise ValueError(f"resume expected a run of this machine ({in_words(here)}), received one of "
-                         f"{in_words(there)}.")  # fmt: skip
+        raise ValueError(f"resume expected a run of this machine ({in_words(here)}), received one of {theirs}.")
+    changed = [file for file, now in hashes_of_files(settings).items() if files.get(file) != now]
+    if changed:
+        raise ValueError(f"resume expected the file of each peer as it was, received {changed[0]!r}, which has changed "
+                         "since.")  # fmt: skip
     if any("turns" not in row for question in kept for row in question["rows"]):
         raise ValueError(f"resume expected a run whose JSON keeps the turns apart, received {file!r}, which an older "
                          "keras_vit began.")  # fmt: skip

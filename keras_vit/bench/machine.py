@@ -7,7 +7,8 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("tensorflow", "keras", "jax", "torch", "timm", "transformers", "keras-hub", "numpy")
+PACKAGES = ("tensorflow", "keras", "jax", "jaxlib", "torch", "timm", "transformers", "keras-hub", "openvino", "nncf",
+            "numpy")  # fmt: skip
 _INSTRUCTIONS = (("amx_bf16", "AMX"), ("avx512_bf16", "AVX-512 bf16"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
 WITHOUT_BFLOAT16 = ("AVX2",)  # of these: torch's products in bfloat16 take many times as long as in float32
 
@@ -46,7 +47,7 @@ def processor_in_words(found: dict) -> str:
 
 def in_words(found: dict | None = None) -> str:
     """All of it in one line."""
-    found = found or machine()
+    found = machine() if found is None else found
     parts = [processor_in_words(found)]
     parts += [f"{found['memory_bytes'] / 2**30:.0f} GiB of memory" if found["memory_bytes"] else None]
     parts += [", ".join(gpu["name"] for gpu in found["gpus"]) or "no GPU"]

@@ -1,7 +1,7 @@
 """Contestants in processes of their own, taking turns.
 
-The processes take turns round by round, one at a time, so that a machine whose speed drifts drifts for all of them;
-each round begins with the next of them. A turn is one call, or several back to back where a call is short: after the
+The processes take turns round by round, one at a time, so that a machine whose speed drifts drifts for all of them, and
+in another order each round (`in_order`). A turn is one call, or several back to back where a call is short: after the
 others' turns the first call finds cold caches and sleeping threads.
 """
 
@@ -163,9 +163,14 @@ def turns(
 
 
 def in_order(names: list[str], number: int) -> list[str]:
-    """Who comes when in a round: each round begins with the next one, so that nobody always comes behind the same."""
-    start = number % len(names) if names else 0
-    return names[start:] + names[:start]
+    """Who comes when in a round: a Williams design, so that nobody always comes behind the same.
+
+    In twice as many rounds as there are names each comes twice at every place, and twice right behind every other.
+    """
+    count = len(names)
+    zigzag = [count - 1 - place // 2 if place % 2 else place // 2 for place in range(count)]
+    order = [names[(place + number) % count] for place in zigzag]
+    return order[::-1] if count % 2 and number % 2 else order
 
 
 def compare(script: str, contestants: list[str], rounds: int, calls: int = 1) -> dict[str, list[float]]:

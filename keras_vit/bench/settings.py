@@ -1,6 +1,7 @@
 """What is measured: the product of models, tasks, types, sizes and contestants; and named sets of such products."""
 
 import dataclasses
+import hashlib
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +88,12 @@ class Settings:
 def shown(library: str) -> str:
     """A library's name in the tables; of a file, its own and the function's."""
     return Path(library).name.replace(".py:", ":")
+
+
+def hashes_of_files(parts: tuple[Settings, ...]) -> dict[str, str]:
+    """File -> the first of its hash, of all peers of one's own."""
+    files = {peer.rpartition(":")[0] for part in parts for peer in part.peers if peer not in PEERS + OTHERS}
+    return {file: hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12] for file in sorted(files)}
 
 
 def _check_peer(peer: str) -> None:

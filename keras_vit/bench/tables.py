@@ -11,7 +11,7 @@ def table(
     unit: str,
     more: dict[str, dict[str, str]] | None = None,
 ) -> str:
-    """Median, minimum and maximum of a figure of each contestant, and ours as a multiple of its median.
+    """A figure of each contestant's median, shortest and longest call, and ours as a multiple of its median.
 
     Args:
         title: of the table.
@@ -26,9 +26,10 @@ def table(
              f"|---{'|---:' * (3 + len(more))}|"]  # fmt: skip
     for name, values in seconds.items():
         found = sorted(figure(value) for value in values)
-        times = figure(statistics.median(seconds[ours])) / figure(statistics.median(values)) if ours in seconds else 0
+        median = figure(statistics.median(values))
+        times = figure(statistics.median(seconds[ours])) / median if ours in seconds else 0
         cells = [
-            f"{statistics.median(found):.4g}",
+            f"{median:.4g}",
             f"{found[0]:.4g} – {found[-1]:.4g}",
             f"{times:.2f}" if times else "–",
         ]

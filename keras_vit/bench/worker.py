@@ -69,10 +69,13 @@ def _timed(call):
 
 
 def _function(place: str):
-    """The function of `FILE.py:NAME`."""
+    """The function of `FILE.py:NAME`; a file of one's own finds those beside it."""
     file, _, name = place.rpartition(":")
+    if Path(file).parent != Path(__file__).parent:  # whose files would come before libraries of their names
+        sys.path.insert(0, str(Path(file).parent))
     spec = importlib.util.spec_from_file_location("contestant", file)
     module = importlib.util.module_from_spec(spec)
+    sys.modules["contestant"] = module  # where dataclasses look for it
     spec.loader.exec_module(module)
     return getattr(module, name)
 

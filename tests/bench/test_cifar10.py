@@ -12,7 +12,7 @@ from benchmarks import cifar10
 def write_run(runs, recipe, seed, accuracies, seconds):
     """A run's folder: three epochs of ten steps, tests after the second and the third."""
     folder = runs / f"{recipe}-{seed}"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     rows = [(10 * epoch, "train", "seconds", epoch * seconds / 3) for epoch in (1, 2, 3)]
     rows += [(10 * epoch, "test", "accuracy", value) for epoch, value in zip((2, 3), accuracies, strict=True)]
     names = ("step", "split", "name", "value")
@@ -50,8 +50,7 @@ def test_runs_join_those_of_before_and_other_machines(runs, monkeypatch, tmp_pat
     monkeypatch.setattr(cifar10, "draw", lambda some, path: drawn.append({(run.recipe, run.seed) for run in some}))
 
     def made(machine, recipes, seeds):
-        monkeypatch.setattr(cifar10, "in_words", lambda: f"{machine}; its system")
-        arguments = ["--read", "--recipes", recipes, "--seeds", seeds, "--runs", str(runs)]
+        arguments = ["--read", "--recipes", recipes, "--seeds", seeds, "--runs", str(runs), "--machine", machine]
         monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", *arguments])
         assert cifar10.main() is None
         return (runs / "cifar10.md").read_text()
@@ -71,7 +70,7 @@ def test_runs_join_those_of_before_and_other_machines(runs, monkeypatch, tmp_pat
 
 
 def test_the_picture_has_a_panel_a_machine(runs):
-    found = [cifar10.read_run(runs / name, machine) for name, machine in (("slow-0", "one"), ("plain-0", "two"))]
+    found = [cifar10.read_run(runs / name, [], machine) for name, machine in (("slow-0", "one"), ("plain-0", "two"))]
     one, two = cifar10.draw(found, runs / "a.png").axes
     assert (one.get_title("left"), two.get_title("left")) == ("one", "two")
     assert one.lines[0].get_color() != two.lines[0].get_color()
@@ -81,14 +80,39 @@ def test_the_picture_has_a_panel_a_machine(runs):
 
 
 def test_the_picture_has_a_line_a_run_and_a_colour_a_recipe(runs):
-    found = [cifar10.read_run(runs / name, "this") for name in ("plain-1", "plain-0", "slow-0")]
-    assert cifar10.read_run(runs / "plain-3", "this") is None
+    found = [cifar10.read_run(runs / name, [], "this") for name in ("plain-1", "plain-0", "slow-0")]
+    assert cifar10.read_run(runs / "plain-3", [], "this") is None
     (axes,) = cifar10.draw(found, runs / "a.png").axes
     zero, one, slow, student = axes.lines
     assert zero.get_color() == one.get_color() != slow.get_color()
     assert list(zero.get_xdata()) == pytest.approx([20, 30]) and list(zero.get_ydata()) == [72, 80]
     assert student.get_xydata().tolist() == [[33, 71]]
     assert [text.get_text() for text in axes.get_legend().get_texts()][:2] == ["plain", "slow"]
+
+
+def test_a_machine_has_the_runs_that_it_trained_and_no_others(runs, monkeypatch):
+    monkeypatch.setattr(cifar10, "HERE", runs)
+    monkeypatch.setattr(cifar10, "draw", lambda *_: None)
+    monkeypatch.setattr(cifar10, "train", lambda recipe, seed, *_: write_run(runs, recipe, seed, (0.5, 0.6), 60))
+
+    def machines(here, *arguments):
+        monkeypatch.setattr(cifar10, "in_words", lambda: f"{here}; its system")
+        monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", "--runs", str(runs), "--recipes", "plain", *arguments])
+        assert cifar10.main() is None
+        found = cifar10.recorded(runs / "cifar10.json")
+        return {run.seed: run.machine for run in sorted(found, key=lambda run: run.seed)}
+
+    known = {0: "told", 1: "told"}
+    assert machines("here", "--read", "--seeds", "0,1", "--machine", "told") == known
+    known |= {2: "unknown machine"}
+    assert machines("here", "--read", "--seeds", "0,1,2") == known  # those of before keep theirs
+    for seed in (5, 6):  # begun, nobody knows where
+        (runs / f"plain-{seed}").mkdir()
+        (runs / f"plain-{seed}/recipe.json").touch()
+    cifar10.note_machine(runs / "plain-5", "here")
+    known |= {4: "there", 5: "unknown machine, then here, then there", 6: "unknown machine, then there"}
+    assert machines("there", "--data-dir", "there", "--seeds", "0,1,2,4,5,6") == known
+    assert machines("elsewhere", "--read", "--seeds", "0,1,2,4,5,6") == known
 
 
 def test_only_what_is_not_finished_is_trained(runs, monkeypatch):

@@ -195,6 +195,16 @@ def test_of_the_exports_the_fastest_that_agrees_is_compared_with_the_peers():
     assert lines[5:] == ["| tflite int8 | 8 | 0.8889 – 8 | 0.50 | 96.0% |", "| timm compile | 2 | 2 – 2 | 2.00 | – |"]
 
 
+def test_a_ratio_of_a_table_is_that_of_the_medians_shown():
+    seconds = {"ours": [1.0, 3.0], "it": [1.0, 1.0]}  # a median call of 2 seconds, in a run's JSON, too
+    lines = tables.table("Speed", seconds, "ours", lambda s: 6 / s, "images/s").splitlines()
+    assert lines[4:] == ["| ours | 3 | 2 – 6 | 1.00 |", "| it | 6 | 6 – 6 | 0.50 |"]
+
+
+def test_the_versions_of_all_that_contestants_run_on_are_kept():
+    assert {"tensorflow", "jax", "jaxlib", "torch", "openvino", "nncf"} <= machine.machine()["versions"].keys()
+
+
 def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monkeypatch, capsys):
     asked = question(batches=(8,))
     run = {"date": "2026-11-21 15:31 UTC", "complete": True, "preset": "targets", "machine": machine.machine()}

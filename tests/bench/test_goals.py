@@ -22,7 +22,7 @@ def row(library, *seconds, peak=4e9, share=0.5, backend=None, together=True):
 
 def run(rows, cpu="AMD EPYC", **changes):
     about = {"model": "ViT_B16", "task": "forward", "precision": "bfloat16", "batch": 8, "depth": None}
-    question = about | {"device": "cpu", "image_size": 224, "left_out": {}, "rows": rows} | changes
+    question = about | {"device": "cpu", "image_size": 224, "left_out": {}, "rows": rows, "complete": True} | changes
     machine = {"cpu": cpu, "cores": 2, "instructions": "AVX2", "gpus": [{"name": "H200"}]}
     return {"machine": machine, "questions": [question]}
 
@@ -63,9 +63,9 @@ def test_a_gpus_goals_have_a_table_of_their_own():
 @pytest.mark.parametrize(
     "changes",
     [{"depth": 6}, {"image_size": 384}, {"device": "gpu"}, {"batch": 1}, {"precision": "float32"}, {"task": "train"},
-     {"model": "ViT_L16"}],
+     {"model": "ViT_L16"}, {"complete": False}],
 )  # fmt: skip
-def test_another_question_is_no_answer(changes):
+def test_another_question_or_an_interrupted_one_is_no_answer(changes):
     rows = [row(SAVED, 1.0), row("timm-compiled", 0.5)]
     found = goals.standing({"b-1": run(rows), "b-2": run(rows, **changes)})
     assert cells(found, BY_SAVED) == ["[0.50](results/b-1.md)"]

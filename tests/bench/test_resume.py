@@ -65,6 +65,7 @@ MISTAKES = (
     ([], {"machine": {"cpu": "abacus", "cpu_model": "family 0, model 1"}}, "one of abacus (family 0, model 1), "),
     ([], {"machine": {"cpu_model": "family 0, model 1"}}, "resume expected a run of this machine"),
     ([], {"machine": {"source": "0123"}}, "source of keras_vit 0123"),
+    ([], {"peer_files": {str(FAKE): "0123"}}, f"the file of each peer as it was, received {str(FAKE)!r}, which has ch"),
     (["--batches", "2"], {}, "--resume expected no other option, received --batches"),
     (["--quick"], {}, "--resume expected no other option, received --quick"),
 )
@@ -87,6 +88,9 @@ def test_what_cannot_be_resumed_gets_one_sentence(interrupted, monkeypatch, caps
         machine = {**measured["machine"], **change.get("machine", {})}
         interrupted.write_text(json.dumps({**measured, **change, "machine": machine}))
         refused(["--resume", str(interrupted), *arguments], sentence)
+    for machine in (None, {}, {"cpu": "abacus"}):
+        interrupted.write_text(json.dumps({**measured, "machine": machine}))
+        refused(["--resume", str(interrupted)], "resume expected the JSON of a run of keras-vit bench, received ")
     for row in measured["questions"][0]["rows"]:
         row["seconds"] = sum(row.pop("turns"), [])
     interrupted.write_text(json.dumps(measured))
