@@ -275,7 +275,21 @@ def test_the_recipes_are_those_of_the_recipe_file():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--probe"], "--suite expected the name of the suite"),
+        (["--probe"], "--suite expected the name of the suite that --probe is of, received nothing"),
+        (
+            ["--set", "x=1", "--resize", "9", "--shots", "1", "--rates", "1"],
+            "suite that --shots, --rates, --resize, --set are of",
+        ),
+        (["--suite", "real", "--recipe", "r.py"], "--recipe expected a recipe's test data, received --suite"),
+        (["--suite", "vtab1k", "--shots", "1"], "--shots expected --suite fewshot, received --suite vtab1k"),
+        (
+            ["--suite", "paper", "--probe", "--set", "steps=1"],
+            "--set expected --suite vtab1k or paper without --probe, received --suite paper with --probe logistic",
+        ),
+        (["--suite", "fewshot", "--set", "steps=1"], "--set expected --suite vtab1k or paper without --probe"),
+        (["--suite", "real", "--rates", "0.1"], "--rates expected --suite vtab1k or paper without --probe, received"),
+        (["--suite", "fewshot", "--resize", "9"], "--resize expected --suite real, or --probe, received"),
+        (["--suite", "vtab1k", "--resize", "9"], "--resize expected --suite real, or --probe, received --suite vtab1k"),
         (["--suite", "vtab1k"], "--output expected the folder of the results"),
         (
             ["--suite", "vtab1k", "--output", "{tmp}/o", "--tasks", "svhm"],
