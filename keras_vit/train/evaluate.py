@@ -107,10 +107,13 @@ def evaluate(
             width (arXiv 1706.04599).
 
     Returns:
-        `{"loss": mean, "accuracy": share in [0, 1], "examples": count}`, and `top5` and `calibration` if asked for.
+        `{"loss": mean, "accuracy": share in [0, 1], "examples": count}`, and `top5` and `calibration` if asked for;
+        all but the count are NaN where the loss is not finite, for there the best class is none.
     """
     sums = sums or evaluator(model, loss, metrics)
     total = sum(tf.cast(sums(*batch), tf.float64) for batch in batches).numpy()
+    if not np.isfinite(total[0]):
+        total[[0, 1, *range(3, len(total))]] = np.nan
     loss, hits, count = total[:3]
     found = {"loss": float(loss / count), "accuracy": float(hits / count)}
     if "top5" in metrics:

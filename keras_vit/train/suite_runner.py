@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import keras
+import numpy as np
 
 from keras_vit.analysis.kept import fingerprint
 from keras_vit.analysis.probe import L2, SEEDS, SHOTS, few_of_each, few_shot_accuracies
@@ -142,7 +143,7 @@ class Runner:
         scores = {}
         for rate in rates if len(rates) > 1 else ():
             scores[rate] = self._trained(task, rate, folder / f"lr{rate:g}", choosing=True)["accuracy"]
-        rate = max(scores, key=scores.get) if scores else rates[0]
+        rate = max(scores, key=lambda rate: np.nan_to_num(scores[rate], nan=-1.0)) if scores else rates[0]
         summary = self._trained(task, rate, folder / "final")
         found = {"accuracy": summary["accuracy"], "examples": summary["test_examples"], "learning_rate": rate}
         if task.test_source is None:

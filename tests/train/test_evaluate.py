@@ -74,6 +74,15 @@ def test_calibration_is_the_published_sum(kind):
     assert found["calibration"] == pytest.approx(expected, abs=1e-6) and expected > 0.1
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_model_that_answers_no_numbers_has_no_accuracy(value):
+    """The best class of NaNs is the first one, and their confidence lies in no bin."""
+    broken = [(images.numpy() * np.float32(value), *rest) for images, *rest in batches(LABELS)]
+    found = evaluate(passes_on(), broken, metrics=ALL)
+    assert found.pop("examples") == COUNT
+    assert set(found) == {"loss", *ALL} and all(np.isnan(share) for share in found.values())
+
+
 def test_only_what_is_asked_for():
     assert set(evaluate(passes_on(), batches(LABELS))) == {"loss", "accuracy", "examples"}
 

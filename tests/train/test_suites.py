@@ -199,6 +199,17 @@ def test_fine_tuning_takes_the_best_rate_of_the_papers_recipe(model, data, tmp_p
     assert run_suite(tuned, quiet)["tasks"] == results["tasks"] and len(trained) == 5
 
 
+def test_a_rate_whose_accuracy_is_no_number_is_not_the_best(model, data, tmp_path, monkeypatch):
+    scores = {0.3: float("nan"), 0.1: 0.5, 0.01: 0.4}
+    monkeypatch.setattr(
+        suite_runner.Runner,
+        "_trained",
+        lambda self, task, rate, *_, **__: {"accuracy": scores[rate], "test_examples": 9},
+    )
+    tuned = suite_runner.Runner(settings("paper", model, tmp_path, data, rates=tuple(scores)))
+    assert tuned.measure(next(task for task in PAPER if task.name == "pets"))["learning_rate"] == 0.1
+
+
 def test_imagenet_is_trained_on_once_for_both_of_its_labels(model, data, tmp_path):
     tuned = settings("paper", model, tmp_path, data, tasks=("imagenet", "real"), rates=(0.01,), changes=SHORT)
     results = run_suite(tuned, quiet)
