@@ -264,8 +264,9 @@ def test_arrays_in_a_file(tmp_path):
         assert all(np.all(image == 10 * label) for image, label in zip(images, labels, strict=True))
     part = open_split("arrays", "train[:50%]", path)
     assert part.count == 10 and len(set(everything(part)[1])) > 2
-    named = arrays(tmp_path / "named.npz", labels=np.array(["a", "b", "c", "d"]))
-    assert open_split("arrays", "test", named).labels == ("a", "b", "c", "d")
+    for names in (["a", "b", "c", "ä"], [b"a", b"b", b"c", "ä".encode()]):
+        named = arrays(tmp_path / "named.npz", labels=np.array(names))
+        assert open_split("arrays", "test", named).labels == ("a", "b", "c", "ä")
 
 
 def test_arrays_in_a_file_that_only_tensorflow_reads(tmp_path, monkeypatch):
@@ -277,6 +278,25 @@ def test_arrays_in_a_file_that_only_tensorflow_reads(tmp_path, monkeypatch):
     for nothing in ("ram://bucket/other.npz", "ram://bucket", "nowhere://bucket/grey.npz"):
         with pytest.raises(OSError, match=f"directory expected an .npz file .* at '{nothing}'"):
             open_split("arrays", "train", nothing)
+
+
+@pytest.mark.parametrize("place", ["{tmp}/broken.npz", "ram://bucket/broken.npz"])
+@pytest.mark.parametrize("damage", ["empty", "truncated", "npy", "corrupt", "text"])
+def test_a_damaged_file_of_arrays_gets_a_sentence(damage, place, tmp_path):
+    whole = Path(arrays(tmp_path / "whole.npz")).read_bytes()
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    middle = whole.index(b"x_train") + 200  # among the pixels
+    data = {
+        "empty": b"", "truncated": whole[:-300], "npy": (tmp_path / "one.npy").read_bytes(), "text": b"no arrays",
+        "corrupt": whole[:middle] + b"damaged" + whole[middle + 7 :],
+    }  # fmt: skip
+    place = place.format(tmp=tmp_path)
+    with tf.io.gfile.GFile(place, "wb") as file:
+        file.write(data[damage])
+    sentence = f"directory expected an .npz file that can be read at '{place}', which failed ("
+    with pytest.raises(OSError, match=re.escape(sentence)) as error:
+        open_split("arrays", "train", place)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("shape", [(20, 4), (2, 10), (21,), (19, 1), ()])
