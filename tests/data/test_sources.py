@@ -1,6 +1,7 @@
 """Where examples come from: fixed splits, honest errors."""
 
 import hashlib
+import os
 import re
 import shutil
 from pathlib import Path
@@ -121,6 +122,24 @@ def test_pictures_that_training_does_not_read_are_counted(folder):
         (folder / "cat" / name).touch()
     with pytest.warns(UserWarning, match="left out of .*, for training does not read them: 2 .webp, 1 .heic.$"):
         assert open_split("folder", "train", str(folder)).counts == (8, 4)
+
+
+def test_any_name_may_be_a_classs(folder):
+    """Also what looks like a split, or like Python's own; not the folder that a Mac's archives bring."""
+    for name in ("train", "__init__", "__MACOSX"):
+        (folder / name).mkdir()
+        shutil.copy(folder / "cat" / "cat0.png", folder / name)
+    assert open_split("folder", "train", str(folder)).labels == ("__init__", "cat", "dog", "train")
+
+
+@pytest.mark.parametrize("place", ["", "cat", "cat/more"])
+def test_a_name_that_is_not_utf_8_is_told_with_its_folder(place, folder):
+    (folder / "cat" / "more").mkdir()
+    name = b"caf\xe9.png"
+    Path(os.fsdecode(os.fsencode(folder / place) + b"/" + name)).touch()
+    sentence = f"directory expected names in UTF-8 in '{folder / place.split('/')[0]}' and below, received {name!r}."
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        open_split("folder", "train", str(folder))
 
 
 @pytest.mark.parametrize("name", ["test", "validation"])
