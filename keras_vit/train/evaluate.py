@@ -147,7 +147,8 @@ def evaluate_model(
 
     Raises:
         FileNotFoundError: the data is absent.
-        ValueError: the model has no classifier, or not for these classes; or a data file is broken or gone.
+        ValueError: the model has no classifier, or not for these classes, or no image size; or a data file is broken
+            or gone.
     """
     examples = open_data(data, split or data.test_split, data_dir)
     interface = describe(model)
@@ -164,7 +165,7 @@ def evaluate_model(
     batches = evaluation_batches(
         examples,
         batch_size=data.batch_size,
-        input_shape=(*interface.image_size, interface.input_shape[2]),
+        input_shape=interface.image_shape,
         scale=not interface.takes_pixels,
         resize=data.resize,
     )

@@ -130,8 +130,7 @@ class Runner:
         metrics = ("accuracy", "top5", "calibration")
         batches = evaluation_batches(
             examples, batch_size=self.settings.batch_size,
-            input_shape=(*interface.image_size, interface.input_shape[2]), scale=not interface.takes_pixels,
-            resize=self.settings.resize,
+            input_shape=interface.image_shape, scale=not interface.takes_pixels, resize=self.settings.resize,
         )  # fmt: skip
         found = evaluate(self.model, batches, sums=evaluator(self.model, None, metrics, among), metrics=metrics)
         return found | ({"classes": len(among)} if some else {})
