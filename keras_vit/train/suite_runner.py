@@ -44,7 +44,7 @@ class Settings:
         shots: examples a class, of `fewshot`.
         rates: learning rates in place of Table 4's.
         changes: fields of the fine-tuning recipe, as `keras_vit.train.recipe_file.override` takes them.
-        resize: pixels of an image's shorter side before its middle is cut out, of `real`; None squeezes the image.
+        resize: pixels of an image's shorter side before its middle is cut out, of `real` and probes; None squeezes it.
         batch_size: images at once where nothing is trained.
     """
 
