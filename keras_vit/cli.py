@@ -54,15 +54,12 @@ def _train(options):
 
 
 def _evaluate(options):
-    if options.suite:
-        if options.flip:
-            raise ValueError("--flip expected a recipe's test data, received --suite: its figures are of images alone.")
-        from keras_vit.train.suite_verb import run_suite_verb
+    from keras_vit.train.suite_verb import require_used, run_suite_verb
 
+    require_used(options)
+    if options.suite:
         run_suite_verb(options)
         return
-    if options.output or options.probe or options.tasks:
-        raise ValueError("--suite expected the name of the suite that --output, --probe and --tasks are of.")
     from keras_vit.models.load import load_model, require_trained
     from keras_vit.train.evaluate import evaluate_model
 

@@ -87,8 +87,7 @@ def of_split(model, data, data_dir: str | None, limit: int | None):
     from keras_vit.data.pipeline import held_out
 
     _require_positive(limit)
-    interface = describe(model)
-    return held_out(data, (*interface.image_size, interface.input_shape[2]), data_dir, limit)
+    return held_out(data, describe(model).image_shape, data_dir, limit)
 
 
 def _require_positive(limit: int | None) -> None:

@@ -110,11 +110,10 @@ def require_parts(model: keras.Model, parts: Sequence[str]) -> None:
 
 
 def _read(interface: Interface, files):
-    if interface.image_size is None:
-        raise ValueError(f"model expected a known image size, received input shape {interface.input_shape}.")
+    shape = interface.image_shape
     if not files:
         raise ValueError("images expected one file or more, received none.")
-    images = np.stack([load_image(file, (*interface.image_size, interface.input_shape[2])) for file in files])
+    images = np.stack([load_image(file, shape) for file in files])
     return images if interface.takes_pixels else preprocess_input(images)
 
 

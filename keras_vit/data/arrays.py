@@ -1,6 +1,8 @@
 """Arrays in memory, and in a file as Keras's own data sets have them."""
 
 import contextlib
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -66,25 +68,27 @@ def open_arrays(split: str, directory: str | None, part) -> Examples:
                          f"{given[name].shape}.")  # fmt: skip
     images = images[..., None] if images.ndim == 3 else images
     order = np.random.default_rng(0).permutation(len(images))[chosen]  # a part is of all classes
-    return from_arrays(images[order], parts[name][order], [str(label) for label in labels])
+    labels = [label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label) for label in labels]
+    return from_arrays(images[order], parts[name][order], labels)
 
 
 @contextlib.contextmanager
 def _opened(place: str | None):
-    """The arrays of an `.npz` file, read by NumPy itself where it is local, which is faster, else by TensorFlow."""
-    if place is not None and Path(place).is_file():
-        with np.load(place, allow_pickle=False) as file:
-            yield file
-        return
+    """The arrays of an `.npz` file, read by Python itself where it is local, which is faster, else by TensorFlow."""
+    local = place is not None and Path(place).is_file()
     try:
-        if place is None or not tf.io.gfile.exists(place) or tf.io.gfile.isdir(place):
+        if place is None or not local and (not tf.io.gfile.exists(place) or tf.io.gfile.isdir(place)):
             raise FileNotFoundError(
                 "directory expected an .npz file of the arrays x_train, y_train, x_test and y_test, found none at "
                 f"{place!r}; pass its path as --data-dir."
             )
-        with tf.io.gfile.GFile(place, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            yield file
-    except tf.errors.OpError as error:
+        with (open if local else tf.io.gfile.GFile)(place, "rb") as stream:
+            if not zipfile.is_zipfile(stream):
+                raise zipfile.BadZipFile("it is none, or breaks off")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as file:
+                yield file
+    except (tf.errors.OpError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         reason = str(error).strip().splitlines()[0]
         raise OSError(
             f"directory expected an .npz file that can be read at {place!r}, which failed ({reason})."

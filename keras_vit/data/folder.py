@@ -1,5 +1,6 @@
 """One's own images: CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg, wherever TensorFlow can read files."""
 
+import contextlib
 import hashlib
 import os
 import warnings
@@ -21,9 +22,9 @@ TEST_FOLDERS = ("test", "validation", "val", "valid")
 def open_folder(split: str, directory: str | None, part) -> Examples:
     """Open one split of a folder of images.
 
-    Where there is no `train` folder, a fifth of every class (of a single picture, none) is its test split: the files
-    whose names have the smallest SHA-256, so that a picture stays on its side when others are added or the folder is
-    moved.
+    Where no `train` folder holds folders, a fifth of every class (of a single picture, none) is its test split: the
+    files whose names have the smallest SHA-256, so that a picture stays on its side when others are added or the
+    folder is moved.
 
     Args:
         split: `train`, `test`, or a part of one.
@@ -32,7 +33,7 @@ def open_folder(split: str, directory: str | None, part) -> Examples:
 
     Raises:
         FileNotFoundError: there is no such folder.
-        ValueError: it holds no classes or images, or the split is unknown.
+        ValueError: it holds no classes or images or a name that is not UTF-8, or the split is unknown.
     """
     if directory is None or not tf.io.gfile.isdir(directory):
         raise FileNotFoundError(
@@ -41,7 +42,7 @@ def open_folder(split: str, directory: str | None, part) -> Examples:
         )
     root = str(directory).rstrip("/")
     train = tf.io.gfile.join(root, "train")
-    if tf.io.gfile.isdir(train):
+    if tf.io.gfile.isdir(train) and _folders(train):  # else it is a class: bus, car, train
         labels = _classes(train)
         test = next((path for name in TEST_FOLDERS if tf.io.gfile.isdir(path := tf.io.gfile.join(root, name))), None)
         parts = {"train": list(_rows(train, labels))} | ({"test": list(_rows(test, labels, some=True))} if test else {})
@@ -62,8 +63,21 @@ def open_folder(split: str, directory: str | None, part) -> Examples:
 
 def _folders(root) -> list[str]:
     """Names of the folders that may be classes."""
-    names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(root))  # a bucket lists folders with a slash
-    return [name for name in names if not name.startswith((".", "__")) and tf.io.gfile.isdir(f"{root}/{name}")]
+    with _naming(root):
+        names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(root))  # a bucket lists folders with a slash
+    names = [name for name in names if not (name.startswith(".") or name == "__MACOSX")]  # of a Mac
+    return [name for name in names if tf.io.gfile.isdir(f"{root}/{name}")]
+
+
+@contextlib.contextmanager
+def _naming(place):
+    """Turn the error about a name that TensorFlow cannot decode into one that names the folder."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"directory expected names in UTF-8 in {place!r} and below, received {error.object!r}."
+        ) from error
 
 
 def _classes(root) -> tuple[str, ...]:
@@ -83,7 +97,8 @@ def _by_class(root, labels, some: bool = False) -> Iterator[list[str]]:
     left_out = Counter()
     for label in labels:
         place = f"{root}/{label}"
-        every = sorted(image_files_below(place, tf.io.gfile.walk, SUFFIXES + OTHERS))
+        with _naming(place):
+            every = sorted(image_files_below(place, tf.io.gfile.walk, SUFFIXES + OTHERS))
         files = [path for path in every if path.lower().endswith(SUFFIXES)]
         left_out.update(os.path.splitext(path)[1].lower() for path in every if path.lower().endswith(OTHERS))
         if not files and not some:

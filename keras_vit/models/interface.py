@@ -34,6 +34,13 @@ class Interface:
         """Whether the model scales pixels 0..255 itself."""
         return self.input_range == (0.0, 255.0)
 
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(height, width, channels) of the images that the model is given; raises where it cannot say their size."""
+        if self.image_size is None:
+            raise ValueError(f"model expected a known image size, received input shape {self.input_shape}.")
+        return (*self.image_size, self.input_shape[2])
+
 
 def describe(model: keras.Model) -> Interface:
     """Read the interface of a model of this package.

@@ -71,13 +71,10 @@ def predict_each(model, images: Iterable[str | os.PathLike], top: int = 5) -> It
     interface = interface_of(model)
     if interface.classes is None:
         raise ValueError(f"model expected a classifier, received {model.name} without one (include_top=False).")
-    if interface.image_size is None:
-        raise ValueError(f"model expected a known image size, received input shape {interface.input_shape}.")
-    return _rows(interface, _answering(model), iter(images), top)
+    return _rows(interface, interface.image_shape, _answering(model), iter(images), top)
 
 
-def _rows(interface, answer, images, top):
-    shape = (*interface.image_size, interface.input_shape[2])
+def _rows(interface, shape, answer, images, top):
     with ThreadPoolExecutor(READERS, "images") as pool:
         while paths := list(itertools.islice(images, BATCH)):
             loaded = list(pool.map(lambda path: _load(path, shape), paths))

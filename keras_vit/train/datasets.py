@@ -10,6 +10,7 @@ from keras_vit.data.sources import Examples, open_data, open_split
 from keras_vit.train.few_shot import squeezed
 from keras_vit.train.masked import MaskedPatches
 from keras_vit.train.recipe import Recipe
+from keras_vit.train.recipe_inputs import augment_at
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,11 @@ class Datasets:
         """A function (part, parts) -> that part of the training batches from a step on, as a `tf.data.Dataset`."""
 
         corrupt = MaskedPatches(self.recipe, input_shape).corrupt if self.recipe.masked else None
+        augment = augment_at(self.recipe.augment, input_shape[:2], self.recipe.model.input_shape[:2])
 
         def of_part(shard):
             return training_batches(
-                self.train, self.recipe.augment, batch_size=self.recipe.data.batch_size, input_shape=input_shape,
+                self.train, augment, batch_size=self.recipe.data.batch_size, input_shape=input_shape,
                 epochs=self.epochs, seed=self.recipe.seed, start=start, scale=self._scale, shard=shard,
                 multi_hot=self.recipe.loss.kind == "sigmoid", corrupt=corrupt,
             )  # fmt: skip

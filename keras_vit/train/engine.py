@@ -1,5 +1,6 @@
 """The training run: build, resume, step, evaluate, save."""
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -66,7 +67,8 @@ def train(
         OSError: a checkpoint, or what is told of the run, cannot be written; the older checkpoints are intact. Or
             another worker stopped (`ConnectionError`).
         SystemExit: Ctrl-C or SIGTERM, to any worker; the state has been saved.
-        ValueError: an argument is out of range, a data file is broken or gone, or the workdir holds something else.
+        ValueError: an argument is out of range, a data file is broken or gone, a batch takes more memory than there
+            is, or the workdir holds something else.
     """
     finished = find_summary(workdir, recipe)
     if finished is not None:
@@ -76,6 +78,21 @@ def train(
     # The interrupt comes after the workers have met, for which TensorFlow takes SIGTERM for itself.
     with devices.naming_lost_workers(), Interrupt() as interrupt:
         return _run(recipe, Path(workdir), data_dir, devices, profile, interrupt)
+
+
+@contextlib.contextmanager
+def _naming_memory(batch: int):
+    """Turn TensorFlow's error about too little memory into a ValueError that says what takes less."""
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        reason = str(error.message).strip().splitlines()[0]
+        if "OOM" not in reason and "memory" not in reason:  # of files or a disk
+            raise
+        raise ValueError(
+            f"data.batch_size expected a batch that there is memory for, received {batch} ({reason}); a smaller one, a "
+            "larger optimizer.accumulate or recompute=true take less."
+        ) from error
 
 
 def _run(
@@ -112,7 +129,11 @@ def _run(
         counters.store()
         checkpoints.save(step)
 
-    with naming_broken_files(*data.splits), Report(recipe, workdir, data, step, devices.chief) as report:
+    with (
+        _naming_memory(batch),
+        naming_broken_files(*data.splits),
+        Report(recipe, workdir, data, step, devices.chief) as report,
+    ):
         report.begin(state.model.count_params())
         stop, count, _ = devices.agree(interrupt.asked, 1, False)
         while step < total and not stop:

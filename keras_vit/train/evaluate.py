@@ -107,10 +107,13 @@ def evaluate(
             width (arXiv 1706.04599).
 
     Returns:
-        `{"loss": mean, "accuracy": share in [0, 1], "examples": count}`, and `top5` and `calibration` if asked for.
+        `{"loss": mean, "accuracy": share in [0, 1], "examples": count}`, and `top5` and `calibration` if asked for;
+        all but the count are NaN where the loss is not finite, for there the best class is none.
     """
     sums = sums or evaluator(model, loss, metrics)
     total = sum(tf.cast(sums(*batch), tf.float64) for batch in batches).numpy()
+    if not np.isfinite(total[0]):
+        total[[0, 1, *range(3, len(total))]] = np.nan
     loss, hits, count = total[:3]
     found = {"loss": float(loss / count), "accuracy": float(hits / count)}
     if "top5" in metrics:
@@ -144,7 +147,8 @@ def evaluate_model(
 
     Raises:
         FileNotFoundError: the data is absent.
-        ValueError: the model has no classifier, or not for these classes; or a data file is broken or gone.
+        ValueError: the model has no classifier, or not for these classes, or no image size; or a data file is broken
+            or gone.
     """
     examples = open_data(data, split or data.test_split, data_dir)
     interface = describe(model)
@@ -161,7 +165,7 @@ def evaluate_model(
     batches = evaluation_batches(
         examples,
         batch_size=data.batch_size,
-        input_shape=(*interface.image_size, interface.input_shape[2]),
+        input_shape=interface.image_shape,
         scale=not interface.takes_pixels,
         resize=data.resize,
     )

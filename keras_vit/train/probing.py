@@ -55,9 +55,7 @@ class Extractor:
         self, model: keras.Model, folder=None, directory: str | None = None, resize=None, batch_size: int = 64
     ):
         interface = describe(model)
-        if interface.image_size is None:
-            raise ValueError(f"model expected a known image size, received input shape {interface.input_shape}.")
-        self._shape = (*interface.image_size, interface.input_shape[2])
+        self._shape = interface.image_shape
         self._scale = not interface.takes_pixels
         self._features, self._hash = _features_of(model, interface), fingerprint(model) if folder else None
         self._folder, self._directory, self._resize, self._batch = folder, directory, resize, batch_size

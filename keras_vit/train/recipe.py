@@ -8,7 +8,7 @@ from keras_vit.models.variants import BiTVariant as BiTVariant
 from keras_vit.models.variants import ResNetStem as ResNetStem
 from keras_vit.models.variants import Variant as Variant
 from keras_vit.models.variants import find_variant
-from keras_vit.train.checks import is_count, is_number, is_size, is_text, require, sides
+from keras_vit.train.checks import is_count, is_number, is_size, is_text, require, require_row, sides
 from keras_vit.train.recipe_inputs import Augment as Augment
 from keras_vit.train.recipe_inputs import Curriculum as Curriculum
 from keras_vit.train.recipe_inputs import Data as Data
@@ -61,7 +61,9 @@ class Model:
     include_preprocessing: bool = False
 
     def __post_init__(self):
-        if not isinstance(self.variant, Variant | BiTVariant):
+        if isinstance(self.variant, Variant | BiTVariant):
+            require_row(self.variant)
+        else:
             require(isinstance(self.variant, str), "variant", "a model's name, a Variant or a BiTVariant", self.variant)
             find_variant(self.variant)
         require(is_text(self.weights), "weights", "a file's name or null", self.weights)
@@ -215,7 +217,7 @@ class Recipe:
         require(isinstance(self.name, str) and self.name, "name", "a name", self.name)
         require(is_count(self.epochs), "epochs", "a positive int", self.epochs)
         require(self.steps is None or is_count(self.steps), "steps", "a positive int or null", self.steps)
-        require(is_count(self.seed, 0), "seed", "an int of at least 0", self.seed)
+        require(is_count(self.seed, 0) and self.seed < 2**32, "seed", "an int of 0 to 2**32 - 1", self.seed)
         require(self.precision in PRECISIONS, "precision", f"one of {PRECISIONS}", self.precision)
         require(isinstance(self.recompute, bool), "recompute", "true or false", self.recompute)
         require(self.nonfinite in ("stop", "skip"), "nonfinite", "'stop' or 'skip'", self.nonfinite)

@@ -1,6 +1,6 @@
 """The parts of a recipe that say what the model sees: examples, their changes, and the sizes over the run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from keras_vit.data import SOURCES
 from keras_vit.models.variants import BiTVariant
@@ -62,9 +62,9 @@ class Augment:
             image brought to `crop_resize`, then a random part of the model's size), or `pad` (the image, black
             `crop_pad` wide around it, then a random part of its own size).
         crop_area: the smallest share of the image that `inception` crops to, in (0, 1].
-        crop_resize: pixels that `resize` brings the image to first: one int for its shorter side, or (height, width),
-            which squeezes it.
-        crop_pad: pixels of black that `pad` puts on every side, at the model's size.
+        crop_resize: pixels that `resize` brings the image to first, at the model's size: one int for its shorter side,
+            or (height, width), which squeezes it. In a stage of other images it grows and shrinks as they do.
+        crop_pad: pixels of black that `pad` puts on every side, at the model's size; in a stage likewise.
         flip: whether to mirror half of the images, left to right.
         shift: largest move along each axis as a share of the side, in [0, 1).
         rotate: largest turn in degrees, either way.
@@ -105,6 +105,25 @@ class Augment:
         for name in ("mixup", "cutmix"):
             require(is_number(getattr(self, name), 0), name, "a number of at least 0", getattr(self, name))
         require(is_number(self.erasing, 0, 1), "erasing", "a probability in [0, 1)", self.erasing)
+
+
+def augment_at(augment: Augment, size: tuple[int, int], own: tuple[int, int]) -> Augment:
+    """The augmentation of a stage's images, in whose crops there is as much to be seen as at the model's size.
+
+    Args:
+        augment: at the model's size.
+        size: (height, width) of the stage's images.
+        own: (height, width) of the model's. Where only one side differs, what is one number follows the larger share.
+    """
+    if size == own:
+        return augment
+    shares = [side / whole for side, whole in zip(size, own, strict=True)]
+    crop = augment.crop_resize
+    if isinstance(crop, int):
+        crop = max(round(crop * max(shares)), *size)
+    elif crop is not None:
+        crop = tuple(max(round(a * share), side) for a, share, side in zip(crop, shares, size, strict=True))
+    return replace(augment, crop_resize=crop, crop_pad=max(round(augment.crop_pad * max(shares)), 1))
 
 
 @dataclass(frozen=True)
@@ -157,10 +176,8 @@ def check_sizes(recipe) -> None:
     require((recipe.augment.crop == "resize") == (crop is not None), "crop_resize",
             "a size with crop 'resize', and null without", crop)  # fmt: skip
     require(whole is None or whole >= max(own), "resize", f"at least the model's {max(own)} pixels", whole)
-    sizes = [own, *(sides(stage.image_size) for stage in stages if stage.image_size is not None)]
-    for size in sizes:
-        fits = crop is None or all(a >= b for a, b in zip(sides(crop), size, strict=True))
-        require(fits, "crop_resize", f"at least the images' {size}", crop)
+    fits = crop is None or all(a >= b for a, b in zip(sides(crop), own, strict=True))
+    require(fits, "crop_resize", f"at least the images' {own}", crop)
     row, bit = model.row, isinstance(model.row, BiTVariant)
     for stage in stages:
         require(not bit or stage.patch_size is None, "patch_size",
@@ -169,3 +186,10 @@ def check_sizes(recipe) -> None:
         same = stage.patch_size is None and (stage.image_size is None or sides(stage.image_size) == own)
         require(same or not fixed, "stages", f"the model's own sizes with {row.name}, whose relative positions are "
                 "stored for them", stage)  # fmt: skip
+        if not bit:
+            patch = sides(stage.patch_size or model.patch_size or row.patch_size)
+            stride = row.stem.stride if row.stem else 1
+            cells = [-(-side // stride) for side in (own if stage.image_size is None else sides(stage.image_size))]
+            fits = all(a >= b for a, b in zip(cells, patch, strict=True))
+            whole = "x".join(str(side * stride) for side in patch)
+            require(fits, "stages", f"images of at least one patch ({whole} pixels) in each", stage)

@@ -1,6 +1,7 @@
 """All that a training run changes: model, average, optimizer, and the run's own counters."""
 
 import contextlib
+import math
 import sys
 from dataclasses import dataclass
 
@@ -114,9 +115,9 @@ class Counters:
 
     @property
     def mean_loss(self) -> float:
-        """Of the updates since the last report."""
+        """Of the updates since the last report; not a number where none was made."""
         loss, updates, _ = self.tally.numpy()
-        return float(loss / max(updates, 1))
+        return float(loss / updates) if updates else math.nan
 
     @property
     def skipped(self) -> float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import keras
+import numpy as np
 
 from keras_vit.analysis.kept import fingerprint
 from keras_vit.analysis.probe import L2, SEEDS, SHOTS, few_of_each, few_shot_accuracies
@@ -43,7 +44,7 @@ class Settings:
         shots: examples a class, of `fewshot`.
         rates: learning rates in place of Table 4's.
         changes: fields of the fine-tuning recipe, as `keras_vit.train.recipe_file.override` takes them.
-        resize: pixels of an image's shorter side before its middle is cut out, of `real`; None squeezes the image.
+        resize: pixels of an image's shorter side before its middle is cut out, of `real` and probes; None squeezes it.
         batch_size: images at once where nothing is trained.
     """
 
@@ -129,8 +130,7 @@ class Runner:
         metrics = ("accuracy", "top5", "calibration")
         batches = evaluation_batches(
             examples, batch_size=self.settings.batch_size,
-            input_shape=(*interface.image_size, interface.input_shape[2]), scale=not interface.takes_pixels,
-            resize=self.settings.resize,
+            input_shape=interface.image_shape, scale=not interface.takes_pixels, resize=self.settings.resize,
         )  # fmt: skip
         found = evaluate(self.model, batches, sums=evaluator(self.model, None, metrics, among), metrics=metrics)
         return found | ({"classes": len(among)} if some else {})
@@ -142,7 +142,7 @@ class Runner:
         scores = {}
         for rate in rates if len(rates) > 1 else ():
             scores[rate] = self._trained(task, rate, folder / f"lr{rate:g}", choosing=True)["accuracy"]
-        rate = max(scores, key=scores.get) if scores else rates[0]
+        rate = max(scores, key=lambda rate: np.nan_to_num(scores[rate], nan=-1.0)) if scores else rates[0]
         summary = self._trained(task, rate, folder / "final")
         found = {"accuracy": summary["accuracy"], "examples": summary["test_examples"], "learning_rate": rate}
         if task.test_source is None:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 SUITES = ("vtab1k", "paper", "fewshot", "real")  # written again here, so that --help needs no TensorFlow
 PROBES = ("logistic", "ridge", "knn")
+SHOTS = "1,5,10,25"
+OPTIONS = ("output", "probe", "tasks", "shots", "rates", "resize", "set")
 
 
 def add_suite(sub: argparse.ArgumentParser) -> None:
@@ -16,11 +18,38 @@ def add_suite(sub: argparse.ArgumentParser) -> None:
     group.add_argument("--probe", nargs="?", const="logistic", choices=PROBES, help="fit a head to frozen features in "
                        "place of fine-tuning, of vtab1k and paper (default logistic)")  # fmt: skip
     group.add_argument("--tasks", metavar="NAME,...", help="some of the suite's; a wrong one lists them")
-    group.add_argument("--shots", metavar="N,...", default="1,5,10,25", help="of fewshot (default 1,5,10,25)")
-    group.add_argument("--rates", metavar="RATE,...", help="learning rates to choose from, in place of the paper's")
-    group.add_argument("--resize", type=int, help="of real: shorter side before the middle is cut out")
+    group.add_argument("--shots", metavar="N,...", help=f"of fewshot (default {SHOTS})")
+    group.add_argument("--rates", metavar="RATE,...", help="learning rates to choose from when fine-tuning, in place "
+                       "of the paper's")  # fmt: skip
+    group.add_argument("--resize", type=int, help="of real and --probe: shorter side before the middle is cut out")
     group.add_argument("--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE",
                        help="replace fields of the fine-tuning recipe")  # fmt: skip
+
+
+def require_used(options) -> None:
+    """Raise a ValueError where an option was given that this evaluation would not look at."""
+    given = [f"--{name}" for name in OPTIONS if getattr(options, name) not in (None, [])]
+    if options.suite is None:
+        if given:
+            raise ValueError(f"--suite expected the name of the suite that {', '.join(given)} "
+                             f"{'is' if len(given) == 1 else 'are'} of, received nothing.")  # fmt: skip
+        return
+    if options.flip or options.recipe:
+        raise ValueError(f"{'--flip' if options.flip else '--recipe'} expected a recipe's test data, received --suite: "
+                         "its figures are of its own data's images, each alone.")  # fmt: skip
+    transfers = options.suite in ("vtab1k", "paper")
+    tuned = "--suite vtab1k or paper without --probe"
+    places = {
+        "--probe": (transfers, "--suite vtab1k or paper"),
+        "--shots": (options.suite == "fewshot", "--suite fewshot"),
+        "--rates": (transfers and not options.probe, tuned),
+        "--set": (transfers and not options.probe, tuned),
+        "--resize": (options.suite == "real" or (transfers and options.probe), "--suite real, or --probe"),
+    }
+    for name, (used, place) in places.items():
+        if name in given and not used:
+            probe = f" with --probe {options.probe}" if options.probe else ""
+            raise ValueError(f"{name} expected {place}, received --suite {options.suite}{probe}.")
 
 
 def run_suite_verb(options) -> None:
@@ -31,8 +60,6 @@ def run_suite_verb(options) -> None:
 
     if options.output is None:
         raise ValueError("--output expected the folder of the results, received nothing.")
-    if options.probe and options.suite not in ("vtab1k", "paper"):
-        raise ValueError(f"--probe expected --suite vtab1k or paper, received {options.suite}.")
     output = Path(options.output)
     results = run_suite(
         Settings(
@@ -42,7 +69,7 @@ def run_suite_verb(options) -> None:
             options.data_dir,
             options.probe,
             tuple(options.tasks.split(",")) if options.tasks else (),
-            _numbers("--shots", options.shots, int),
+            _numbers("--shots", options.shots or SHOTS, int),
             _numbers("--rates", options.rates, float),
             tuple(options.set),
             options.resize,

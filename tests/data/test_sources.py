@@ -1,6 +1,7 @@
 """Where examples come from: fixed splits, honest errors."""
 
 import hashlib
+import os
 import re
 import shutil
 from pathlib import Path
@@ -121,6 +122,24 @@ def test_pictures_that_training_does_not_read_are_counted(folder):
         (folder / "cat" / name).touch()
     with pytest.warns(UserWarning, match="left out of .*, for training does not read them: 2 .webp, 1 .heic.$"):
         assert open_split("folder", "train", str(folder)).counts == (8, 4)
+
+
+def test_any_name_may_be_a_classs(folder):
+    """Also what looks like a split, or like Python's own; not the folder that a Mac's archives bring."""
+    for name in ("train", "__init__", "__MACOSX"):
+        (folder / name).mkdir()
+        shutil.copy(folder / "cat" / "cat0.png", folder / name)
+    assert open_split("folder", "train", str(folder)).labels == ("__init__", "cat", "dog", "train")
+
+
+@pytest.mark.parametrize("place", ["", "cat", "cat/more"])
+def test_a_name_that_is_not_utf_8_is_told_with_its_folder(place, folder):
+    (folder / "cat" / "more").mkdir()
+    name = b"caf\xe9.png"
+    Path(os.fsdecode(os.fsencode(folder / place) + b"/" + name)).touch()
+    sentence = f"directory expected names in UTF-8 in '{folder / place.split('/')[0]}' and below, received {name!r}."
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        open_split("folder", "train", str(folder))
 
 
 @pytest.mark.parametrize("name", ["test", "validation"])
@@ -264,8 +283,9 @@ def test_arrays_in_a_file(tmp_path):
         assert all(np.all(image == 10 * label) for image, label in zip(images, labels, strict=True))
     part = open_split("arrays", "train[:50%]", path)
     assert part.count == 10 and len(set(everything(part)[1])) > 2
-    named = arrays(tmp_path / "named.npz", labels=np.array(["a", "b", "c", "d"]))
-    assert open_split("arrays", "test", named).labels == ("a", "b", "c", "d")
+    for names in (["a", "b", "c", "ä"], [b"a", b"b", b"c", "ä".encode()]):
+        named = arrays(tmp_path / "named.npz", labels=np.array(names))
+        assert open_split("arrays", "test", named).labels == ("a", "b", "c", "ä")
 
 
 def test_arrays_in_a_file_that_only_tensorflow_reads(tmp_path, monkeypatch):
@@ -277,6 +297,25 @@ def test_arrays_in_a_file_that_only_tensorflow_reads(tmp_path, monkeypatch):
     for nothing in ("ram://bucket/other.npz", "ram://bucket", "nowhere://bucket/grey.npz"):
         with pytest.raises(OSError, match=f"directory expected an .npz file .* at '{nothing}'"):
             open_split("arrays", "train", nothing)
+
+
+@pytest.mark.parametrize("place", ["{tmp}/broken.npz", "ram://bucket/broken.npz"])
+@pytest.mark.parametrize("damage", ["empty", "truncated", "npy", "corrupt", "text"])
+def test_a_damaged_file_of_arrays_gets_a_sentence(damage, place, tmp_path):
+    whole = Path(arrays(tmp_path / "whole.npz")).read_bytes()
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    middle = whole.index(b"x_train") + 200  # among the pixels
+    data = {
+        "empty": b"", "truncated": whole[:-300], "npy": (tmp_path / "one.npy").read_bytes(), "text": b"no arrays",
+        "corrupt": whole[:middle] + b"damaged" + whole[middle + 7 :],
+    }  # fmt: skip
+    place = place.format(tmp=tmp_path)
+    with tf.io.gfile.GFile(place, "wb") as file:
+        file.write(data[damage])
+    sentence = f"directory expected an .npz file that can be read at '{place}', which failed ("
+    with pytest.raises(OSError, match=re.escape(sentence)) as error:
+        open_split("arrays", "train", place)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("shape", [(20, 4), (2, 10), (21,), (19, 1), ()])

@@ -12,6 +12,7 @@ from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import in_memory
 from keras_vit.preprocess import imagenet_classes
 from keras_vit.train import evaluate as evaluation
+from keras_vit.train import suite_runner
 from keras_vit.train.evaluate import evaluate, evaluate_model, example_losses, logits_model
 from keras_vit.train.recipe import Data, Loss
 
@@ -74,6 +75,15 @@ def test_calibration_is_the_published_sum(kind):
     assert found["calibration"] == pytest.approx(expected, abs=1e-6) and expected > 0.1
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_model_that_answers_no_numbers_has_no_accuracy(value):
+    """The best class of NaNs is the first one, and their confidence lies in no bin."""
+    broken = [(images.numpy() * np.float32(value), *rest) for images, *rest in batches(LABELS)]
+    found = evaluate(passes_on(), broken, metrics=ALL)
+    assert found.pop("examples") == COUNT
+    assert set(found) == {"loss", *ALL} and all(np.isnan(share) for share in found.values())
+
+
 def test_only_what_is_asked_for():
     assert set(evaluate(passes_on(), batches(LABELS))) == {"loss", "accuracy", "examples"}
 
@@ -125,6 +135,20 @@ def test_a_file_that_is_no_image_is_named(tmp_path):
     data = Data("folder", directory=str(tmp_path), batch_size=2)
     with pytest.raises(ValueError, match=r"^data expected an image file .* received '.*cat/1\.png'"):
         evaluate_model(keras_vit.build(row, classes=2), data, split="train")
+
+
+def test_a_model_of_free_image_size_is_refused_in_a_sentence(monkeypatch):
+    model = keras_vit.build(keras_vit.BiTVariant("tiny", (1,), 0.5), input_shape=(None, None, 1), classes=2)
+    examples = in_memory(np.zeros((2, 8, 8, 1), "uint8"), [0, 1], tuple("ab"))
+    sentence = r"^model expected a known image size, received input shape \(None, None, 1\)\.$"
+    for module, name in (evaluation, "open_data"), (suite_runner, "open_split"):
+        monkeypatch.setattr(module, name, lambda *_: examples)
+    with pytest.raises(ValueError, match=sentence):
+        evaluate_model(model, Data("arrays", batch_size=2))
+    runner = suite_runner.Runner(suite_runner.Settings("real", "", None))
+    runner.model = model
+    with pytest.raises(ValueError, match=sentence):
+        runner._as_it_is("arrays", "test", False)
 
 
 def test_imagenets_data_has_numbers_where_its_models_have_names(monkeypatch):

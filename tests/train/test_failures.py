@@ -132,6 +132,31 @@ def test_a_checkpoints_error_is_not_replaced_by_that_of_the_events_on_the_same_d
         pass
 
 
+@pytest.mark.parametrize(
+    "reason",
+    ["OOM when allocating tensor with shape[9] and type float", "Out of memory while trying to allocate 512.00TiB."],
+)
+def test_a_batch_that_memory_is_too_small_for_gets_a_sentence(reason, command, monkeypatch, capsys):
+    def steps(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, f"{reason}\n\t [[{{node MatMul}}]]\nHint: ...")
+
+    monkeypatch.setattr(engine, "compiled_steps", lambda *_: steps)
+    assert command() == 2
+    assert sentence(capsys) == (
+        f"keras-vit train: data.batch_size expected a batch that there is memory for, received 8 ({reason}); a "
+        "smaller one, a larger optimizer.accumulate or recompute=true take less."
+    )
+
+
+def test_another_lack_than_of_memory_keeps_its_words(command, monkeypatch):
+    def steps(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "Too many open files")
+
+    monkeypatch.setattr(engine, "compiled_steps", lambda *_: steps)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="Too many open files"):
+        command()
+
+
 @pytest.mark.parametrize("error", [tf.errors.UnavailableError, tf.errors.AbortedError])
 def test_a_worker_that_stopped_gets_a_sentence_at_the_others(error, command, monkeypatch, capsys):
     def lost(*_):

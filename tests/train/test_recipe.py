@@ -15,12 +15,14 @@ from keras_vit.train.recipe import (
     Model,
     Optimizer,
     Recipe,
+    ResNetStem,
     Schedule,
     Stage,
     Variant,
     check_sizes,
 )
 from keras_vit.train.recipe_file import differences, from_json, load_recipe, override, to_json
+from keras_vit.train.recipe_inputs import augment_at
 
 OWN = Variant("own", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=(2, 4), image_size=8)
 RECIPE = Recipe(
@@ -88,6 +90,21 @@ def test_differences_are_paths():
         ("optimizer.kind=adam", "kind expected one of 'adamw', 'sgd', 'lamb', 'adafactor', 'muon', received 'adam'"),
         ("optimizer.clip_norm=0", "clip_norm expected a positive number or null, received 0"),
         ("model.variant=ViT_Q9", "name expected a model of list_models.*'ViT_Q9'"),
+        ("model.variant.image_size=null", "image_size expected a positive int, received None"),
+        ("model.variant.stem=x", r"stem expected ResNetStem\(...\) or null, received 'x'"),
+        ('model.variant.stem={"units": [1, 0]}', r"units expected a tuple of positive ints, received \(1, 0\)"),
+        (
+            'model.variant.stem={"units": [], "width_factor": "x"}',
+            "width_factor expected a positive number, received 'x'",
+        ),
+        ("model.variant.depth=2.5", "depth expected a positive int, received 2.5"),
+        ("model.variant.width=abc", "width expected a positive int, received 'abc'"),
+        ("model.variant.patch_size=null", r"patch_size expected a positive int or \(height, width\), received None"),
+        ("model.variant.mlp_kernel_size=a", "mlp_kernel_size expected an odd int, or 0, received 'a'"),
+        ("model.variant.positions=[1]", r"positions expected a name, received \[1\]"),
+        ("model.variant.axial=no", "axial expected true or false, received 'no'"),
+        ('model.variant={"name": "own", "units": 3}', "units expected a tuple of positive ints, received 3"),
+        ("seed=4294967296", r"seed expected an int of 0 to 2\*\*32 - 1, received 4294967296"),
         ("model.pooling=max", "pooling expected one of .*'max'"),
         ("model.dropout_rate=1", "dropout_rate expected a rate in .*1"),
         ("model.image_size=[8, 8, 8]", "image_size expected a positive int or .*8, 8, 8"),
@@ -124,6 +141,7 @@ def test_bad_values_get_one_sentence(setting, message):
 
 CROP = 'augment={"crop": "resize", "crop_resize": %s}'
 CROPPED = "crop_resize expected a size with crop 'resize', and null without, received "
+STAGE = 'curriculum.stages=[{"until": 0.5, %s}]'
 FIXED = "stages expected the model's own sizes with own, whose relative positions are stored for them, received Stage"
 
 
@@ -134,10 +152,11 @@ FIXED = "stages expected the model's own sizes with own, whose relative position
         (OWN, ["augment.crop=resize"], CROPPED + "None"),
         (OWN, ["augment.crop_resize=32"], CROPPED + "32"),
         (OWN, [CROP % 9], r"crop_resize expected at least the images' \(8, 16\), received 9"),
-        (OWN, [CROP % "[8, 16]", "curriculum.stages=[{'until': 0.5, 'image_size': 12}]".replace("'", '"')],
-         r"crop_resize expected at least the images' \(12, 12\), received \(8, 16\)"),
         (dataclasses.replace(OWN, positions="relative"), [], FIXED),
         (BiTVariant("own", (1, 2), 0.5, axial=True), [], FIXED),
+        (OWN, [STAGE % '"patch_size": [2, 20]'], r"stages expected images of at least one patch \(2x20 pixels\) in "),
+        (OWN, [STAGE % '"image_size": [8, 3]'], r"stages .* one patch \(2x4 pixels\) in each, received Stage"),
+        (dataclasses.replace(OWN, stem=ResNetStem(())), [STAGE % '"image_size": 12'], r"stages .* \(8x16 pixels\) in"),
         (BiTVariant("own", (1, 2), 0.5), [], r"patch_size expected null in a stage of own, which has no patches, rec"),
     ],
 )  # fmt: skip
@@ -148,6 +167,29 @@ def test_sizes_that_do_not_go_together(row, settings, message):
         check_sizes(recipe)
     check_sizes(override(RECIPE, [CROP % "[8, 16]", "data.resize=16"]))
     check_sizes(override(RECIPE, ["augment.crop=resize", "augment.crop_resize=16"]))
+    stem = dataclasses.replace(RECIPE.model, variant=dataclasses.replace(OWN, stem=ResNetStem(())), image_size=32)
+    check_sizes(
+        override(dataclasses.replace(RECIPE, model=stem), [STAGE % '"image_size": 13'])
+    )  # 4 cells, one filled up
+
+
+@pytest.mark.parametrize(
+    ("size", "crop", "expected"),
+    [
+        ((64, 64), 72, (72, 8)),
+        ((32, 32), 72, (36, 4)),
+        ((32, 32), (72, 80), ((36, 40), 4)),
+        ((32, 32), 64, (32, 4)),
+        ((4, 4), 65, (4, 1)),
+        ((32, 48), 72, (54, 6)),
+        ((128, 128), None, (None, 16)),
+    ],
+)
+def test_crops_of_a_stage_show_as_much_as_the_models(size, crop, expected):
+    augment = Augment("resize" if crop else "pad", crop_resize=crop, crop_pad=8)
+    found = augment_at(augment, size, (64, 64))
+    assert (found.crop_resize, found.crop_pad) == expected
+    assert dataclasses.replace(found, crop_resize=crop, crop_pad=8) == augment
 
 
 def test_unknown_field_in_json():

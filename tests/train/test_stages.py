@@ -11,7 +11,9 @@ import tensorflow as tf
 from support import max_difference, needs_tensorflow, randomise
 
 import keras_vit
+from keras_vit.data.arrays import from_arrays
 from keras_vit.train import engine
+from keras_vit.train.datasets import Datasets
 from keras_vit.train.engine import train
 from keras_vit.train.freeze import trained_variables
 from keras_vit.train.recipe import (
@@ -56,6 +58,19 @@ def test_spans_cover_the_run():
         Span(0, 3, (8, 8, 1)), Span(3, 6, (16, 16, 1), (8, 8)), Span(6, 10, (16, 16, 1)),
     ]  # fmt: skip
     assert spans_of(replace(RECIPE, curriculum=Curriculum()), 10) == [Span(0, 10, (16, 16, 1))]
+
+
+def test_a_smaller_stage_sees_as_much_of_the_image():
+    """A window of 16 of 32 pixels is half of the width, and so it stays at 8 pixels."""
+    ramp = from_arrays(
+        np.tile(np.arange(0, 256, 8, dtype="uint8")[None, None, :, None], (16, 32, 1, 1)), np.arange(16) % 2
+    )
+    recipe = replace(RECIPE, augment=Augment("resize", crop_resize=32))
+    data = Datasets(recipe, ramp, ramp, ramp)
+    for size in (16, 8):
+        images, _ = next(iter(data.batches((size, size, 1), 0)((0, 1))))
+        spread = 127.5 * (images[:, 0, -1, 0] - images[:, 0, 0, 0])  # of grey, from one side to the other
+        np.testing.assert_allclose(spread, 8 * 32 / 2 * (size - 1) / size, atol=5)
 
 
 @pytest.mark.parametrize(

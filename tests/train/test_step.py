@@ -16,7 +16,7 @@ from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.recipe import Average, Checkpoint, Data, Loss, Model, Optimizer, Recipe, Schedule, Variant
 from keras_vit.train.stages import Forward, Span, spans_of
-from keras_vit.train.state import FIRST_SCALE, first_state
+from keras_vit.train.state import FIRST_SCALE, Counters, first_state
 
 pytestmark = needs_tensorflow
 ROW = Variant("tiny", width=8, depth=2, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
@@ -222,6 +222,14 @@ def test_what_is_not_finite_changes_nothing_but_the_step(kind):
     changed = [v.path for v, old in zip(everything, before, strict=True) if not np.array_equal(v, old)]
     assert changed == [state.optimizer.iterations.path] and int(state.optimizer.iterations) == 2
     assert [float(x) for x in update(IMAGES, TARGETS)][1:] == [1.0, 0.0]
+
+
+def test_the_loss_of_no_update_is_no_number():
+    counters = Counters()
+    counters.count(0.0, 0.0, 1.0, 1)
+    assert np.isnan(counters.mean_loss)
+    counters.count(2.0, 1.0, 0.0, 2)
+    assert counters.mean_loss == 2.0
 
 
 def test_updates_left_out_are_counted_through_a_stop(tmp_path, monkeypatch):

@@ -199,6 +199,17 @@ def test_fine_tuning_takes_the_best_rate_of_the_papers_recipe(model, data, tmp_p
     assert run_suite(tuned, quiet)["tasks"] == results["tasks"] and len(trained) == 5
 
 
+def test_a_rate_whose_accuracy_is_no_number_is_not_the_best(model, data, tmp_path, monkeypatch):
+    scores = {0.3: float("nan"), 0.1: 0.5, 0.01: 0.4}
+    monkeypatch.setattr(
+        suite_runner.Runner,
+        "_trained",
+        lambda self, task, rate, *_, **__: {"accuracy": scores[rate], "test_examples": 9},
+    )
+    tuned = suite_runner.Runner(settings("paper", model, tmp_path, data, rates=tuple(scores)))
+    assert tuned.measure(next(task for task in PAPER if task.name == "pets"))["learning_rate"] == 0.1
+
+
 def test_imagenet_is_trained_on_once_for_both_of_its_labels(model, data, tmp_path):
     tuned = settings("paper", model, tmp_path, data, tasks=("imagenet", "real"), rates=(0.01,), changes=SHORT)
     results = run_suite(tuned, quiet)
@@ -275,7 +286,21 @@ def test_the_recipes_are_those_of_the_recipe_file():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--probe"], "--suite expected the name of the suite"),
+        (["--probe"], "--suite expected the name of the suite that --probe is of, received nothing"),
+        (
+            ["--set", "x=1", "--resize", "9", "--shots", "1", "--rates", "1"],
+            "suite that --shots, --rates, --resize, --set are of",
+        ),
+        (["--suite", "real", "--recipe", "r.py"], "--recipe expected a recipe's test data, received --suite"),
+        (["--suite", "vtab1k", "--shots", "1"], "--shots expected --suite fewshot, received --suite vtab1k"),
+        (
+            ["--suite", "paper", "--probe", "--set", "steps=1"],
+            "--set expected --suite vtab1k or paper without --probe, received --suite paper with --probe logistic",
+        ),
+        (["--suite", "fewshot", "--set", "steps=1"], "--set expected --suite vtab1k or paper without --probe"),
+        (["--suite", "real", "--rates", "0.1"], "--rates expected --suite vtab1k or paper without --probe, received"),
+        (["--suite", "fewshot", "--resize", "9"], "--resize expected --suite real, or --probe, received"),
+        (["--suite", "vtab1k", "--resize", "9"], "--resize expected --suite real, or --probe, received --suite vtab1k"),
         (["--suite", "vtab1k"], "--output expected the folder of the results"),
         (
             ["--suite", "vtab1k", "--output", "{tmp}/o", "--tasks", "svhm"],
