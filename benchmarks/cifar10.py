@@ -75,7 +75,7 @@ def read_run(workdir: Path, known: list[Run], otherwise: str) -> Run | None:
     minutes = tuple(round(float(until[step]) / 60, 3) for step in steps)
     accuracies = tuple(round(100 * float(accuracy), 2) for accuracy in accuracies)
     found = Run(otherwise, recipe["name"], recipe["seed"], summary, minutes, accuracies)
-    note = note_of(workdir)
+    note, known = note_of(workdir), [run for run in known if run.machine != UNKNOWN]
     if note.is_file():
         return replace(found, machine=", then ".join(note.read_text(encoding="utf-8").splitlines()))
     return next((run for run in known if replace(run, machine=otherwise) == found), found)
@@ -89,8 +89,12 @@ def recorded(record: Path) -> list[Run]:
 
 
 def with_recorded(runs: list[Run], known: list[Run]) -> list[Run]:
-    """These runs, and the recorded ones that they do not replace; by machine, recipe and seed."""
-    found = {(run.machine, run.recipe, run.seed): run for run in [*known, *runs]}
+    """These runs, and the recorded ones that they do not replace; by machine, recipe and seed.
+
+    A recorded run of an unknown machine goes once its figures have one.
+    """
+    named = [replace(run, machine=UNKNOWN) for run in runs if run.machine != UNKNOWN]
+    found = {(run.machine, run.recipe, run.seed): run for run in [*known, *runs] if run not in named}
     return [found[key] for key in sorted(found)]
 
 

@@ -75,11 +75,10 @@ def _of_folder(folder, interface, limit, option="--images"):
         found = f"{folder!r} with {len(files)} and input shape {interface.input_shape}"
         raise ValueError(f"{option} expected a folder of images and a model of a known image size, received {found}.")
     files = files[:: -(-len(files) // limit)]  # spread over the classes
-    shape = (*interface.image_size, interface.input_shape[2])
     classes = {label: i for i, label in enumerate(interface.labels)}
     known = all(path.parent.name in classes for path in files)
     labels = np.array([classes[path.parent.name] for path in files]) if known else None
-    return np.stack([load_image(path, shape) for path in files]), labels
+    return np.stack([load_image(path, interface.image_shape) for path in files]), labels
 
 
 def of_split(model, data, data_dir: str | None, limit: int | None):

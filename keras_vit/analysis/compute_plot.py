@@ -45,6 +45,8 @@ def plot_compute(output: str | os.PathLike, own: Mapping[str, tuple[float, Mappi
             for x, y, name in points:
                 axes.annotate(style.shortened(name, 24), (x, y), (7, -3), textcoords="offset points", fontsize=8)
             axes.set(xscale="log", title=title, xlabel="pre-training compute, exaFLOPs")
+            axes.xaxis.set_major_formatter("{x:g}")  # Matplotlib's own powers are formulas, which no text here is
+            axes.xaxis.set_minor_formatter("")
             axes.grid(True, which="major")
             axes.set_axisbelow(True)
             axes.margins(x=0.12)

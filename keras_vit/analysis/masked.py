@@ -40,7 +40,7 @@ def predict_hidden(model: keras.Model, images, share: float = 0.5, mask: float =
         raise ValueError(f"model expected a run's masked.keras, received {model.name!r}, which predicts no patches.")
     prediction = layers[PatchPrediction]
     down, across = (int(side) for side in layers[PatchEmbedding].output.shape[1:3])
-    scaled = scales_pixels({layer.name: layer for layer in model.layers})
+    scaled = scales_pixels(model)
     images = np.asarray(images, "float32")
     values = images / 255 if scaled else (images + 1) / 2
     patches = _cut(values, down, across)  # (B, N, P, P, C)

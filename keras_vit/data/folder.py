@@ -22,9 +22,9 @@ TEST_FOLDERS = ("test", "validation", "val", "valid")
 def open_folder(split: str, directory: str | None, part) -> Examples:
     """Open one split of a folder of images.
 
-    Where no `train` folder holds folders, a fifth of every class (of a single picture, none) is its test split: the
-    files whose names have the smallest SHA-256, so that a picture stays on its side when others are added or the
-    folder is moved.
+    Where there is no `train` folder, or one without folders beside classes of other names, a fifth of every class (of
+    a single picture, none) is its test split: the files whose names have the smallest SHA-256, so that a picture stays
+    on its side when others are added or the folder is moved.
 
     Args:
         split: `train`, `test`, or a part of one.
@@ -42,9 +42,9 @@ def open_folder(split: str, directory: str | None, part) -> Examples:
         )
     root = str(directory).rstrip("/")
     train = tf.io.gfile.join(root, "train")
-    if tf.io.gfile.isdir(train) and _folders(train):  # else it is a class: bus, car, train
+    test = next((path for name in TEST_FOLDERS if tf.io.gfile.isdir(path := tf.io.gfile.join(root, name))), None)
+    if tf.io.gfile.isdir(train) and (test or _folders(train)):  # else it is a class: bus, car, train
         labels = _classes(train)
-        test = next((path for name in TEST_FOLDERS if tf.io.gfile.isdir(path := tf.io.gfile.join(root, name))), None)
         parts = {"train": list(_rows(train, labels))} | ({"test": list(_rows(test, labels, some=True))} if test else {})
     else:
         labels = _classes(root)

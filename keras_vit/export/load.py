@@ -1,5 +1,6 @@
 """An export on disk -> something that answers, without its Keras model."""
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -73,9 +74,11 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
             f"model expected a folder with model.keras, or an export (saved_models/NAME or a version in it, or one of "
             f"its files), received {str(source)!r}."
         )
-    form = FORMATS[found[0]]
-    name, interface = _read(folder / "manifest.json", lambda: _said(folder / "manifest.json"))
-    return ExportedModel(folder, found[0], name, interface, _read(folder / form.file, lambda: form.load(folder)))
+    with _naming(folder, "manifest.json"):
+        name, interface = _said(folder / "manifest.json")
+    with _naming(folder, found[0]):  # each format's library has errors of its own
+        signatures = FORMATS[found[0]].load(folder)
+    return ExportedModel(folder, found[0], name, interface, signatures)
 
 
 def _said(manifest: Path) -> tuple[str, Interface]:
@@ -92,12 +95,15 @@ def _said(manifest: Path) -> tuple[str, Interface]:
     return said["model"], interface
 
 
-def _read(file: Path, how: Callable):
-    """What `how` reads, or one sentence that names the file: each format's library has errors of its own."""
+@contextlib.contextmanager
+def _naming(folder: Path, part: str):
+    """Turn what a damaged part of an export raises into one sentence that names both."""
     try:
-        return how()
-    except NotInstalled:
+        yield
+    except (ImportError, MemoryError, NotInstalled):
         raise
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"model expected a whole {file.name}, received {str(file)!r}: {reason}") from error
+        raise ValueError(
+            f"model expected a whole export, received {str(folder)!r}, whose {part} cannot be read: {reason}"
+        ) from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import keras
 
 from keras_vit import layers
-from keras_vit.models.variants import ResNetStem, Variant
+from keras_vit.models.variants import ResNetStem, Variant, is_whole
 
 POSITIONS = {
     "learned": layers.PositionEmbedding,
@@ -113,7 +113,7 @@ def check_row(variant: Variant, class_token: bool, free: bool) -> None:
     if not isinstance(variant, Variant):
         raise ValueError(f"variant expected a keras_vit.Variant, received {variant!r}.")
     for name in ("width", "depth", "mlp_dim", "num_heads"):
-        if not isinstance(size := getattr(variant, name), int) or size < 1:
+        if not is_whole(size := getattr(variant, name)):
             raise ValueError(f"{name} expected a positive int, received {size!r}.")
     if variant.positions not in POSITIONS:
         raise ValueError(f"positions expected one of {tuple(POSITIONS)}, received {variant.positions!r}.")

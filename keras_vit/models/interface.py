@@ -6,6 +6,7 @@ B batch, H W C image, D width.
 from dataclasses import dataclass
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_vit.models.lean import LeanModel
@@ -57,16 +58,19 @@ def describe(model: keras.Model) -> Interface:
     return Interface(
         input_shape=shapes[0][1:],
         image_size=_image_size(shapes[0][1:3], layers),
-        input_range=(0.0, 255.0) if scales_pixels(layers) else (-1.0, 1.0),
+        input_range=(0.0, 255.0) if scales_pixels(model) else (-1.0, 1.0),
         classes=None if head is None else head.units,
         labels=tuple(str(label) for label in labels),
     )
 
 
-def scales_pixels(layers: dict) -> bool:
-    """Whether among layers by name is that of `include_preprocessing`; Keras gives a user's own the same name."""
-    layer = layers.get("rescaling")
-    return isinstance(layer, keras.layers.Rescaling) and (layer.scale, layer.offset) == (1 / 127.5, -1.0)
+def scales_pixels(model: keras.Model) -> bool:
+    """Whether a model scales pixels 0..255 itself: by `include_preprocessing`, or by a `Rescaling` of a user's own.
+
+    A scale far below one is of pixels.
+    """
+    scales = [layer.scale for layer in model.layers if isinstance(layer, keras.layers.Rescaling)]
+    return any(float(np.max(np.abs(scale))) < 0.1 for scale in scales)
 
 
 def _image_size(sides, layers) -> tuple[int, int] | None:

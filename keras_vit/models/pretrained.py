@@ -9,13 +9,14 @@ from keras_vit.layers import starting_from
 from keras_vit.models.bit import build_bit
 from keras_vit.models.ends import published_labels
 from keras_vit.models.interface import scales_pixels
-from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
+from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant, is_whole
 from keras_vit.models.vit import build as build_vit
 from keras_vit.weights.architecture import Architecture, of_contents, of_model, with_config
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import look
 from keras_vit.weights.convert import Early, apply
 from keras_vit.weights.files import KerasFile, open_weights
+from keras_vit.weights.resize import require_method
 
 
 def from_pretrained(
@@ -50,11 +51,14 @@ def from_pretrained(
         FileNotFoundError: nothing lies at `source`.
         ValueError: the file does not say what the model is; the message names the option that settles it.
     """
-    if num_heads is not None and (type(num_heads) is not int or num_heads < 1):
+    if num_heads is not None and not is_whole(num_heads):
         raise ValueError(f"num_heads expected a positive int, received {num_heads!r}.")
+    require_method(position_resize)
     with open_weights(source) as file:
-        asked = options or not strict or (num_heads, source_grid, position_resize) != (None, None, "official")
-        if isinstance(file, KerasFile) and not asked:
+        if isinstance(file, KerasFile) and not options:
+            own = (layer.num_heads for layer in file.model.layers if hasattr(layer, "num_heads"))
+            _require_said("num_heads", num_heads, next(own, None), file.source)
+            _require_said("source_grid", source_grid and tuple(source_grid), file.grid, file.source)
             return file.model
         contents = look(file)
         said = read_config(file.config, contents.layout.name, contents.source)
@@ -82,11 +86,17 @@ def from_pretrained(
     return model
 
 
+def _require_said(name: str, asked, own, source: str) -> None:
+    """Raise a ValueError where an option is given that the file contradicts."""
+    if None not in (asked, own) and asked != own:
+        raise ValueError(f"{name} expected {own}, as in {source!r}, received {asked}.")
+
+
 def _built_with(model) -> dict:
     """The options of `build` behind a model that its arrays and its `Architecture` do not say."""
     layers = {layer.name: layer for layer in model.layers}
     policy = (layers.get("root") or layers["embedding"]).dtype_policy
-    options = {"include_preprocessing": scales_pixels(layers), "dtype": policy}
+    options = {"include_preprocessing": scales_pixels(model), "dtype": policy}
     if None in model.input_shape[1:]:
         options["input_shape"] = model.input_shape[1:]
     blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]
@@ -131,8 +141,7 @@ def _row(found: Architecture, source, num_heads) -> Variant:
     sizes = (found.width, found.depth, found.mlp_dim)
     more = {name: getattr(found, name) for name in ("positions", "positions_at", "mlp_kernel_size", "axial")}
     alike = [row for row in VARIANTS if (row.width, row.depth, row.mlp_dim) == sizes]
-    if num_heads and found.num_heads not in (None, num_heads):
-        raise ValueError(f"num_heads expected {found.num_heads}, as in {source!r}, received {num_heads}.")
+    _require_said("num_heads", num_heads, found.num_heads, source)
     heads = num_heads or found.num_heads or (alike[0].num_heads if alike else None)
     if heads is None:
         raise ValueError(

@@ -5,8 +5,14 @@ A new model is one row here; its builder, the README's table, `keras-vit list` a
 
 import difflib
 import fnmatch
+import numbers
 import re
 from dataclasses import dataclass, replace
+
+
+def is_whole(value) -> bool:
+    """Whether a value is a whole number of at least 1, NumPy's too."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= 1
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import time
 from pathlib import Path
 
@@ -86,12 +87,12 @@ def _naming_memory(batch: int):
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
-        reason = str(error.message).strip().splitlines()[0]
-        if "OOM" not in reason and "memory" not in reason:  # of files or a disk
+        reason = re.search(r"(OOM|Out of memory|failed to allocate).*", str(error.message))
+        if reason is None:  # of files or a disk
             raise
         raise ValueError(
-            f"data.batch_size expected a batch that there is memory for, received {batch} ({reason}); a smaller one, a "
-            "larger optimizer.accumulate or recompute=true take less."
+            f"data.batch_size expected a batch that there is memory for, received {batch} ({reason[0].strip()}); a "
+            "smaller one, a larger optimizer.accumulate or recompute=true take less."
         ) from error
 
 

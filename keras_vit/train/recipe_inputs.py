@@ -191,5 +191,5 @@ def check_sizes(recipe) -> None:
             stride = row.stem.stride if row.stem else 1
             cells = [-(-side // stride) for side in (own if stage.image_size is None else sides(stage.image_size))]
             fits = all(a >= b for a, b in zip(cells, patch, strict=True))
-            whole = "x".join(str(side * stride) for side in patch)
-            require(fits, "stages", f"images of at least one patch ({whole} pixels) in each", stage)
+            pixels = "x".join(str(side * stride) for side in patch)
+            require(fits, "stages", f"images of at least one patch ({pixels} pixels) in each", stage)

@@ -258,6 +258,8 @@ def test_the_plot_has_the_papers_points_and_ones_own(tmp_path):
     points = [tuple(point) for line in left.lines for point in line.get_xydata()]
     assert sorted(points) == sorted([(row.exaflops, row.scores["imagenet"]) for row in published(6)] + [(100.0, 80.0)])
     assert sum(len(line.get_xydata()) for line in right.lines) == len(published(6))  # no ReaL accuracy, no point
+    shown = [text.get_text() for text in left.get_xticklabels(which="both")]
+    assert "100" in shown and not any("$" in text for text in shown)  # they are drawn as they are
 
 
 def test_layers_of_elsewhere_are_refused():

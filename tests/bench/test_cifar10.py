@@ -106,6 +106,8 @@ def test_a_machine_has_the_runs_that_it_trained_and_no_others(runs, monkeypatch)
     assert machines("here", "--read", "--seeds", "0,1", "--machine", "told") == known
     known |= {2: "unknown machine"}
     assert machines("here", "--read", "--seeds", "0,1,2") == known  # those of before keep theirs
+    known |= {2: "told later"}
+    assert machines("here", "--read", "--seeds", "0,1,2", "--machine", "told later") == known
     for seed in (5, 6):  # begun, nobody knows where
         (runs / f"plain-{seed}").mkdir()
         (runs / f"plain-{seed}/recipe.json").touch()

@@ -124,12 +124,20 @@ def test_pictures_that_training_does_not_read_are_counted(folder):
         assert open_split("folder", "train", str(folder)).counts == (8, 4)
 
 
-def test_any_name_may_be_a_classs(folder):
+def test_a_class_may_have_any_name(folder):
     """Also what looks like a split, or like Python's own; not the folder that a Mac's archives bring."""
     for name in ("train", "__init__", "__MACOSX"):
         (folder / name).mkdir()
         shutil.copy(folder / "cat" / "cat0.png", folder / name)
     assert open_split("folder", "train", str(folder)).labels == ("__init__", "cat", "dog", "train")
+
+
+def test_splits_that_hold_no_classes_are_no_classes(folder):
+    for name in ("train", "val"):
+        (folder / name).mkdir()
+        shutil.copy(folder / "cat" / "cat0.png", folder / name)
+    with pytest.raises(ValueError, match="a folder for each of at least 2 classes in '.*/train', found 0"):
+        open_split("folder", "train", str(folder))
 
 
 @pytest.mark.parametrize("place", ["", "cat", "cat/more"])

@@ -3,6 +3,7 @@
 import collections
 import gc
 import json
+import re
 import weakref
 
 import numpy as np
@@ -122,16 +123,19 @@ def test_a_damaged_version_is_named(name, labelled, tmp_path):
         reason="extra `formats` is not installed",
     )
     folder = export(labelled, tmp_path / "out", formats=(name,)).path
-    file, manifest = folder / FORMATS[name].file, folder / "manifest.json"
-    whole = file.read_bytes(), manifest.read_text()
-    for cut in (whole[0][: len(whole[0]) // 2], b""):
-        file.write_bytes(cut)
-        with pytest.raises(ValueError, match=f"^model expected a whole {file.name}, received '.*{file.name}': ."):
-            load_export(folder)
-    file.write_bytes(whole[0])
-    for other in ("{}", "[]", whole[1][: len(whole[1]) // 2], whole[1].replace('"image_size"', '"size"')):
+    sentence = f"model expected a whole export, received {str(folder)!r}, whose {{}} cannot be read: "
+    more = {"openvino": "model.bin", "saved_model": "variables/variables.data-00000-of-00001"}
+    for file in (folder / FORMATS[name].file, folder / more.get(name, FORMATS[name].file)):
+        whole = file.read_bytes()
+        for cut in (whole[: len(whole) // 2], b""):
+            file.write_bytes(cut)
+            with pytest.raises(ValueError, match=f"^{re.escape(sentence.format(name))}."):
+                load_export(folder)
+        file.write_bytes(whole)
+    manifest, said = folder / "manifest.json", (folder / "manifest.json").read_text()
+    for other in ("{}", "[]", said[: len(said) // 2], said.replace('"image_size"', '"size"')):
         manifest.write_text(other)
-        with pytest.raises(ValueError, match="^model expected a whole manifest.json, received '.*manifest.json': ."):
+        with pytest.raises(ValueError, match=f"^{re.escape(sentence.format('manifest.json'))}."):
             load_export(folder)
 
 

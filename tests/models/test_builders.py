@@ -178,6 +178,8 @@ def test_bad_rows_and_names_get_one_sentence():
     for field, size in (("width", 0), ("depth", -1), ("depth", 2.5), ("mlp_dim", "8"), ("num_heads", 0)):
         with pytest.raises(ValueError, match=f"^{field} expected a positive int, received {size!r}\\.$"):
             keras_vit.build(dataclasses.replace(row, **{field: size}))
+    row = dataclasses.replace(row, width=np.int64(8))
+    assert keras_vit.build(row, classes=3).output_shape == (None, 3)
     with pytest.raises(ValueError, match="weights expected none for ViT_H16, of which none .*, received 'augreg'"):
         keras_vit.create_model("ViT_H16.augreg")
     with pytest.raises(ValueError, match="variant expected a keras_vit.Variant, received 'ViT_B16'"):

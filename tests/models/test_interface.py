@@ -30,9 +30,12 @@ def test_the_interface_is_the_one_the_model_was_built_with(options, expected):
     assert describe(tiny(**options)) == expected
 
 
-def test_a_users_own_rescaling_is_no_preprocessing():
-    own = keras.layers.Rescaling(2.0)(keras.Input((8, 8, 3)))
-    assert describe(keras_vit.build(TINY, input_tensor=own, classes=3)).input_range == (-1.0, 1.0)
+def test_a_users_own_rescaling_is_preprocessing_where_it_is_of_pixels():
+    """By its scale: Keras calls any layer of the kind so."""
+    scales = {2.0: (-1.0, 1.0), 1 / 255: (0.0, 255.0), (0.017, 0.018, 0.02): (0.0, 255.0)}
+    for scale, expected in scales.items():
+        own = keras.layers.Rescaling(scale if isinstance(scale, float) else np.array(scale))(keras.Input((8, 8, 3)))
+        assert describe(keras_vit.build(TINY, input_tensor=own, classes=3)).input_range == expected
 
 
 def test_a_free_size_without_a_position_embedding_has_no_image_size():

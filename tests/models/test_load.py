@@ -99,6 +99,7 @@ def test_another_number_of_heads_than_a_file_says_is_refused(layout, tmp_path):
         keras_vit.from_pretrained(source, num_heads=4)
     with pytest.raises(ValueError, match="position_resize expected one of .* received 'offical'"):
         keras_vit.from_pretrained(source, position_resize="offical")
+    assert keras_vit.from_pretrained(source, num_heads=2, strict=False).get_layer("head").units == 3
     for none in (0, -3, 2.0, True):
         with pytest.raises(ValueError, match=f"num_heads expected a positive int, received {none}"):
             keras_vit.from_pretrained(source, num_heads=none)

@@ -7,6 +7,7 @@ from support import need_rounded_bfloat16
 from train.kept import kept
 
 import keras_vit
+from keras_vit.layers import watching
 from keras_vit.train import attended
 from keras_vit.xla import rows
 
@@ -127,7 +128,6 @@ def test_watched_weights_are_seen_while_training(monkeypatch):
     monkeypatch.setattr(attended, "MANY", 9)
     attention = _attention()
     attention.attended_product_in_training = attended.attended_product()
-    seen = []
-    attention.watch = lambda weights: seen.append(weights.shape) or weights
-    attention(tf.ones((5, 9, 8)), training=True)
-    assert seen == [(5, 2, 9, 9)]
+    with watching([attention]) as seen:
+        attention(tf.ones((5, 9, 8)), training=True)
+    assert [tuple(weights.shape) for weights in seen] == [(5, 2, 9, 9)]

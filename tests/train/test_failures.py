@@ -138,7 +138,8 @@ def test_a_checkpoints_error_is_not_replaced_by_that_of_the_events_on_the_same_d
 )
 def test_a_batch_that_memory_is_too_small_for_gets_a_sentence(reason, command, monkeypatch, capsys):
     def steps(*_):
-        raise tf.errors.ResourceExhaustedError(None, None, f"{reason}\n\t [[{{node MatMul}}]]\nHint: ...")
+        where = "Graph execution error:\n\nDetected at node MatMul defined at (most recent call last):\n..."
+        raise tf.errors.ResourceExhaustedError(None, None, f"{where}\n{reason}\n\t [[{{node MatMul}}]]\nHint: ...")
 
     monkeypatch.setattr(engine, "compiled_steps", lambda *_: steps)
     assert command() == 2
