@@ -7,9 +7,9 @@ Hardware: 2 CPU cores (AMD EPYC of family 25, AVX-512 bf16, no AMX), TensorFlow 
 Time:     1,936 s on one device, 1,796 s by cores, the first third of them beside other work; six tests on the way.
 Figure:   88.57 +- 0.17 % of the 10,000 test images over three seeds (the weights' average), in benchmarks/cifar10.md.
           In 15 epochs 89.39 % (seed 0, once), in 2,104 s by cores with eight tests on the way; in float32 89.85 %
-          (seed 0, once; 4,374 s on a machine of AVX2), by `keras-vit evaluate --flip` 90.45. In 4 epochs 82.39 %, with
-          crops of 70 % and more (--set augment.crop_area=0.7) 83.89 (seed 0, once; float32): not yet asked of 12. With
-          two units a stage and two blocks, as fast: in 6 epochs 85.01 %, with crops of 30 % and more 83.24, with black
+          (seed 0, once; 4,374 s on a machine of AVX2), by `keras-vit evaluate --flip` 90.45. With crops of 70 % and
+          more (--set augment.crop_area=0.7) 89.61 and 90.40 there; in 4 epochs 83.89 in place of 82.39 %. With two
+          units a stage and two blocks, as fast: in 6 epochs 85.01 %, with crops of 30 % and more 83.24, with black
           borders in place of crops (crop="pad") 83.08. With one unit a stage and four blocks: 87.68 % in 13 epochs,
           82.97 in 6; at a rate of 1e-3 79.65, and on a machine of family 26, with convolutions moved by AdamW, 85.48 +-
           0.23 % over three seeds in 13 epochs. Behind one pooled stage of two units at the images' own size, with 6
