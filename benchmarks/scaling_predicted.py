@@ -32,13 +32,15 @@ TPU_V3 = Device(
     latency=1e-6,  # assumed
 )
 H100 = Device(
-    "H100, 400 Gb/s each",
+    "H100, 8 x 400 Gb/s a host",
     teraflops=989.4,  # bfloat16 without sparsity; as the next three: NVIDIA's data sheet of the H100 SXM5
     memory=80e9,
     memory_rate=3.35e12,
     per_host=8,
     host_rate=900e9 / 2,  # NVLink, one direction of two
-    network_rate=400e9 / 8,  # NVIDIA's data sheet of the DGX H100: one such adapter a GPU
+    network_rate=8
+    * 400e9
+    / 8,  # NVIDIA's data sheet of the DGX H100: one such adapter a GPU, and NCCL has a ring on each
     latency=5e-6,  # assumed
 )
 H100_ETHERNET = replace(H100, name="H100, 100 Gb/s a host", network_rate=100e9 / 8, latency=30e-6)  # both assumed
@@ -92,7 +94,7 @@ def _constants() -> str:
         ("memory's rate, GB/s", "450 [1]", "3,350 [2]", "3,350 [2]"),
         ("devices of a host", "8 [1]", "8 [3]", "8 [3]"),
         ("to the next device, GB/s", "83 [1]", "450 [2]", "450 [2]"),
-        ("beyond the host, GB/s", "83 [1]", "50 [3]", "12.5, assumed"),
+        ("beyond the host, GB/s", "83 [1]", "400 [3]", "12.5, assumed"),
         ("latency of a message, µs", "1, assumed", "5, assumed", "30, assumed"),
     ]
     return table(("", *(device.name for device in DEVICES)), rows)

@@ -67,6 +67,7 @@ def _analyze_run(model, recipe, options, parts):
     from keras_vit.export_images import of_split
     from keras_vit.models.interface import describe, named_outputs
     from keras_vit.preprocess import preprocess_input
+    from keras_vit.train.evaluate import require_same_classes
 
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
@@ -80,6 +81,7 @@ def _analyze_run(model, recipe, options, parts):
         _draw_hidden(options, recipe.masked, inputs, output)
         also["masked.png"] = "What the model makes of hidden patches."
     else:
+        require_same_classes(model, names)
         scores = named_outputs(model).predict(batches_of_array(inputs), verbose=0)["probabilities"]
         best = scores.argmax(1)
         analysis.plot_predictions(images, labels, best, scores.max(1), output / "predictions.png", names=names)

@@ -11,8 +11,8 @@ from keras_vit.preprocess import image_files_below, load_image
 
 
 def images_to_compare(model, folder: str | None, data, data_dir: str | None, limit: int):
-    """Pixels 0..255 (N, H, W, C), and labels (N,) as far as they are known: of a folder, else of a recipe's test split,
-    else scikit-learn's digits.
+    """Pixels 0..255 (N, H, W, C), and labels (N,) where they are known and the model's: of a folder, else of a recipe's
+    test split, else scikit-learn's digits.
 
     Args:
         model: to be exported.
@@ -34,7 +34,10 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
     if interface.image_size is None:
         return None, None
     if data is not None:
-        return of_split(model, data, data_dir, limit)[:2]
+        from keras_vit.train.evaluate import has_same_classes
+
+        images, labels, names = of_split(model, data, data_dir, limit)
+        return images, labels if interface.classes is not None and has_same_classes(model, names) else None
     from keras_vit.train.recipe import Data
 
     try:

@@ -11,7 +11,9 @@ import pytest
 from PIL import Image
 from support import ROOT, needs_tensorflow
 
-from keras_vit import cli
+from keras_vit import Variant, build, cli, load_model
+from keras_vit.export_images import images_to_compare
+from keras_vit.train.recipe_file import load_recipe
 
 pytest.importorskip("sklearn", reason="extra `recipes` is not installed")
 pytest.importorskip("matplotlib", reason="extra `analysis` is not installed")
@@ -154,6 +156,17 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, run, t
     assert sentence in error and error.startswith(f"keras-vit {arguments[0]}: ")
     assert error.strip().count("\n") == 0 and "Traceback" not in error
     assert not (tmp_path / "x").exists() and not (tmp_path / "e").exists()
+
+
+def test_data_of_other_classes_than_the_models_are_not_drawn_as_its_mistakes(run, tmp_path, capsys):
+    row = Variant("tiny", width=8, depth=1, mlp_dim=8, num_heads=2, patch_size=4, image_size=8)
+    other = build(row, input_shape=(8, 8, 1), classes=10, labels=[str(digit) for digit in reversed(range(10))])
+    other.save(tmp_path / "other.keras")
+    command = ["analyze", str(tmp_path / "other.keras"), "--recipe", DIGITS, "--output", str(tmp_path / "a")]
+    assert cli.main(command) == 2
+    assert "data expected the model's 10 classes (9, 8, " in capsys.readouterr().err
+    assert images_to_compare(other, None, load_recipe(DIGITS).data, None, 4)[1] is None
+    assert len(images_to_compare(load_model(run), None, load_recipe(DIGITS).data, None, 4)[1]) == 4
 
 
 def test_list_shows_the_rows_and_ends_without_a_search_for_garbage(capsys, monkeypatch):

@@ -76,7 +76,8 @@ def training_bytes(
     """What training a model holds in memory, from its shapes.
 
     Args:
-        model: of this package; one without weights will do.
+        model: of this package; one without weights will do. What is not trainable has no gradients and no moments;
+            activations are counted as if all of it were trained.
         batch_size: images of one update on the device.
         optimizer: `adamw`, `sgd` with momentum, `lamb`, `adafactor` or `muon`, as `keras_vit.train` has them.
         precision: `float32`, `mixed_bfloat16` or `mixed_float16`, of the activations; weights are float32.
@@ -98,12 +99,12 @@ def training_bytes(
         if value not in BYTES:
             raise ValueError(f"{name} expected one of {', '.join(BYTES)}, received {value!r}.")
     trained = model.trainable_variables
-    weights = 4 * sum(math.prod(variable.shape) for variable in trained)
+    held, weights = (4 * sum(math.prod(v.shape) for v in variables) for variables in (model.weights, trained))
     moment = BYTES[moment_dtype]
     slots = sum(_SLOTS[optimizer](variable, moment) for variable in trained)
     gradients = weights if accumulate == 1 else 2 * weights
     activations = batch_size // accumulate * BYTES[precision] * _kept(model, recompute)
-    return TrainingBytes(weights, gradients, slots, weights if average else 0, activations)
+    return TrainingBytes(held, gradients, slots, weights if average else 0, activations)
 
 
 def largest_batch(model: keras.Model, memory: float, **options) -> int:

@@ -56,7 +56,7 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
         grid=grid,
         prefix_tokens=count_prefix_tokens(model),
         pooling=_pooling(model),
-        patch_size=_pixels(embedding, images.shape[1:3], grid),
+        patch_size=pixels_of_patch(embedding, images.shape[1:3], grid),
     )
 
 
@@ -117,8 +117,9 @@ def rollout_maps(model: keras.Model, images, residual: bool = True, batch_size: 
     return capture(model, images, batch_size).rollout(residual)
 
 
-def _pixels(embedding, image_size, grid):
-    """The patch's own size where it is cut from the image: there the grid may leave a rest at the right and bottom."""
+def pixels_of_patch(embedding: PatchEmbedding, image_size: tuple[int, int], grid: tuple[int, int]):
+    """(height, width) of a patch in the image: its own where it is cut from there, which may leave a rest at the right
+    and bottom."""
     if all(side // patch == n for side, patch, n in zip(image_size, embedding.patch_size, grid, strict=True)):
         return embedding.patch_size
     return tuple(side / n for side, n in zip(image_size, grid, strict=True))

@@ -24,7 +24,7 @@ def grad_cam(
     """Where a feature map speaks for a class (Selvaraju et al., arXiv 1610.02391): (B, down, across), not negative.
 
     max(0, sum_f a_f M_f): M the feature map, a_f the mean over it of the gradient of the class's logit. In units of
-    logit times the map's number of cells; a map of zeros says that nothing spoke for the class.
+    the logit, a cell's share of it to first order; a map of zeros says that nothing spoke for the class.
 
     Args:
         model: a model with a classifier.

@@ -19,7 +19,7 @@ def read_metrics(path: str | os.PathLike) -> dict[str, dict[str, tuple[np.ndarra
 
     Args:
         path: file of one object a line, `{"step": 10, "split": "train", "name": "loss", "value": 2.3}`. A last line
-            that is cut short, as a killed run leaves it, is passed over.
+            that is cut short, as a killed run leaves it, is passed over, and so is what is no finite number.
 
     Raises:
         FileNotFoundError: nothing lies at the path.
@@ -91,15 +91,17 @@ def plot_training(metrics_path: str | os.PathLike, output: str | os.PathLike):
 
 
 def _headline(curves):
-    last = f"{max(steps[-1] for splits in curves.values() for steps, _ in splits.values()):,} steps"
+    end = max(steps[-1] for splits in curves.values() for steps, _ in splits.values())
+    last = f"{end:,} steps"
     for _, seconds in curves.get(TIME, {}).values():
         last += f", {seconds[-1] / 60:.0f} minutes" if seconds[-1] >= 100 else f", {seconds[-1]:.0f} seconds"
     accuracies = curves.get("accuracy", {})
     held_out = [split for split in accuracies if split != "train"]
     if not held_out:
         return f"Training, {last}"
-    final = accuracies[held_out[-1]][1][-1]
-    return f"{held_out[-1].capitalize()} accuracy {final:.1%} after {last}".replace("%", " %")
+    steps, values = accuracies[held_out[-1]]
+    final = f"{held_out[-1].capitalize()} accuracy {values[-1]:.1%}".replace("%", " %")
+    return f"{final} after {last}" if steps[-1] == end else f"{final} at step {steps[-1]:,}, so far {last}"
 
 
 def _panel(axes, name, splits, height):

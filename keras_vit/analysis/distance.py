@@ -22,8 +22,10 @@ def mean_distance(attention: Attention) -> np.ndarray:
     found = []
     for block in attention.weights:  # block by block, for all at once are a large array once more
         patches = block[:, :, first:, first:]
-        reach = np.einsum("bhqk,qk->bhq", patches, between) / patches.sum(axis=-1)
-        found.append(reach.mean(axis=(0, 2)))
+        mass = patches.sum(axis=-1)
+        seen = mass > 0  # a query may attend to the class token alone, as far as its type can tell
+        reach = np.einsum("bhqk,qk->bhq", patches, between) / np.where(seen, mass, 1)
+        found.append(reach.sum(axis=(0, 2)) / np.maximum(seen.sum(axis=(0, 2)), 1))
     return np.stack(found)
 
 

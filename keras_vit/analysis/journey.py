@@ -98,8 +98,12 @@ def principal_components(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.n
         (N, count), zeros past the last axis, and the share of the variance along each axis (count,).
     """
     centred = rows.astype("float64") - rows.mean(axis=0, dtype="float64")
-    spread, axes = np.linalg.eigh(centred.T @ centred)  # ascending
+    few = centred.shape[0] < centred.shape[1]  # then D x D numbers may be more than memory holds
+    spread, axes = np.linalg.eigh(centred @ centred.T if few else centred.T @ centred)  # ascending
     spread, axes = np.maximum(spread[::-1], 0), axes[:, ::-1][:, :count]
+    if few:
+        axes = centred.T @ axes
+        axes = axes / np.maximum(np.linalg.norm(axes, axis=0), 1e-30)
     axes = axes * np.sign(np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0))
     missing = count - axes.shape[1]
     shares = spread[:count] / max(spread.sum(), 1e-30)

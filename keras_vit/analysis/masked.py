@@ -8,6 +8,7 @@ import os
 import keras
 import numpy as np
 
+from keras_vit.analysis.capturing import pixels_of_patch
 from keras_vit.analysis.style import GREY, canvas, show, visible
 from keras_vit.layers import PatchEmbedding, PatchPrediction
 from keras_vit.models.interface import scales_pixels
@@ -43,7 +44,8 @@ def predict_hidden(model: keras.Model, images, share: float = 0.5, mask: float =
     scaled = scales_pixels(model)
     images = np.asarray(images, "float32")
     values = images / 255 if scaled else (images + 1) / 2
-    patches = _cut(values, down, across)  # (B, N, P, P, C)
+    size = pixels_of_patch(layers[PatchEmbedding], images.shape[1:3], (down, across))
+    patches = _cut(values, down, across, *map(int, size))  # (B, N, P, P, C)
     rng = np.random.default_rng(seed)
     batch, cells = patches.shape[:2]
     count = max(1, round(share * cells))
@@ -96,10 +98,9 @@ def plot_masked(model: keras.Model, images, output: str | os.PathLike, **options
     return figure
 
 
-def _cut(values, down, across):
+def _cut(values, down, across, p, q):
     """(B, H, W, C) -> (B, N, P, P, C); what the patch does not divide is left out."""
-    batch, height, width, channels = values.shape
-    p, q = height // down, width // across
+    batch, _, _, channels = values.shape
     values = values[:, : down * p, : across * q].reshape(batch, down, p, across, q, channels)
     return values.transpose(0, 1, 3, 2, 4, 5).reshape(batch, down * across, p, q, channels)
 

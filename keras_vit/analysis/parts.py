@@ -91,7 +91,7 @@ def _class(subject: Subject):
         maps["gradient_attention"] = gradient_attention(subject.model, subject.images, batch_size=subject.batch_size)
     captions = {}
     for name, of_images in maps.items():  # apart, for a hybrid's feature map may have another grid than its tokens
-        if of_images.max() > 0:
+        if of_images[: subject.drawn].max() > 0:
             kind = {"grad_cam": "Grad-CAM", "gradient_attention": "attention\n× gradient"}[name]
             title = "What speaks for the class that the model names"
             size = patch_size_of(subject.model)

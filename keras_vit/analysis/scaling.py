@@ -26,7 +26,7 @@ class Device:
         memory_rate: bytes a second that it reads or writes there.
         per_host: devices that one machine feeds.
         host_rate: bytes a second, in one direction, from a device to the next of its host.
-        network_rate: the same over the slowest link of a ring that leaves the host.
+        network_rate: the same that leaves a host, over all of its adapters: rings side by side use each of them.
         latency: seconds that a message takes before its first byte.
         decode_rate: images a second that a host's pipeline makes; by default as many as are asked for.
 

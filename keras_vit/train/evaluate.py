@@ -154,14 +154,7 @@ def evaluate_model(
     interface = describe(model)
     if interface.classes is None:
         raise ValueError(f"model expected a classifier, received {model.name}, which has no top.")
-    named = model.get_layer("head").labels is not None
-    numbers = tuple(number for number, _ in imagenet_classes())  # WordNet's, as ImageNet's data has them
-    alike = not named or examples.labels in (interface.labels, numbers)
-    if interface.classes != len(examples.labels) or not alike:
-        raise ValueError(
-            f"data expected the model's {interface.classes} classes ({_few(interface.labels)}), found "
-            f"{len(examples.labels)} ({_few(examples.labels)})."
-        )
+    require_same_classes(model, examples.labels)
     batches = evaluation_batches(
         examples,
         batch_size=data.batch_size,
@@ -171,6 +164,24 @@ def evaluate_model(
     )
     with naming_broken_files(examples):
         return evaluate(model, batches, loss, evaluator(model, loss, flip=flip))
+
+
+def has_same_classes(model: keras.Model, labels) -> bool:
+    """Whether data's classes are those of a classifier, which may have no names for them."""
+    interface, labels = describe(model), tuple(labels)
+    named = model.get_layer("head").labels is not None
+    numbers = tuple(number for number, _ in imagenet_classes())  # WordNet's, as ImageNet's data has them
+    return interface.classes == len(labels) and (not named or labels in (interface.labels, numbers))
+
+
+def require_same_classes(model: keras.Model, labels) -> None:
+    """Raise a ValueError unless `has_same_classes`."""
+    if not has_same_classes(model, labels):
+        own = describe(model)
+        raise ValueError(
+            f"data expected the model's {own.classes} classes ({_few(own.labels)}), found {len(labels)} "
+            f"({_few(labels)})."
+        )
 
 
 def _few(labels) -> str:

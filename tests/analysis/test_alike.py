@@ -116,6 +116,12 @@ def test_principal_components_equal_scikit_learns():
     np.testing.assert_allclose(shares, theirs.explained_variance_ratio_, rtol=1e-9)
     narrow, shares = principal_components(rows[:, :2], 3)
     assert narrow.shape == (50, 3) and not narrow[:, 2].any() and shares[2] == 0
+    wide, shares = principal_components(rows[:4], 3)  # fewer rows than columns
+    theirs = PCA(3).fit(rows[:4])
+    expected = theirs.transform(rows[:4])
+    np.testing.assert_allclose(wide, expected * np.sign((expected * wide).sum(axis=0)), atol=1e-8)
+    np.testing.assert_allclose(shares, theirs.explained_variance_ratio_, rtol=1e-9)
+    assert principal_components(np.ones((2, 400_000), "float32"), 2)[0].shape == (2, 2)  # no matrix of 1.3 terabytes
 
 
 @pytest.mark.parametrize("method", ["tsne", "pca"])

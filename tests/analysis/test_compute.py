@@ -167,6 +167,16 @@ def test_optimizer_bytes_are_those_of_the_real_one(kind, moment, row):
     assert found.total == real + 3 * found.weights + found.activations
 
 
+def test_frozen_weights_take_room_and_nothing_else():
+    model = keras_vit.build(keras_vit.Variant("t", 64, 1, 96, 2, 4), input_shape=(32, 32, 3), classes=3)
+    whole = training_bytes(model, 2, average=True)
+    for layer in model.layers[:-2]:
+        layer.trainable = False
+    found, head = training_bytes(model, 2, average=True), 4 * sum(np.prod(w.shape) for w in model.trainable_weights)
+    assert 0 < head < whole.weights / 50
+    assert (found.weights, found.gradients, found.optimizer, found.average) == (whole.weights, head, 2 * head, head)
+
+
 def test_days_of_a_device_are_the_papers():
     by_name = {(row.model, row.pretraining): row.core_days for row in published(2)}
     assert device_days(4258, 61.5, 0.32) == pytest.approx(by_name["ViT-H/14", "JFT-300M"], rel=0.02)

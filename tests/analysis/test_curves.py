@@ -65,6 +65,12 @@ def test_the_headline_says_how_long_it_took(tmp_path):
         assert figure.get_suptitle() == f"Training, 2 steps, {said}" and titles(figure) == ["loss"]
 
 
+def test_the_headline_says_at_which_step_the_last_accuracy_was_measured(tmp_path):
+    rows = [*a_run(), row(210, "train", "loss", 0.1), row(210, "test", "accuracy", float("nan"))]
+    figure = analysis.plot_training(write(tmp_path / "metrics.jsonl", rows), tmp_path / "a.png")
+    assert figure.get_suptitle() == "Test accuracy 96.9 % at step 200, so far 210 steps"
+
+
 def test_the_thick_line_is_the_running_mean_of_the_thin_one(tmp_path):
     figure = analysis.plot_training(write(tmp_path / "metrics.jsonl", a_run()), tmp_path / "a.png")
     thin, thick = figure.axes[0].lines[:2]

@@ -47,6 +47,12 @@ def test_the_class_token_is_left_out_and_rows_sum_to_one_again():
     np.testing.assert_allclose(analysis.mean_distance(of(weights, (1, 2), 1)), (0 + 4 * 0.5) / 2, rtol=1e-6)
 
 
+def test_a_query_that_sees_no_patch_is_left_out_of_the_mean():
+    weights = np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    np.testing.assert_allclose(analysis.mean_distance(of(weights, (1, 2), 1)), 4, rtol=1e-6)
+    assert not analysis.mean_distance(of(np.eye(3)[[0, 0, 0]], (1, 2), 1)).any()
+
+
 def test_distance_of_a_trained_models_attention_equals_loops_in_numpy():
     """Golden g1: the weights of the official code; every pair of patches by itself, in float64."""
     model, images = golden_model("g1"), np.load(GOLDENS / "g1.io.npz")["images"]

@@ -41,6 +41,14 @@ def test_what_was_hidden_is_the_patchs_mean_to_three_bits():
     assert np.allclose((drawn[hidden] * 8 - 0.5) % 1, 0, atol=1e-5)
 
 
+@pytest.mark.parametrize("target", ["mean_colour", "pixels"])
+def test_of_a_size_that_leaves_a_rest_the_patches_are_those_that_the_encoder_sees(target):
+    model = randomise(build_masked(ROW, UNITS[target], target, input_shape=(11, 9, 3)))
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 11, 9, 3)).astype("float32")
+    originals = analysis.predict_hidden(model, images)[0]
+    assert np.allclose(originals, (images[:, :8, :8] + 1) / 2, atol=1e-6)
+
+
 def test_a_certain_model_is_drawn_as_it_says():
     model = model_of("mean_colour", pooling="gap")
     kernel, bias = model.get_layer("patch_prediction").dense.weights

@@ -171,3 +171,10 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ValueError, match="crowd_names expected 4, one an image, received 1"):
         analysis.analyze(tiny(), pictures(), output, crowd=pictures(), crowd_names=["a"])
     assert not output.exists()
+
+
+def test_maps_of_drawn_images_that_are_all_zero_are_no_picture(tmp_path, monkeypatch):
+    of_images = np.arange(2)[:, None, None] * np.ones((1, 2, 3))  # nothing speaks for the first
+    monkeypatch.setattr("keras_vit.analysis.parts.grad_cam", lambda *_, **__: of_images)
+    analysis.analyze(tiny(), pictures(2), tmp_path, drawn=1, parts=["class"])
+    assert not (tmp_path / "grad_cam.png").exists() and (tmp_path / "gradient_attention.png").exists()
