@@ -121,10 +121,13 @@ class Head(Configured, keras.layers.Dense):
     Input shape: (B, D). Output shape: (B, units).
 
     Raises:
-        ValueError: `labels` are not `units` many.
+        ValueError: `labels` are not `units` many, or another argument of a dense layer's is given.
     """
 
     def __init__(self, units: int, bias_constant: float = 0.0, labels=None, conversion: str | None = None, **kwargs):
+        own = {"name", "trainable", "dtype", "quantization_config"}  # Keras adds the last
+        if others := kwargs.keys() - own:  # a dense layer's, which no config would keep
+            raise ValueError(f"Head expected name, trainable and dtype beside its own, received {sorted(others)}.")
         bias = keras.initializers.Constant(bias_constant)
         super().__init__(units, kernel_initializer="zeros", bias_initializer=bias, **kwargs)
         self.bias_constant = bias_constant
@@ -132,8 +135,3 @@ class Head(Configured, keras.layers.Dense):
         self.labels = None if labels is None else tuple(labels)
         if labels is not None and len(self.labels) != units:
             raise ValueError(f"labels expected {units} names, one for each class, received {len(self.labels)}.")
-
-    def get_config(self):
-        dense = keras.layers.Dense.get_config(self)
-        own = ("kernel_initializer", "bias_initializer")
-        return {**{name: value for name, value in dense.items() if name not in own}, **super().get_config()}
