@@ -133,7 +133,8 @@ def test_bytes_are_read_exactly_as_preprocess_reads_them(channels, photo, tmp_pa
     for size, tolerance in ((photo.size[::-1], 0.0), ((16, 12), 1e-3)):
         images = keras.Input((*size, channels))
         flat = keras.layers.Flatten()(images)
-        pixels = keras.layers.Rescaling(1.0, name="rescaling")(flat)  # marks a model that takes 0..255
+        scaled = keras.layers.Rescaling(1 / 256)(flat)  # which marks a model that takes 0..255
+        pixels = keras.layers.Rescaling(256.0)(scaled)
         outputs = keras.layers.Activation("linear", name="head")(pixels)
         model = keras.Model(images, keras.layers.Activation("linear", name="predictions")(outputs))
         model.get_layer("head").units = flat.shape[1]
