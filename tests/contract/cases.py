@@ -173,7 +173,7 @@ CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
 
-FEWEST = ("token", "pixels", "free_size", "hybrid", "bit")  # for what XLA compiles
+FEWEST = ("token", "pixels", "free_size", "bit")  # for what XLA compiles
 
 
 def principal_first(cases, also=(), names=PRINCIPAL):

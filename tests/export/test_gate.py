@@ -24,7 +24,7 @@ from keras_vit.models.interface import describe, named_outputs
 from keras_vit.preprocess import preprocess_input
 
 pytestmark = needs_tensorflow
-FEW = ("token", "free_size", "hybrid")  # a quarter of a minute each
+FEW = ("token", "hybrid")  # a quarter of a minute each
 KINDS = principal_first(MODELS, names=FEW)
 BEYOND = ("onnx", "openvino")  # each named as its package
 CASES = {case.name: case for case in MODELS}

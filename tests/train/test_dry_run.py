@@ -15,7 +15,7 @@ from keras_vit.train.recipe_file import load_recipe, recipes_in
 pytestmark = needs_tensorflow
 FILES = sorted((ROOT / "recipes").glob("*.py"))
 DIGITS = str(ROOT / "recipes/digits.py")
-STAGED = ("cifar10_hybrid", "cifar10_local", "cifar10_masked")  # of cifar10_scratch's kind of curriculum
+STAGED = ("cifar10_scratch", "cifar10_hybrid", "cifar10_local", "cifar10_masked")  # three sizes each
 DEEP = ("paper_jft:BiT_R101x1", "paper_ablations:axial_b16")  # of many layers, however narrow
 ALIKE = ("augreg", "imagenet_s16", "paper_imagenet21k", "paper_finetune")  # files much like paper_imagenet.py
 

@@ -96,7 +96,7 @@ def test_the_loss_does_not_hang_on_patches_that_are_seen_and_the_model_not_on_hi
     assert max_difference(state.model([images, sources, places]), expected) < 1e-5
 
 
-@pytest.mark.parametrize("changes", [{"accumulate": 4}, {"sam": 0.05}], ids=str)
+@pytest.mark.parametrize("changes", quick_first([{"accumulate": 4}, {"sam": 0.05}], [{"sam": 0.05}]), ids=str)
 def test_parts_of_a_batch_and_sam_work_as_with_classes(changes):
     images, targets = batch_of(STILL)
     (plain, update), (state, other) = (
@@ -192,6 +192,7 @@ def test_the_command_line_says_and_draws_it(run, tmp_path, capsys):
     assert "model expected a classifier, received tiny, which has no top." in capsys.readouterr().err
 
 
+@pytest.mark.large
 def test_it_learns(tmp_path):
     """The loss of whoever knows how common each colour is, and nothing of the image, is the entropy of the colours."""
     row = replace(ROW, width=32, mlp_dim=64, patch_size=2, image_size=8)

@@ -131,7 +131,7 @@ def test_frozen_kernels_of_blocks_are_held_and_other_weights_are_constants(name,
 
 
 @needs_tensorflow
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("frozen", [False, pytest.param(True, marks=pytest.mark.large)])
 def test_parts_of_a_batch_are_computed_apart_and_give_the_same(frozen):
     """Also of what answers with several tensors, and of a batch whose size is not known before it comes."""
     import tensorflow as tf
