@@ -69,9 +69,11 @@ def _analyze_run(model, recipe, options, parts):
     from keras_vit.preprocess import preprocess_input
     from keras_vit.train.evaluate import require_same_classes
 
+    images, labels, names = of_split(model, recipe.data, options.data_dir, options.limit)
+    if recipe.masked is None:
+        require_same_classes(model, names)
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
-    images, labels, names = of_split(model, recipe.data, options.data_dir, options.limit)
     inputs = images if describe(model).takes_pixels else preprocess_input(images)
     also = {}
     if (Path(options.model) / "metrics.jsonl").is_file():
@@ -81,7 +83,6 @@ def _analyze_run(model, recipe, options, parts):
         _draw_hidden(options, recipe.masked, inputs, output)
         also["masked.png"] = "What the model makes of hidden patches."
     else:
-        require_same_classes(model, names)
         scores = named_outputs(model).predict(batches_of_array(inputs), verbose=0)["probabilities"]
         best = scores.argmax(1)
         analysis.plot_predictions(images, labels, best, scores.max(1), output / "predictions.png", names=names)

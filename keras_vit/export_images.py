@@ -37,7 +37,7 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
         from keras_vit.train.evaluate import has_same_classes
 
         images, labels, names = of_split(model, data, data_dir, limit)
-        return images, labels if interface.classes is not None and has_same_classes(model, names) else None
+        return images, labels if has_same_classes(model, names) else None
     from keras_vit.train.recipe import Data
 
     try:

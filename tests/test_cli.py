@@ -165,6 +165,7 @@ def test_data_of_other_classes_than_the_models_are_not_drawn_as_its_mistakes(run
     command = ["analyze", str(tmp_path / "other.keras"), "--recipe", DIGITS, "--output", str(tmp_path / "a")]
     assert cli.main(command) == 2
     assert "data expected the model's 10 classes (9, 8, " in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
     assert images_to_compare(other, None, load_recipe(DIGITS).data, None, 4)[1] is None
     assert len(images_to_compare(load_model(run), None, load_recipe(DIGITS).data, None, 4)[1]) == 4
 

@@ -152,8 +152,6 @@ def evaluate_model(
     """
     examples = open_data(data, split or data.test_split, data_dir)
     interface = describe(model)
-    if interface.classes is None:
-        raise ValueError(f"model expected a classifier, received {model.name}, which has no top.")
     require_same_classes(model, examples.labels)
     batches = evaluation_batches(
         examples,
@@ -167,17 +165,19 @@ def evaluate_model(
 
 
 def has_same_classes(model: keras.Model, labels) -> bool:
-    """Whether data's classes are those of a classifier, which may have no names for them."""
+    """Whether data's classes are those of a model, which may have no names for them, or none at all."""
     interface, labels = describe(model), tuple(labels)
-    named = model.get_layer("head").labels is not None
+    named = interface.classes is not None and model.get_layer("head").labels is not None
     numbers = tuple(number for number, _ in imagenet_classes())  # WordNet's, as ImageNet's data has them
     return interface.classes == len(labels) and (not named or labels in (interface.labels, numbers))
 
 
 def require_same_classes(model: keras.Model, labels) -> None:
-    """Raise a ValueError unless `has_same_classes`."""
+    """Raise a ValueError unless a model is a classifier of data's classes."""
+    own = describe(model)
+    if own.classes is None:
+        raise ValueError(f"model expected a classifier, received {model.name}, which has no top.")
     if not has_same_classes(model, labels):
-        own = describe(model)
         raise ValueError(
             f"data expected the model's {own.classes} classes ({_few(own.labels)}), found {len(labels)} "
             f"({_few(labels)})."

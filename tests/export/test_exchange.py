@@ -127,7 +127,8 @@ def test_a_damaged_version_is_named(name, labelled, tmp_path):
     folder = export(labelled, tmp_path / "out", formats=(name,)).path
     sentence = f"model expected a whole export, received {str(folder)!r}, whose {{}} cannot be read: "
     more = {"openvino": "model.bin", "saved_model": "variables/variables.data-00000-of-00001"}
-    for file in (folder / FORMATS[name].file, folder / more.get(name, FORMATS[name].file)):
+    for part in {FORMATS[name].file, more.get(name, FORMATS[name].file)}:
+        file = folder / part
         whole = file.read_bytes()
         for cut in (whole[: len(whole) // 2], b""):
             file.write_bytes(cut)
