@@ -5,10 +5,7 @@ B batch, H W C image.
 
 import contextlib
 import functools
-import logging
 import os
-import re
-import sys
 import tempfile
 import threading
 import warnings
@@ -18,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.export.integers import nncf, quantised
 from keras_vit.export.metadata import KEY, metadata
 from keras_vit.export.optional import needed
 from keras_vit.export.precision import in_dtype
@@ -26,9 +24,6 @@ from keras_vit.layers.base import taking_forms
 from keras_vit.layers.layernorm import usual_norms
 from keras_vit.layers.parted import parted_products
 
-_IN_A_TEST = "NNCF_CI"
-_OUTSIDE = re.compile(r"/(position_embedding|embedding|pre_logits|head)(_\d+)?/")  # layers that stay float32
-_PRODUCTS = ("MatMul", "Convolution")
 SHARED = 4  # images from which on two streams share them
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
@@ -48,22 +43,23 @@ def write_openvino(model: keras.Model, file: str | Path, calibration: np.ndarray
         ValueError: OpenVINO is not installed, or NNCF, which rounds to int8.
     """
     openvino = needed("openvino", "openvino", "openvino" if calibration is None else "openvino-int8")
-    nncf = None if calibration is None else _nncf()
+    if calibration is not None:
+        nncf()  # says here what is missing
     model = in_dtype(model, "float32")
     module = ServingModule(model, measured=calibration is not None)
-    form = contextlib.nullcontext() if nncf else _fastest_forms(model)
-    with tempfile.TemporaryDirectory(dir=Path(file).parent) as folder, form:
+    with tempfile.TemporaryDirectory(dir=Path(file).parent) as folder, _fastest_forms(model):
         tf.saved_model.save(module, folder, signatures={"serving_default": module.function(module.answer)})
         network = openvino.Core().read_model(folder)
-        if nncf:
-            network = _quantised(nncf, network, calibration)
-        network.set_rt_info(metadata(module.interface, "int8" if nncf else "float32"), [KEY])
+        if calibration is not None:
+            network = quantised(network, calibration, narrow=overflows(_processor()))
+        precision = "float32" if calibration is None else "int8"
+        network.set_rt_info(metadata(module.interface, precision), [KEY])
         openvino.save_model(network, str(file), compress_to_fp16=False)
 
 
 @contextlib.contextmanager
 def _fastest_forms(model):
-    """While entered the model computes in the forms that are the fastest here; scales of int8 were chosen without."""
+    """While entered the model computes in the forms that are the fastest here."""
     norms = [(layer, _normed) for layer in usual_norms(model)]
     with parted_products(model, scores=_scores), taking_forms(norms):
         yield
@@ -80,58 +76,6 @@ def _normed(x, gamma, beta, epsilon):
 def _scores(query, key):
     """`keras_vit.layers.parted.products_with_keys`: the product itself transposes, not a pass before it."""
     return tf.matmul(query, tf.transpose(key, (0, 2, 1, 3)), transpose_b=True)
-
-
-def _nncf():
-    """OpenVINO's package for integers.
-
-    It reports each use over the net unless it believes itself in a test while it is imported; who imported it before
-    has chosen for himself.
-    """
-    before = os.environ.get(_IN_A_TEST)
-    os.environ[_IN_A_TEST] = "1"
-    try:
-        return needed("nncf", "nncf", "openvino-int8")
-    finally:
-        del os.environ[_IN_A_TEST]
-        if before is not None:
-            os.environ[_IN_A_TEST] = before
-
-
-def _quantised(nncf, network, images: np.ndarray):
-    """Products and convolutions on integers of 8 bits; softmax, norms, GELU and what the blocks add up stay float32.
-
-    So do the products in front of the blocks and behind them, 1 % of a B/16's: of a small ViT trained on CIFAR-10, the
-    classifier in integers makes nine tenths of the error of all.
-
-    The scales reach to the largest number of all images, and half of the spread of a product's channels is moved into
-    its kernel (SmoothQuant, arXiv 2211.10438). With NNCF's defaults, the mean of the images' largest numbers and nearly
-    all of the spread, that ViT's error is a quarter larger. Where sums of products would overflow, kernels have 7 bits.
-    """
-    fix = nncf.quantization.advanced_parameters.OverflowFix
-    advanced = nncf.AdvancedQuantizationParameters(
-        overflow_fix=fix.ENABLE if overflows(_processor()) else fix.FIRST_LAYER,
-        activations_range_estimator_params=nncf.quantization.range_estimator.RangeEstimatorParametersSet.MINMAX,
-        smooth_quant_alphas=nncf.quantization.advanced_parameters.AdvancedSmoothQuantParameters(matmul=0.5),
-    )
-    data = nncf.Dataset(images, lambda image: image[None].astype("float32"))
-    first, *others = (op.get_friendly_name() for op in network.get_ordered_ops() if op.get_type_name() in _PRODUCTS)
-    float32 = nncf.IgnoredScope(names=[first, *filter(_OUTSIDE.search, others)])
-    kind, logger = nncf.ModelType.TRANSFORMER, logging.getLogger("nncf")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # its progress bars
-            return nncf.quantize(
-                network,
-                data,
-                subset_size=len(images),
-                model_type=kind,
-                ignored_scope=float32,
-                advanced_parameters=advanced,
-            )
-    finally:
-        logger.setLevel(before)
 
 
 def overflows(cpuinfo: str) -> bool:

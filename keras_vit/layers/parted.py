@@ -116,11 +116,11 @@ def _as_computed(layer, pairs):
 def _attention(layer: MultiHeadSelfAttention, pairs, product, scores, tokens):
     """(B, N, D) -> (B, N, D)."""
     count, width = ops.shape(tokens)[1:]
-    query, key, value, out = pairs()
+    flat, (query, key, value, out) = rows(tokens), pairs()
 
     def projected(pair):
         """(B, N, h, d)."""
-        return ops.reshape(product(rows(tokens), *pair), (-1, count, layer.num_heads, width // layer.num_heads))
+        return ops.reshape(product(flat, *pair), (-1, count, layer.num_heads, width // layer.num_heads))
 
     by_head = (0, 2, 1, 3)
     logits = scores(ops.transpose(projected(query), by_head), projected(key))

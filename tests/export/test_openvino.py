@@ -75,7 +75,7 @@ def test_kernels_have_7_bits_where_sums_of_products_would_overflow(flags, narrow
         if op.get_element_type() == library.Type.i8
     ]
     assert [parameters.overflow_fix.name for parameters in given] == ["ENABLE" if narrow else "FIRST_LAYER"]
-    assert len(kernels) == 8 and all((np.abs(kernel.astype(int)).max() < 65) == narrow for kernel in kernels)
+    assert len(kernels) == 12 and all((np.abs(kernel.astype(int)).max() < 65) == narrow for kernel in kernels)
     openvino.runner(tmp_path / "model.xml")  # says nothing where it was made
     monkeypatch.setattr(openvino, "_processor", lambda: "avx2 fma")
     told = nullcontext() if narrow else pytest.warns(UserWarning, match="model.xml was calibrated for")
