@@ -153,8 +153,7 @@ def best_of(rows: list[dict], ours: bool) -> dict | None:
     By the share of the matmul rate, which the machine's drift does not change, and which hangs on no third row's turns;
     where a row's is not known, or came out too high, by the ratio to the first row.
     """
-    some = [row for row in rows if (row["library"] in ALL_OURS) == ours]
-    some = [row for row in some if row["library"] not in BY_NAME] or some
+    some = _side(rows, ours)
     by_share = all(0 < (row.get("share_of_matmul") or 0) <= 1 for row in some)
     return max(some, key=lambda row: row["share_of_matmul"] if by_share else _standing(row), default=None)
 
@@ -162,13 +161,22 @@ def best_of(rows: list[dict], ours: bool) -> dict | None:
 def fastest_pair(rows: list[dict]) -> tuple[dict | None, dict | None]:
     """The fastest of our rows, and of the others the fastest, or one that shared rounds with ours and did better there.
 
-    Shares of the matmul rate tell rows of different groups apart; beside each other the rounds do, with less noise.
+    Shares of the matmul rate tell rows of different groups apart; beside each other the rounds do, with less noise: of
+    ours, too, those that took the very same ones.
     """
     ours, peer = best_of(rows, True), best_of(rows, False)
     if ours is None or ratio(ours, peer) is None:
         return ours, peer
-    others = [row for row in rows if row["library"] not in ALL_OURS and _paired(_by_round(row), _by_round(ours))]
+    same = [row for row in _side(rows, True) if _by_round(row).keys() == _by_round(ours).keys()]
+    ours = max([ours, *same], key=lambda row: ratio(row, ours)[0])
+    others = [row for row in _side(rows, False) if _paired(_by_round(row), _by_round(ours))]
     return ours, min([peer, *others], key=lambda row: ratio(ours, row)[0])
+
+
+def _side(rows, ours) -> list[dict]:
+    """Our rows that are made for speed alone, all of ours where none is, or the others."""
+    some = [row for row in rows if (row["library"] in ALL_OURS) == ours]
+    return [row for row in some if row["library"] not in BY_NAME] or some
 
 
 def _standing(row) -> float:

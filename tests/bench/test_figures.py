@@ -120,6 +120,20 @@ def test_the_fastest_peer_is_the_one_that_ours_stands_worst_beside():
     assert "| 1.00 (1.00 – 1.50) |" in page.overview({"questions": [found]})
 
 
+def test_of_ours_that_took_the_same_rounds_these_tell_the_fastest():
+    asked = question(backends=("tensorflow", "jax"), batches=(8,))
+    members = (*asked.contestants, plan.multipliers("float32", "cpu", ())[0])
+    seconds = (2.0, 2.0, 4.0), (1.9, 2.2, 3.8), (3.0, 3.0, 3.0), (1.0, 1.0, 0.4)
+    beside = [
+        results.Row(one, 0, 3.0, 2.0, [[s] for s in own], 10**9) for one, own in zip(members, seconds, strict=True)
+    ]
+    first, second, theirs = rows = results.result_of(asked, 10**10, beside, 10**12)["rows"]
+    assert results.best_of(rows, True) is first and results.ratio(second, first)[0] > 1  # by shares of 4.0 beside 3.6 %
+    assert results.fastest_pair(rows) == (second, theirs)
+    second["turns"], second["groups"] = second["turns"][:2], [0, 0]  # a round less
+    assert results.fastest_pair(rows) == (first, theirs)
+
+
 def test_a_file_of_ones_own_is_a_peer_whatever_its_name():
     rows = [{"library": name, "first_over_it": n + 1.0} for n, name in enumerate(plan.ALL_OURS)]
     rows.append({"library": "keras_vit_fork.py:prepare", "first_over_it": 0.5})
