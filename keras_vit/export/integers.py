@@ -93,7 +93,11 @@ def round_early(network) -> None:
             continue
         scaling, flat = chain
         scale, *limits = _constant(scaling, 1), *(_constant(rounding, port) for port in range(1, 5))
-        if scale is None or any(limit is None or limit.size != 1 for limit in limits):
+        if (
+            scale is None
+            or scale.shape[-1:] != (scale.size,)
+            or any(limit is None or limit.size != 1 for limit in limits)
+        ):
             continue
         if _width(flat.input_value(0)) == scale.size:  # (B, N, D) -> (R, D)
             _put_before(flat, _rounded(_scaled(flat.input_value(0), scale), limits, rounding))
