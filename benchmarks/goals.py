@@ -31,6 +31,7 @@ LETTERS = {  # of NOTES.md
     "AMD EPYC (family 26, model 2), 2 cores, AVX-512 bf16": "C",
     "Intel(R) Xeon(R) Processor (family 6, model 207), 2 cores, AVX-512 bf16": "D",
     "Intel(R) Xeon(R) Processor (family 6, model 167), 2 cores, AMX": "E",
+    "Intel(R) Xeon(R) Processor (family 6, model 207), 2 cores, AMX": "F",
 }
 BY = {
     "": ALL_OURS,

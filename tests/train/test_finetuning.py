@@ -172,6 +172,7 @@ def test_a_bit_file_starts_a_run(tmp_path, monkeypatch):
     assert started.get_layer("root").epsilon == 1e-8
 
 
+@pytest.mark.large  # without: the recipe image_folder.py, from a file of timm's
 def test_fine_tuning_on_a_folder_from_an_official_file(tmp_path):
     """Pre-trained weights at another resolution, a new classifier, one's own pictures in several formats."""
     pretrained = keras_vit.build(ROW, input_shape=(32, 32, 3), classes=7)

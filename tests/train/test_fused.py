@@ -47,7 +47,7 @@ def test_a_convolution_of_one_pixel_without_strides_is_a_product_where_a_model_t
     before = value_and_gradients(x, True)
     fused.fuse(model)
     for new, old in zip(value_and_gradients(x, True), before, strict=True):
-        assert max_difference(new, old) < 1e-5
+        assert max_difference(new, old) < 1e-6 * np.abs(old).max()  # a gradient's numbers reach 50
     for training, many in ((True, products), (False, 0)):
         graph = tf.function(value_and_gradients).get_concrete_function(x, training).graph
         types = [operation.type for operation in graph.get_operations()]
