@@ -168,7 +168,7 @@ def fastest_pair(rows: list[dict]) -> tuple[dict | None, dict | None]:
     if ours is None or ratio(ours, peer) is None:
         return ours, peer
     same = [row for row in _side(rows, True) if _by_round(row).keys() == _by_round(ours).keys()]
-    ours = max([ours, *same], key=lambda row: ratio(row, ours)[0])
+    ours = max(same, key=lambda row: ratio(row, ours)[0])  # itself among them
     others = [row for row in _side(rows, False) if _paired(_by_round(row), _by_round(ours))]
     return ours, min([peer, *others], key=lambda row: ratio(ours, row)[0])
 
