@@ -55,9 +55,9 @@ INTRODUCTION = """
 
     **Bold**: the goal is reached; where it is the fastest peer's speed, beside two peers or more, of which one may have
     found too little memory (a page that asked one counts where no other did). –: not asked, or measured while the
-    machine changed its speed. Frozen weights: `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`. Whether int8 agrees with the model
-    is another question, which [README](README.md#exports) answers. Letters are those of [NOTES](NOTES.md), which tell
-    what stands between, on the GPU too. Made by `benchmarks/goals.py`.
+    machine changed its speed. Frozen weights: `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`, as `keras-vit serve` has it. Whether
+    int8 agrees with the model is another question, which [README](README.md#exports) answers. Letters are those of
+    [NOTES](NOTES.md), which tell what stands between, on the GPU too. Made by `benchmarks/goals.py`.
 """
 
 

@@ -96,6 +96,7 @@ def _export(options):
 def _serve(options):
     from keras_vit.serve import serve
     from keras_vit.serve.app import Limits
+    from keras_vit.serve.held import hold_weights
     from keras_vit.serve.signature import Batching
 
     batching = Batching(options.max_batch_size, options.batch_timeout)
@@ -107,6 +108,7 @@ def _serve(options):
         body_seconds=options.body_timeout,
         max_waiting=options.max_waiting,
     )
+    hold_weights(options.models)
     serve(options.models, options.host, options.port, batching, limits, options.versions, options.poll)
 
 

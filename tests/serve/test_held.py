@@ -1,0 +1,105 @@
+"""A server that serves bfloat16 alone has oneDNN keep its weights in an order of its own; others leave it alone."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from serving import started, tiny
+from support import needs_tensorflow
+
+from keras_vit import cli
+from keras_vit.export.precision import in_dtype
+from keras_vit.export.saved_model import signatures_of, write_saved_model
+from keras_vit.serve import server
+from keras_vit.serve.held import SWITCH, hold_weights
+
+pytestmark = needs_tensorflow
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """`half` in bfloat16 in two versions, of which the first is in float32, and `full` in float32."""
+    folder = tmp_path_factory.mktemp("stored")
+    write_saved_model(tiny(), folder / "full" / "1")
+    shutil.copytree(folder / "full" / "1", folder / "half" / "1")
+    write_saved_model(in_dtype(tiny(1), "bfloat16"), folder / "half" / "2")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Without the switch, and after the test as before it."""
+    monkeypatch.setenv(SWITCH, "")
+    del os.environ[SWITCH]
+    return monkeypatch
+
+
+@pytest.mark.parametrize(("models", "held"), [(["half"], "1"), (["full"], None), (["half", "full"], None)])
+def test_weights_are_held_where_all_models_gain_by_it(models, held, stored, environment):
+    hold_weights([stored / model for model in models])
+    assert os.environ.get(SWITCH) == held
+
+
+def test_what_the_environment_says_stays(stored, environment):
+    environment.setenv(SWITCH, "0")
+    hold_weights([stored / "half"])
+    assert os.environ[SWITCH] == "0"
+
+
+def test_a_newest_version_without_a_saved_model_is_passed_over(stored, tmp_path, environment):
+    shutil.copytree(stored / "half" / "2", tmp_path / "1")
+    (tmp_path / "2").mkdir()
+    hold_weights([tmp_path])
+    assert os.environ[SWITCH] == "1"
+
+
+@pytest.mark.parametrize("fault", ["no folder", "no version", "no weights", "damaged weights"])
+def test_a_folder_that_cannot_be_served_is_left_to_the_server(fault, stored, tmp_path, environment):
+    if fault == "no version":
+        tmp_path.joinpath("model").mkdir()
+    if "weights" in fault:
+        shutil.copytree(stored / "half", tmp_path / "model")
+        index = tmp_path / "model" / "2" / "variables" / "variables.index"
+        index.write_bytes(b"damaged") if fault == "damaged weights" else index.unlink()
+    hold_weights([tmp_path / "model"])
+    assert SWITCH not in os.environ
+    assert cli.main(["serve", str(tmp_path / "model"), "--port", "0"]) == 2
+
+
+def test_the_command_asks_for_it_before_anything_is_loaded(stored, environment):
+    asked = []
+    environment.setattr("keras_vit.serve.serve", lambda *_: asked.append(os.environ.get(SWITCH)))
+    assert cli.main(["serve", str(stored / "half")]) == 0
+    assert asked == ["1"]
+
+
+def test_in_python_a_server_leaves_it_alone(stored, environment):
+    """It may be called in a process that trains."""
+    environment.setattr(server.uvicorn.Server, "run", lambda *_, **__: None)
+    server.serve([stored / "half"], port=0)
+    assert SWITCH not in os.environ
+
+
+def test_batches_of_any_size_and_a_new_version_get_their_own_numbers(stored, tmp_path):
+    """What oneDNN keeps is of one version: the next one's weights are used when it is there."""
+    folder, images = tmp_path / "half", np.random.default_rng(0).uniform(-1, 1, (9, 16, 16, 3)).astype("float32")
+    shutil.copytree(stored / "half" / "2", folder / "2")
+    write_saved_model(in_dtype(tiny(5), "bfloat16"), tmp_path / "next")
+    expected = [
+        signatures_of(saved)["serving_default"](images=tf.constant(images))["logits"].numpy()
+        for saved in (folder / "2", tmp_path / "next")
+    ]
+    spread = expected[0].std()
+    assert np.abs(expected[0] - expected[1]).max() > spread
+    with started([folder], "--poll", 0.1) as running:
+        for logits in expected:
+            for count in (1, 9, 3, 1):
+                status, answer = running.predict("half", {"inputs": images[:count].tolist()})
+                assert status == 200
+                assert np.abs(np.asarray(answer["outputs"]["logits"]) - logits[:count]).max() < 0.02 * spread
+            if not (folder / "3").exists():
+                (tmp_path / "next").rename(folder / "3")
+                running.wait_for("version 2 is let go")
