@@ -246,6 +246,7 @@ def test_the_files_of_a_validation_split_of_its_own_are_facts_too(photos):
     assert "validation_files" not in Datasets.open(RECIPE, str(photos)).facts
 
 
+@pytest.mark.large  # what is lost while training is beside it
 def test_a_picture_of_the_test_split_that_goes_missing_is_named(photos, whole, command, tmp_path, monkeypatch, capsys):
     """Found at an evaluation, when the epoch before it has been trained."""
     shutil.copytree(photos, tmp_path / "photos")
