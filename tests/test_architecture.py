@@ -15,21 +15,23 @@ PACKAGE = ROOT / "keras_vit"
 # room: (rooms of keras_vit it may import, whether it may import TensorFlow)
 RULES = {
     "layers": (set(), False),
-    "preprocess": (set(), False),
+    "image_files": (set(), False),
+    "preprocess": ({"image_files"}, False),
     "weights": (set(), False),
     "models": ({"layers", "preprocess", "weights", "xla"}, False),
     "analysis": ({"layers", "models", "preprocess"}, False),
-    "predict": ({"models", "preprocess", "export"}, False),
-    "data": ({"preprocess"}, True),
+    "predict": ({"image_files", "models", "preprocess", "export"}, False),
+    "data": ({"image_files", "image_graph", "preprocess"}, True),
     "xla": ({"layers"}, True),
     # its stages rewire layers, and its few-shot evaluation is a probe of analysis
-    "train": ({"analysis", "layers", "models", "data", "preprocess", "weights", "xla"}, True),
-    "export": ({"layers", "models", "preprocess"}, True),
-    "serve": ({"preprocess"}, True),
+    "train": ({"analysis", "image_files", "layers", "models", "data", "preprocess", "weights", "xla"}, True),
+    "export": ({"image_graph", "layers", "models", "preprocess"}, True),
+    "image_graph": ({"image_files"}, True),
+    "serve": ({"image_files", "preprocess"}, True),
     # its plan counts models, its run shows progress and writes files as others do; its contestants are in processes,
     # and one of them is an export, another has its batches from a pipeline
     "bench": ({"analysis", "data", "export", "models", "predict", "train", "xla"}, False),
-    "export_images": ({"models", "preprocess", "data", "train"}, False),
+    "export_images": ({"image_files", "models", "preprocess", "data", "train"}, False),
     "analyze_verb": ({"analysis", "data", "export_images", "models", "preprocess", "train"}, False),
 }
 TENSORFLOW = {"tensorflow", "tensorflow_datasets", "keras_cv"}

@@ -1,0 +1,80 @@
+"""Which kind of image a file holds, told by its first bytes.
+
+The formats' own documents say how their files begin: ITU-T T.81 (JPEG), the PNG specification, GIF89a, Microsoft's
+bitmap headers, RFC 9649 (WebP), TIFF 6.0, ISO 23008-12 (HEIC) and AV1 Image File Format (AVIF).
+"""
+
+import os
+
+HEAD = 64  # bytes that are enough to tell the kind
+KINDS = ("JPEG", "PNG", "GIF", "BMP", "WebP", "TIFF", "HEIC", "AVIF")  # that all verbs read
+EXTRA = "keras_vit[heic]"  # the extra whose package reads HEIC
+# Files of these names are taken for images whatever they hold, so that a damaged one is not passed over.
+SUFFIXES = (
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff"),
+    *(".heic", ".heif", ".hif", ".avif"),
+)
+# Raw files of cameras begin as TIFF files do, and what Pillow reads of them is a thumbnail.
+CAMERA_RAW = (".arw", ".cr2", ".cr3", ".dng", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".sr2", ".srw")
+_BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # sizes of the header that follows the file's own
+_HEIC = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
+_OTHERS = {
+    b"%PDF": "PDF",
+    b"8BPS": "Photoshop",
+    b"\xff\x0a": "JPEG XL",
+    b"\0\0\0\x0cJXL ": "JPEG XL",
+    b"\0\0\0\x0cjP  ": "JPEG 2000",
+    b"\0\0\1\0": "icon",
+    b"<svg": "SVG",
+    b"PK\3\4": "zip",
+}
+
+
+def kind_of(source: bytes | str | os.PathLike) -> str | None:
+    """Return which of `KINDS` a file holds, or None.
+
+    Args:
+        source: the file's bytes (the first `HEAD` are enough), or its path.
+
+    Raises:
+        OSError: nothing can be read at the path.
+    """
+    head = source[:HEAD] if isinstance(source, bytes) else _head(source)
+    if head[:3] == b"\xff\xd8\xff":
+        return "JPEG"
+    if head[:8] == b"\x89PNG\r\n\x1a\n":
+        return "PNG"
+    if head[:6] in (b"GIF87a", b"GIF89a"):
+        return "GIF"
+    if head[:2] == b"BM" and int.from_bytes(head[14:18], "little") in _BMP_HEADERS:
+        return "BMP"
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "WebP"
+    if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+") and head[8:10] != b"CR":  # CR: raw files of Canon's cameras
+        return "TIFF"
+    return _by_brand(head) if head[4:8] == b"ftyp" else None
+
+
+def _by_brand(head: bytes) -> str | None:
+    """Return HEIC or AVIF for a file of ISO's base media format, None for another one, such as a video."""
+    length = min(int.from_bytes(head[:4], "big"), len(head))
+    brands = [head[8:12], *(head[i : i + 4] for i in range(16, length, 4))]
+    if {b"avif", b"avis"} & set(brands):
+        return "AVIF"
+    return "HEIC" if _HEIC & set(brands) else None
+
+
+def other_kind_of(head: bytes) -> str | None:
+    """Return the name of a kind of file that is known and not read, by its first bytes."""
+    found = next((name for start, name in _OTHERS.items() if head.startswith(start)), None)
+    return found or ("video" if head[4:8] == b"ftyp" and kind_of(head) is None else None)
+
+
+def is_camera_raw(path: str) -> bool:
+    """Return whether a file is a camera's raw file, by its name."""
+    return path.lower().endswith(CAMERA_RAW)
+
+
+def _head(path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(HEAD)
