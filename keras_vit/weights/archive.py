@@ -14,6 +14,7 @@ from keras_vit.weights.layouts import IGNORED
 
 _MAPPED = 32 * 2**20
 _STACKED = re.compile(r"^(.*)\[(\d+)\]$")
+_INTEGER = re.compile(r"(torch\.)?(u?int\d+|bool)|[IU]\d+|BOOL")  # as NumPy, torch and safetensors spell them
 
 
 class Refused(ValueError):
@@ -35,6 +36,8 @@ class WeightsFile:
         self.source = str(path)
         self.config = config
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.integers: dict[str, str] = {}  # arrays of integers or booleans, which are never weights: name -> dtype
+        self.notes: list[str] = []  # what a report says about the file itself
         self._recent: dict[str, np.ndarray] = {}
         self._maps: list[mmap.mmap] = []
         self._mapped = 0  # bytes read since these last let go of their memory
@@ -43,10 +46,16 @@ class WeightsFile:
         return ValueError(f"source expected {expected}, received {received} in {self.source!r}.")
 
     def _takes(self, name: str, is_float: bool, dtype) -> bool:
-        """Whether an array is of floats; others are left out where they lie beside the weights, and else refused."""
-        if not is_float and not IGNORED.match(name):
-            raise Refused(f"source expected arrays of floats, received dtype {dtype} for {name!r} in {self.source!r}.")
+        """Whether an array is of floats. Integers are noted, other types are refused unless they belong to training."""
+        if not is_float and _INTEGER.fullmatch(str(dtype)):
+            self.integers[name] = str(dtype)
+        elif not is_float and not IGNORED.match(name):
+            raise self.refuse_dtype(name, dtype)
         return is_float
+
+    def refuse_dtype(self, name: str, dtype) -> Refused:
+        """Return the error for an array that should hold floats."""
+        return Refused(f"source expected arrays of floats, received dtype {dtype} for {name!r} in {self.source!r}.")
 
     def verify(self, names) -> None:
         """Raise a ValueError where the arrays of these names cannot be read as they were written."""

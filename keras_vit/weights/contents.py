@@ -40,7 +40,7 @@ class Contents:
         layout: whose names it uses.
         entries: our path -> where it is in the file.
         left_over: arrays that the table has no place for.
-        ignored: arrays beside the weights, such as an optimiser's.
+        ignored: arrays beside the weights: an optimiser's, and every array of integers.
     """
 
     source: str
@@ -60,13 +60,16 @@ def look(file) -> Contents:
     Raises:
         ValueError: no layout knows the names, or an array of a known one has too few axes.
     """
-    best = max(_candidates(file.shapes), key=lambda found: len(found[2]), default=None)
+    names = [*file.shapes, *file.integers]
+    best = max(_candidates(names), key=lambda found: len(found[2]), default=None)
     if not best or not best[2]:
-        some = ", ".join(sorted(file.shapes)[:3]) or "nothing"
+        some = ", ".join(sorted(names)[:3]) or "nothing"
         raise ValueError(
             f"source expected weights of a layout among {tuple(LAYOUTS)}, received {file.source!r} with {some} ..."
         )
     family, layout, places = best
+    for name in sorted(file.integers.keys() & places.keys()):
+        raise file.refuse_dtype(name, file.integers[name])
     entries, used = _entries(file.shapes, places)
     for path, entry in entries.items():
         if path.endswith(("/kernel", "/embedding")) and len(entry.shape) < 2:
@@ -75,7 +78,7 @@ def look(file) -> Contents:
                 f"in {file.source!r}."
             )
     spare = sorted(file.shapes.keys() - used)
-    ignored = [name for name in spare if IGNORED.match(name)]
+    ignored = sorted([*file.integers, *(name for name in spare if IGNORED.match(name))])
     left_over = [name for name in spare if not IGNORED.match(name)]
     return Contents(file.source, family, LAYOUTS[layout], entries, left_over, ignored)
 

@@ -142,7 +142,7 @@ def apply(
     require_method(position_resize)
     said = read_config(file.config, contents.layout.name, contents.source)
     variables = {variable.path: variable for variable in model.variables if "seed" not in variable.path}
-    report = Report(contents.source, contents.layout.name)
+    report = Report(contents.source, contents.layout.name, notes=list(file.notes))
     _require_heads(model, file, said)
     source_grid = source_grid or file.grid or grid_said(contents, said)
     steps, wrong, changed = _plan(model, variables, contents, report, position_resize, source_grid)

@@ -174,10 +174,12 @@ class TorchFile(WeightsFile):
         except Exception:  # what a damaged pickle raises is not listed anywhere
             raise self._refuse("a torch state dict of plain tensors", "something else") from None
         while isinstance(state, dict) and not any(torch.is_tensor(value) for value in state.values()):
-            inner = next((state[key] for key in _STATE_KEYS if isinstance(state.get(key), dict)), None)
-            if inner is None:
+            found = [key for key in _STATE_KEYS if isinstance(state.get(key), dict)]
+            if not found:
                 raise self._refuse("a torch state dict of plain tensors", "something else")
-            state = inner
+            if len(found) > 1:
+                self.notes.append(f"the file holds {' and '.join(map(repr, found))}; {found[0]!r} was read")
+            state = state[found[0]]
         if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
             raise self._refuse("a torch state dict of plain tensors", "something else")
         tensors = {name: value for name, value in state.items() if torch.is_tensor(value)}
