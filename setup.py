@@ -27,7 +27,9 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["keras_vit", "keras_vit.*"]),
-    package_data={"keras_vit": ["imagenet_classes.csv", "serve/page.html", "analysis/paper.json"]},
+    package_data={
+        "keras_vit": ["imagenet_classes.csv", "serve/page.html", "analysis/paper.json", "weights/architectures.csv"]
+    },
     python_requires=">=3.11",
     install_requires=["tensorflow>=2.21", "keras>=3.15", "numpy>=1.26", "pillow>=10", "tqdm>=4.66", "safetensors>=0.5"],
     extras_require={

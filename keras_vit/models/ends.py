@@ -8,7 +8,7 @@ import keras
 from keras_vit import layers
 from keras_vit.models.lean import LeanModel
 from keras_vit.preprocess import imagenet_classes
-from keras_vit.weights import load_weights, published_classes, require_classes
+from keras_vit.weights import fill, published_classes, require_classes
 
 
 def check_top(include_top: bool, classes: int, weights) -> None:
@@ -59,10 +59,13 @@ def classify(x, classes: int, activation: str | None, labels, weights, policy):
     return keras.layers.Activation(function, name="predictions", dtype="float32")(x)
 
 
-def finish(images, outputs, name: str, weights) -> keras.Model:
-    """The model from its images, or from what these were made of, to its outputs, filled where there are weights."""
+def finish(images, outputs, name: str, weights, given=()) -> keras.Model:
+    """Return the model from its images, or from what these were made of, to its outputs; fill it from `weights`.
+
+    `given` are the names of the fields that the caller chose, about which a report needs no note.
+    """
     sources = keras.utils.get_source_inputs(images)
     model = LeanModel(sources[0] if len(sources) == 1 else sources, outputs, name=name)
     if weights is not None:
-        load_weights(model, weights)
+        fill(model, weights, given=given)
     return model

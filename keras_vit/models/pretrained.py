@@ -12,11 +12,11 @@ from keras_vit.models.interface import scales_pixels
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant, is_whole
 from keras_vit.models.vit import build as build_vit
 from keras_vit.weights.architecture import Architecture, of_contents, of_model, with_config
-from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import look
 from keras_vit.weights.convert import Early, apply
 from keras_vit.weights.files import KerasFile, open_weights
 from keras_vit.weights.resize import require_method
+from keras_vit.weights.stated import stated
 
 
 def from_pretrained(
@@ -31,17 +31,18 @@ def from_pretrained(
     """Build the model that a file holds, and fill it.
 
     Sizes, patch, heads, stem, representation layer, classes and image grid are read from the shapes and from a
-    config beside the file (`NAME.config.json`, else `config.json`); activation and epsilons are those of the code that
-    wrote such files. A `.keras` file's model is returned as it is where there are no options, and is rebuilt with its
-    own rates, preprocessing and dtype policy where there are. A model that is built ends in logits unless
-    `classifier_activation` is given.
+    config beside the file (`NAME.config.json`, else `config.json`), which may name an architecture of timm's. What
+    neither states (heads, activation, epsilon, pooling) is assumed, and a printed note says so. A `.keras` file's
+    model is returned as it is where there are no options, and is rebuilt with its own rates, preprocessing and dtype
+    policy where there are. A model that is built ends in logits unless `classifier_activation` is given.
 
     Args:
         source: a file, a folder that holds one, or a tag of `list_weights()`.
         num_heads: attention heads, where neither the shapes, a config nor a row of the table says them.
         source_grid: (down, across) of the position embedding, where it is not square.
         position_resize: `official`, `timm`, `timm_npz` or `hf`, where `input_shape` asks for another grid.
-        strict: whether arrays left over in the file are an error.
+        strict: False leaves out heads, decoders and what belongs to training, and prints what it left out; see
+            `load_weights`.
         **options: those of `build`, in place of what the file says: `input_shape`, `patch_size`, `classes`, ...
 
     Returns:
@@ -54,6 +55,7 @@ def from_pretrained(
     if num_heads is not None and not is_whole(num_heads):
         raise ValueError(f"num_heads expected a positive int, received {num_heads!r}.")
     require_method(position_resize)
+    given = {name for name, value in {**options, "num_heads": num_heads}.items() if value is not None}
     with open_weights(source) as file:
         if isinstance(file, KerasFile) and not options:
             own = (layer.num_heads for layer in file.model.layers if hasattr(layer, "num_heads"))
@@ -61,7 +63,7 @@ def from_pretrained(
             _require_said("source_grid", source_grid and tuple(source_grid), file.grid, file.source)
             return file.model
         contents = look(file)
-        said = read_config(file.config, contents.layout.name, contents.source)
+        said = stated(file, contents)
         if isinstance(file, KerasFile):
             architecture = of_model(file.model)
             options = _built_with(file.model) | options
@@ -82,7 +84,7 @@ def from_pretrained(
                 model = build_bit(_bit_row(architecture), **options)
             else:
                 model = _build_vit(architecture, contents.source, num_heads, source_grid, options)
-        apply(model, file, contents, strict, position_resize, source_grid, early)
+        apply(model, file, contents, strict, position_resize, source_grid, early, given)
     return model
 
 

@@ -81,6 +81,8 @@ def build(
     """
     _check(variant, include_top, pooling, representation_size)
     check_top(include_top, classes, weights)
+    chosen = {"activation": activation, "layer_norm_epsilon": layer_norm_epsilon}
+    given = {name for name, value in chosen.items() if value is not None}
     if weights is not None:
         variant, activation, layer_norm_epsilon = follow_conventions(weights, variant, activation, layer_norm_epsilon)
     if class_token is False and pooling == "token":
@@ -121,7 +123,7 @@ def build(
         )(x)
     if include_top:
         x = classify(x, classes, classifier_activation, labels, weights, policy)
-    return finish(images, x, name or variant.name, weights)
+    return finish(images, x, name or variant.name, weights, given)
 
 
 def follow_conventions(weights, variant, activation=None, layer_norm_epsilon=None):

@@ -9,6 +9,7 @@ from keras_vit.weights.catalogue import INDEX_PATH, find
 from keras_vit.weights.contents import look
 from keras_vit.weights.download import download, home
 from keras_vit.weights.files import open_weights
+from keras_vit.weights.unsupported import unsupported
 from keras_vit.weights.write import save_weights
 
 
@@ -90,7 +91,7 @@ def _find(options):
 
 def _show(options):
     with open_weights(options.file) as file:
-        contents = look(file)
+        contents = look(file, strange=True)
         total = sum(_size(shape) for shape in file.shapes.values())
         print(f"{contents.source}: layout {contents.layout.name!r}, {len(file.shapes)} arrays, {total:,} numbers")
         for path, entry in contents.entries.items():
@@ -98,6 +99,8 @@ def _show(options):
         for title, names in (("no place for", contents.left_over), ("beside the weights", contents.ignored)):
             if names:
                 print(f"  {title}: {', '.join(names)}")
+        for name, sign in unsupported(file).items():
+            print(f"  not supported: {name} ({sign})")
 
 
 def _size(shape):

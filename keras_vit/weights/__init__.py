@@ -3,6 +3,7 @@
 from keras_vit.weights.catalogue import list_weights as list_weights
 from keras_vit.weights.convert import Report as Report
 from keras_vit.weights.convert import conventions_of as conventions_of
+from keras_vit.weights.convert import fill as fill
 from keras_vit.weights.convert import load_weights as load_weights
 from keras_vit.weights.convert import require_classes as require_classes
 from keras_vit.weights.download import published_classes as published_classes

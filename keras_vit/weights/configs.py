@@ -45,6 +45,17 @@ _BIT_FIXED = {
     "num_groups": 32,
     "output_stride": 32,
 }
+# What timm's `model_args` may say otherwise and no array shows, with the values that this package computes.
+_TIMM_FIXED = {
+    "norm_layer": ("layernorm",),
+    "pos_embed": ("learn",),
+    "pool_include_prefix": (False,),
+    "use_rot_pos_emb": (False,),
+    "use_post_norm": (False,),
+    "attn_layer": (),
+    "block_fn": (),
+    "mlp_layer": (),
+}
 _POOLINGS = {"token": "token", "avg": "gap", "map": "map", "": None}
 
 
@@ -59,6 +70,13 @@ def read_config(config: dict, layout: str, source: str) -> dict:
             raise ValueError(
                 f"the config beside {source!r} expected {place!r} to be {fixed!r}, as BiT's is, "
                 f"received {config[place]!r}."
+            )
+    arguments = _get(config, "model_args") if layout == "timm" else None
+    for name, computed in _TIMM_FIXED.items() if isinstance(arguments, dict) else ():
+        if arguments.get(name) not in (None, *computed):
+            raise ValueError(
+                f"the config beside {source!r} expected 'model_args.{name}' to be one of {(None, *computed)}, "
+                f"received {arguments[name]!r}."
             )
     said = {}
     for key in KEYS:

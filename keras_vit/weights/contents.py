@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from keras_vit.weights.layouts import IGNORED, LAYOUTS, MOST, PREFIXES, Layout, fill, find_place
 from keras_vit.weights.names import TABLES
 from keras_vit.weights.transforms import Transform
+from keras_vit.weights.unsupported import require_supported
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,22 @@ class Contents:
     ignored: list[str]
 
 
-def look(file) -> Contents:
+def look(file, strange: bool = False) -> Contents:
     """Recognise a file's layout by its names.
 
     Args:
         file: one of `keras_vit.weights.files`.
+        strange: whether the model may have parts that this package does not have.
 
     Raises:
-        ValueError: no layout knows the names, or an array of a known one has too few axes.
+        ValueError: the model has such parts, no layout knows the names, or an array has too few axes.
     """
+    if not strange:
+        require_supported(file)
     names = [*file.shapes, *file.integers]
     best = max(_candidates(names), key=lambda found: len(found[2]), default=None)
     if not best or not best[2]:
+        require_supported(file)
         some = ", ".join(sorted(names)[:3]) or "nothing"
         raise ValueError(
             f"source expected weights of a layout among {tuple(LAYOUTS)}, received {file.source!r} with {some} ..."

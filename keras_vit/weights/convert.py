@@ -1,19 +1,22 @@
 """Files of weights into a model: matched by name and shape first, strictly, then tensor by tensor."""
 
 import os
+import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from keras_vit.weights.architecture import grid_said, of_model, origin
-from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents, Entry, look
 from keras_vit.weights.files import KerasFile, open_weights
 from keras_vit.weights.fit import Target, fit, other_grid
+from keras_vit.weights.layouts import OPTIONAL
 from keras_vit.weights.resize import require_method
+from keras_vit.weights.stated import notes_on, stated
 
 _TOP = ("pre_logits/", "head/")
 
@@ -71,7 +74,8 @@ def load_weights(
         source: a tag of `list_weights()`, or the path
             of an `.npz`, `.safetensors`, `.pth`, `.bin`, `.keras` or `.weights.h5` file or of a folder
             that holds one.
-        strict: whether variables missing from the file, or arrays left over, are an error.
+        strict: False leaves out heads, decoders and what belongs to training, starts a missing classifier anew, and
+            prints both. Any other array that is missing or left over is an error whatever `strict` is.
         position_resize: `official` (corner-aligned bilinear, section 3.2), `timm` (antialiased bicubic), `timm_npz`
             (bilinear) or `hf` (bicubic).
         source_grid: (down, across) of the file's position embedding, where it is not square and no config says so.
@@ -83,8 +87,13 @@ def load_weights(
         FileNotFoundError: nothing lies at `source`.
         ValueError: the file is damaged, or does not fit; the message lists every name.
     """
+    return fill(model, source, strict, position_resize=position_resize, source_grid=source_grid)
+
+
+def fill(model, source, strict=True, **options) -> Report:
+    """Fill a model from a file; the options are those of `apply`."""
     with open_weights(source, model) as file:
-        return apply(model, file, look(file), strict, position_resize, source_grid)
+        return apply(model, file, look(file), strict, **options)
 
 
 def conventions_of(source: str | os.PathLike) -> dict:
@@ -97,10 +106,7 @@ def conventions_of(source: str | os.PathLike) -> dict:
     with open_weights(source) as file:
         contents = look(file)
         usual = origin(contents.layout, contents.family)
-        if isinstance(file, KerasFile):
-            said = vars(of_model(file.model))
-        else:
-            said = read_config(file.config, contents.layout.name, contents.source)
+        said = vars(of_model(file.model)) if isinstance(file, KerasFile) else stated(file, contents)
     return {name: said.get(name, value) for name, value in usual.items()}
 
 
@@ -136,11 +142,14 @@ class Early:
 
 
 def apply(
-    model, file, contents: Contents, strict=True, position_resize="official", source_grid=None, early=None
+    model, file, contents: Contents, strict=True, position_resize="official", source_grid=None, early=None, given=()
 ) -> Report:
-    """Fill a model, or what `early` has left of it, from an open file; see `load_weights`."""
+    """Fill a model, or what `early` has left of it, from an open file; see `load_weights`.
+
+    `given` are the names of the model's fields that the caller chose.
+    """
     require_method(position_resize)
-    said = read_config(file.config, contents.layout.name, contents.source)
+    said = stated(file, contents)
     variables = {variable.path: variable for variable in model.variables if "seed" not in variable.path}
     report = Report(contents.source, contents.layout.name, notes=list(file.notes))
     _require_heads(model, file, said)
@@ -153,8 +162,9 @@ def apply(
         top = names in tops and not has_head
         (report.unused_top if top else report.left_over).extend(names)
     report.left_over.extend(contents.left_over)
-    _raise_unless_it_fits(report, wrong, strict)
-    _note_origin(model, contents, said, report)
+    new_top = () if strict else ("head/",) if has_head else _TOP
+    _raise_unless_it_fits(report, wrong, strict, new_top)
+    report.notes.extend(notes_on(model, contents, said, given))
     left = [step for step in steps if early is None or step.change or step.variable.path not in early.done]
     file.verify([name for step in left for name in step.entry.names])
     for step in steps:
@@ -170,7 +180,7 @@ def apply(
     for sentence in suspicions:
         warnings.warn(f"{report.source}: {sentence}", stacklevel=3)
     report.used.extend(name for step in steps for name in step.entry.names)
-    for sentence in (*report.conversions, *report.notes):
+    for sentence in (*report.conversions, *_left_out(report), *report.notes):
         print(f"{report.source}: {sentence}", file=sys.stderr)
     return report
 
@@ -252,22 +262,21 @@ def _suspicions(array, name, path):
         yield f"{name!r} is all zeros: this classifier was never trained."
 
 
-def _note_origin(model, contents, said, report):
-    """Say where the model computes otherwise than the code that wrote the file."""
-    if contents.layout.name == "keras":
-        return
-    own = of_model(model)
-    for name, usual in origin(contents.layout, own.family, own.units is not None).items():
-        mine, theirs = getattr(own, name), said.get(name, usual)
-        if mine != theirs:
-            report.notes.append(f"the model has {name}={mine!r}, files of this layout come from {theirs!r}")
-
-
-def _raise_unless_it_fits(report: Report, wrong: list[tuple], strict: bool) -> None:
+def _raise_unless_it_fits(report: Report, wrong: list[tuple], strict: bool, new_top: tuple[str, ...]) -> None:
+    """Raise a ValueError unless the file has every array that the model's answers depend on, and no other."""
     shapes = [f"{name} (expected {expected}, received {received})" for name, expected, received in wrong]
-    problems = {"of another shape": shapes}
-    if strict:
-        problems |= {"missing from the file": report.missing, "left over in the file": report.left_over}
+    missing = [path for path in report.missing if not path.startswith(new_top)]
+    left_over = [name for name in report.left_over if strict or not OPTIONAL.match(name)]
+    problems = {"of another shape": shapes, "missing from the file": missing, "left over in the file": left_over}
     found = [f"{what}: {', '.join(names)}" for what, names in problems.items() if names]
     if found:
-        raise ValueError(f"source {report.source!r} does not fit the model; {'; '.join(found)}.")
+        rule = "" if strict else "; strict=False leaves out only heads, decoders and what belongs to training"
+        raise ValueError(f"source {report.source!r} does not fit the model; {'; '.join(found)}{rule}.")
+
+
+def _left_out(report: Report) -> list[str]:
+    """Say what `strict=False` left out of a file or of a model."""
+    parts = Counter(re.split(r"[./]", name)[0] for name in report.left_over)
+    left = ", ".join(f"{part} ({count} arrays)" if count > 1 else part for part, count in parts.items())
+    sentences = [f"left out of the file: {left}"] if left else []
+    return sentences + ([f"not in the file, so started anew: {', '.join(report.missing)}"] if report.missing else [])

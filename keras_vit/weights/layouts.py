@@ -24,6 +24,7 @@ class Layout:
         fixed_positions: whether a file without positions means the `sincos2d` ones.
         writable: whether `save_weights` offers it.
         never_written: start of our variables that the layout's code of today has no place for.
+        varying: fields above that differ among the models written in this layout.
     """
 
     name: str
@@ -36,8 +37,10 @@ class Layout:
     fixed_positions: bool = False
     writable: bool = True
     never_written: tuple[str, ...] = ()
+    varying: tuple[str, ...] = ()
 
 
+_VARYING = ("activation", "layer_norm_epsilon")
 _TORCH_RESNETS = {
     "group_norm_epsilon": 1e-5,
     "weight_epsilon": 1e-8,
@@ -50,8 +53,8 @@ LAYOUTS = {
         Layout("npz", fixed_positions=True),
         Layout("linen", fixed_positions=True),
         Layout("big_vision", fixed_positions=True, writable=False),
-        Layout("timm", "gelu", **_TORCH_RESNETS, never_written=("pre_logits/",)),
-        Layout("hf", "gelu", 1e-12, **_TORCH_RESNETS),
+        Layout("timm", "gelu", **_TORCH_RESNETS, never_written=("pre_logits/",), varying=_VARYING),
+        Layout("hf", "gelu", 1e-12, **_TORCH_RESNETS, varying=_VARYING),
         Layout("keras", writable=False),
     )
 }
@@ -90,6 +93,16 @@ PREFIXES = (
 MOST = 999  # blocks, stages or units: names that count further have no place
 # Arrays beside the weights: the optimiser's, counters, the text tower of an image-text model.
 IGNORED = re.compile(r"^(opt(?!/target/)|extra|states?|chrono|step|epoch|params/txt|params/t|params/b|txt|t|b)(/|$)")
+
+# Arrays that `strict=False` may leave out, because no answer of the encoder depends on them: heads, decoders, and what
+# belongs to training.
+OPTIONAL = re.compile(
+    r"((module|model|vit|backbone|params)[./])*("
+    r"decoder\w*|mask_tokens?|embeddings\.mask_token|llm|"
+    r"head|heads|fc|classifier|lm_head|predictor|projector|logit_scale|logit_bias|"
+    r"optimizer|lr_scheduler|scaler|criterion"
+    r")([./]|$)"
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,87 @@
+"""What a file and its config state about its model, and what is left to be assumed.
+
+Shapes do not show the number of heads, the activation, the epsilon or the pooling. A config states them, or names an
+architecture of timm's that does. Otherwise a report says what was assumed.
+"""
+
+from keras_vit.weights.architecture import of_model, origin
+from keras_vit.weights.architectures import named
+from keras_vit.weights.configs import read_config
+from keras_vit.weights.contents import Contents
+
+# transformers' models that are computed as this package's; others share their names and differ in what they compute.
+_MODEL_TYPES = ("vit", "vit_mae", "vit_msn", "ijepa", "dpt", "bit", "vit-hybrid", "vit_hybrid")
+
+
+def stated(file, contents: Contents) -> dict:
+    """Return what a file's config states, as fields of `Architecture`.
+
+    Args:
+        file: one of `keras_vit.weights.files`.
+        contents: what `look` found in the file.
+
+    Raises:
+        ValueError: the config states a value that this package does not have.
+    """
+    layout, config = contents.layout.name, file.config
+    said = read_config(config, layout, contents.source)
+    if layout == "hf":
+        _require_same_model(config, contents)
+    row = named(config) if layout == "timm" and contents.family == "vit" else None
+    return said if row is None else {**row.stated, **said}
+
+
+def _require_same_model(config: dict, contents: Contents) -> None:
+    """Raise a ValueError where a transformers config is of a model that is computed otherwise."""
+    where = f"the config beside {contents.source!r} expected"
+    kind = config.get("model_type", "vit")
+    if kind not in _MODEL_TYPES:
+        raise ValueError(f"{where} 'model_type' to be one of {_MODEL_TYPES}, received {kind!r}.")
+    pooler = config.get("pooler_act", "tanh")
+    if "pre_logits/kernel" in contents.entries and pooler != "tanh":
+        raise ValueError(f"{where} 'pooler_act' to be 'tanh', the only one that is supported, received {pooler!r}.")
+
+
+def notes_on(model, contents: Contents, said: dict, given=()) -> list[str]:
+    """Say where a model computes otherwise than its file, and what was assumed because nothing states it.
+
+    Args:
+        model: the model to be filled.
+        contents: what `look` found in the file.
+        said: what `stated` returned.
+        given: names of the fields that the caller chose.
+
+    Returns:
+        Sentences for the report.
+    """
+    layout = contents.layout
+    if layout.name == "keras":
+        return []
+    own = of_model(model)
+    notes, assumed = [], {}
+    for name, usual in origin(layout, own.family, own.units is not None).items():
+        mine = getattr(own, name)
+        if name in said and mine != said[name]:
+            notes.append(f"the model has {name}={mine!r}, the config beside the file states {said[name]!r}")
+        elif name in said or name in given:
+            continue
+        elif mine != usual:
+            notes.append(f"the model has {name}={mine!r}, files of this layout come from {usual!r}")
+        elif name in layout.varying:
+            assumed[name] = mine
+    if own.family == "vit":
+        assumed |= {name: getattr(own, name) for name in _not_shown(own, contents) if name not in {*said, *given}}
+    if assumed:
+        values = ", ".join(f"{name}={value!r}" for name, value in sorted(assumed.items()))
+        notes.append(f"assumed, because neither the file nor a config beside it states them: {values}")
+    return notes
+
+
+def _not_shown(own, contents: Contents) -> list[str]:
+    """Return the fields besides a layout's conventions that the shapes of this file do not show."""
+    names = []
+    if own.depth and not any(entry.heads for entry in contents.entries.values()):
+        names.append("num_heads")
+    if contents.layout.name == "timm" and own.classes and own.class_token and own.pooling == "token":
+        names.append("pooling")
+    return names

@@ -1,0 +1,113 @@
+"""Parts of other Vision Transformers that this package has no layers for, told by the names of a file's arrays.
+
+Names are those of timm, transformers and the original repositories. A file with such a part is refused before anything
+else is read from it, whatever `strict` is: every answer depends on the part.
+"""
+
+import re
+from dataclasses import dataclass
+
+from keras_vit.weights.architectures import named
+from keras_vit.weights.layouts import IGNORED, OPTIONAL
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A part of a model and the arrays that show it.
+
+    Args:
+        name: what papers and libraries call it.
+        pattern: matches the name of an array that shows the part.
+        without: the array shows the part only where none of these names is in the file; `\\1` is the pattern's group.
+        beside: the array shows the part only where this name is in the file, too.
+    """
+
+    name: str
+    pattern: str
+    without: tuple[str, ...] = ()
+    beside: str | None = None
+
+    def shown_by(self, names) -> str | None:
+        """Return the first of the names that shows the part, or None."""
+        pattern = re.compile(self.pattern)
+        for name in names:
+            match = pattern.search(name)
+            if not match or any(match.expand(other) in names for other in self.without):
+                continue
+            if self.beside is None or match.expand(self.beside) in names:
+                return name
+        return None
+
+
+_AT = r"(?:^|[./])"  # where a part of a name starts
+FEATURES = (
+    Feature("LayerScale", _AT + r"(ls_?\d?\.gamma|gamma_\d|layer_scale\d?(\.lambda1)?|lambda_\d)$"),
+    Feature("register tokens", _AT + r"(reg|register|storage)_tokens?$"),
+    Feature("a distillation token", _AT + r"(dist_token|distillation_token|head_dist|distillation_classifier)(\.|$)"),
+    Feature("detection tokens", _AT + r"detection_tokens$"),
+    Feature("relative position bias", _AT + r"(relative_position_bias\w*|relative_position_index|\w*rel_pos\w*)(\.|$)"),
+    Feature("windowed attention with a neck (SAM)", r"(?:^|\.)neck\."),
+    Feature("rotary position embedding (RoPE)", _AT + r"(rope\w*|rotary\w*|freqs_(cos|sin|cis))(\.|$)"),
+    Feature("a gated MLP (SwiGLU)", _AT + r"(mlp|ffn)\.(fc1_[gx]|gate_proj|w12|w[123]|weights_in)\."),
+    Feature("query, key and value apart", _AT + r"\w*(attn|attention)\.[qkv]_proj\."),
+    Feature("biases of query and value alone", _AT + r"attn\.[qv]_bias$"),
+    Feature("a norm of query and key", _AT + r"([qk]_norm|(query|key)_(norm|ln))[./]"),
+    Feature("a norm inside attention or the MLP", _AT + r"(attn\.(norm|inner_attn_ln)|mlp\.(norm|ffn_ln)|ffn_ln)\."),
+    Feature("a norm before the first block (CLIP)", _AT + r"(norm_pre|ln_pre|pre_layrnorm|pre_layernorm)\."),
+    Feature("a norm in the patch embedding", r"(?:^|\.)patch_embed\.norm\."),
+    Feature("parallel blocks", r"(?:^|\.)blocks\.\d+\.(attns|ffns|in_norm|in_proj|attn_out_proj|mlp_out_proj)\."),
+    Feature("differential attention", r"(?:^|\.)lambda_[qk]\d$"),
+    Feature("class attention", r"(?:^|\.)(blocks_token_only|cls_attn_blocks)\."),
+    Feature("talking heads", r"(?:^|\.)attn\.proj_[lw]\."),
+    Feature("a linear patch embedding (NaFlex)", r"(?:^|\.)embeds\."),
+    Feature("batch norm", r"(?:^|\.)running_(mean|var)$"),
+    Feature("a convolutional stem", r"(?:^|\.)patch_embed\.(proj|conv\w*)\.\d+\."),
+    Feature("a ResNet stem of several convolutions", r"(?:^|\.)stem\.conv1\."),
+    Feature("attention pooling beside a class token", r"^(.*)attn_pool\.latent$", beside=r"\1cls_token"),
+    Feature("RMSNorm", r"^(.*(?<![qk]_)norm\d?)\.weight$", without=(r"\1.bias",)),
+    Feature(
+        "query, key and value without bias",
+        r"^((.*)attn\.qkv|.*attention\.attention\.query)\.weight$",
+        without=(r"\1.bias", r"\2attn.q_bias"),
+    ),
+    Feature("dense layers without bias", r"^(.*\.\d+\.(?:attn\.proj|mlp\.fc\d))\.weight$", without=(r"\1.bias",)),
+    Feature("a patch embedding without bias", r"^(.*patch_embed\.proj|.*patch_embedding)\.weight$", (r"\1.bias",)),
+    Feature("no final norm", r"^(|(?!.*stages).*\.)blocks\.0\.norm1\.weight$", (r"\1norm.weight", r"\1fc_norm.weight")),
+)
+
+
+def unsupported(file) -> dict[str, str]:
+    """Return the unsupported parts of a file's model, each with what shows it.
+
+    Args:
+        file: one of `keras_vit.weights.files`.
+    """
+    shapes = {name: shape for name, shape in file.shapes.items() if not (IGNORED.match(name) or OPTIONAL.match(name))}
+    names = {**shapes, **dict.fromkeys(file.integers)}
+    found = {feature.name: feature.shown_by(names) for feature in FEATURES}
+    found["a gated MLP (SwiGLU)"] = found["a gated MLP (SwiGLU)"] or _packed_gate(shapes)
+    found["patches in time (video)"] = next((name for name, shape in shapes.items() if len(shape) == 5), None)
+    said = named(file.config)
+    for feature in said.features if said else ():
+        found[feature] = found.get(feature) or f"architecture {said.architecture}"
+    return {name: sign for name, sign in found.items() if sign}
+
+
+def _packed_gate(shapes) -> str | None:
+    """Return the first dense layer that makes gate and value at once: twice as wide as the second one reads."""
+    for name, shape in shapes.items():
+        second = shapes.get(name.replace(".fc1.", ".fc2."), ())
+        if ".mlp.fc1.weight" in name and len(shape) == len(second) == 2 and shape[0] == 2 * second[1]:
+            return name
+    return None
+
+
+def require_supported(file) -> None:
+    """Raise a ValueError that names every unsupported part of a file's model."""
+    found = unsupported(file)
+    if found:
+        parts = ", ".join(f"{name} ({sign})" for name, sign in found.items())
+        raise ValueError(
+            f"source expected a model of parts that this package has, received {file.source!r}, "
+            f"whose model has parts that are not supported yet: {parts}."
+        )

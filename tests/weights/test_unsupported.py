@@ -1,0 +1,106 @@
+"""Files of models with parts that this package does not have: one sentence names the parts."""
+
+import json
+
+import numpy as np
+import pytest
+from support import GOLDENS
+
+import keras_vit
+from keras_vit.cli import main
+from keras_vit.weights.architectures import architectures
+from keras_vit.weights.names import TABLES
+from keras_vit.weights.unsupported import FEATURES
+
+T1 = GOLDENS / "t1.weights.safetensors"
+GAMMA, KERNEL = np.ones(48, "float32"), np.ones((48, 48), "float32")
+
+
+def write(folder, arrays, config=None):
+    pytest.importorskip("safetensors.numpy").save_file(arrays, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config or {}))
+    return folder
+
+
+def changed(added=(), without=()):
+    arrays = pytest.importorskip("safetensors.numpy").load_file(T1)
+    return {name: array for name, array in arrays.items() if name not in without} | dict(added)
+
+
+ADDED = {
+    "LayerScale": {"blocks.0.ls1.gamma": GAMMA},
+    "register tokens": {"reg_token": GAMMA[None, None]},
+    "a distillation token": {"dist_token": GAMMA[None, None]},
+    "relative position bias": {"blocks.0.attn.relative_position_bias_table": np.ones((49, 3), "float32")},
+    "rotary position embedding (RoPE)": {"rope.periods": GAMMA},
+    "a gated MLP (SwiGLU)": {"blocks.0.mlp.w12.weight": KERNEL},
+    "query, key and value apart": {"blocks.0.attn.q_proj.weight": KERNEL, "blocks.0.attn.q_proj.bias": GAMMA},
+    "a norm of query and key": {"blocks.0.attn.q_norm.weight": GAMMA},
+    "a norm before the first block (CLIP)": {"norm_pre.weight": GAMMA, "norm_pre.bias": GAMMA},
+    "batch norm": {"patch_embed.bn.running_mean": GAMMA, "patch_embed.bn.num_batches_tracked": np.full((), 5, "int64")},
+    "attention pooling beside a class token": {"attn_pool.latent": GAMMA[None, None]},
+}
+LEFT_OUT = {
+    "RMSNorm": ["blocks.0.norm1.bias"],
+    "query, key and value without bias": ["blocks.0.attn.qkv.bias"],
+    "no final norm": ["norm.weight", "norm.bias"],
+}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_file_says_which_part_is_not_supported(strict, tmp_path):
+    files = {part: changed(added) for part, added in ADDED.items()}
+    files |= {part: changed(without=names) for part, names in LEFT_OUT.items()}
+    for part, arrays in files.items():
+        with pytest.raises(ValueError, match="parts that are not supported yet") as error:
+            keras_vit.from_pretrained(write(tmp_path, arrays), num_heads=3, strict=strict)
+        assert f"{part} (" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_model_that_is_there_is_not_filled_from_such_a_file(tmp_path):
+    model = keras_vit.build(keras_vit.Variant("t1", 48, 3, 120, 3, 8, image_size=32), classes=9)
+    before = model.get_weights()
+    folder = write(tmp_path, changed(ADDED["LayerScale"] | ADDED["register tokens"]))
+    with pytest.raises(ValueError, match=r"LayerScale \(blocks.0.ls1.gamma\), register tokens \(reg_token\)\."):
+        keras_vit.load_weights(model, folder, strict=False)
+    assert all((old == new).all() for old, new in zip(before, model.get_weights(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "part"),
+    [
+        ("vit_base_patch16_rope_ape_224", "rotary position embedding (RoPE)"),
+        ("vit_base_patch16_rpn_224", "post-norm blocks"),
+        ("vit_base_patch32_clip_quickgelu_224", "QuickGELU"),
+    ],
+)
+def test_an_architecture_has_parts_that_no_array_shows(architecture, part, tmp_path):
+    folder = write(tmp_path, changed(), {"architecture": architecture})
+    with pytest.raises(ValueError, match="parts that are not supported yet") as error:
+        keras_vit.from_pretrained(folder, num_heads=3)
+    assert f"{part} (architecture {architecture})" in str(error.value)
+
+
+def test_weights_show_names_the_parts_beside_what_it_can_read(tmp_path, capsys):
+    assert main(["weights", "show", str(write(tmp_path, changed(ADDED["LayerScale"])))]) in (0, None)
+    shown = capsys.readouterr().out
+    assert "not supported: LayerScale (blocks.0.ls1.gamma)" in shown and "head/kernel" in shown
+
+
+def test_no_name_that_this_package_reads_shows_an_unsupported_part():
+    cells = (cell for table in TABLES.values() for row in table for cell in row.cells.values())
+    numbers = {"i": 3, "s": 1, "u": 1, "s0": 0, "u0": 0}
+    names = {name.removesuffix("[{i}]").format(**numbers) for cell in cells for name in cell.names}
+    assert len(names) > 300
+    names |= {"cls_token_of_another_model"}
+    alone = [feature for feature in FEATURES if not feature.without and not feature.beside]
+    assert {feature.name: feature.shown_by(names) for feature in alone} == {feature.name: None for feature in alone}
+
+
+def test_every_row_of_the_table_can_be_built_or_names_what_is_missing():
+    rows = architectures()
+    assert len(rows) == 290
+    for row in rows.values():
+        assert row.num_heads > 0 and row.layer_norm_epsilon in (1e-6, 1e-5)
+        assert row.activation in ("gelu", "gelu_tanh", "relu", "silu") or "QuickGELU" in row.features
+        assert row.pooling in ("token", "gap", "map", None)
