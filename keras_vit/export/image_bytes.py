@@ -6,9 +6,10 @@ B batch, H W C image.
 import tensorflow as tf
 
 from keras_vit.models.interface import Interface
-from keras_vit.preprocess import preprocess_input, resize
+from keras_vit.preprocess import preprocess_input
 
 KINDS = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "WebP": b"RIFF"}  # and how their files begin
+STRIP_PIXELS = 2**20  # pixels converted to grey at a time
 
 
 def read_images(image_bytes, interface: Interface):
@@ -62,7 +63,7 @@ def _image(data, interface: Interface):
     image = tf.ensure_shape(image, (None, None, 3))
     if interface.input_shape[2] == 1:
         image = _grey(image)
-    image = tf.ensure_shape(resize(image, interface.image_size), (*interface.image_size, interface.input_shape[2]))
+    image = tf.ensure_shape(_resized(image, interface.image_size), (*interface.image_size, interface.input_shape[2]))
     return image if interface.takes_pixels else preprocess_input(image)
 
 
@@ -81,10 +82,27 @@ def _is_still_webp(data):
     return lies(b"RIFF", 0) & lies(b"WEBP", 8) & ~animated
 
 
+def _resized(image, size):
+    """Resize uint8 (H, W, C) to float32, with the values of `preprocess.resize` and no float32 copy of all pixels."""
+    return tf.image.resize(image, size, antialias=True)
+
+
 def _grey(image):
-    """Luma as Pillow computes it, ITU-R 601 in 16-bit fixed point: (H, W, 3) -> (H, W, 1)."""
-    luma = tf.tensordot(tf.cast(image, tf.int32), tf.constant([19595, 38470, 7471]), 1)
-    return tf.bitwise.right_shift(luma + 32768, 16)[..., None]
+    """Luma as Pillow computes it, ITU-R 601 in 16-bit fixed point: uint8 (H, W, 3) -> (H, W, 1).
+
+    A strip of rows at a time: int32 copies of a whole image would take five times the memory of its pixels.
+    """
+    shape = tf.shape(image)
+    rows = tf.maximum(1, STRIP_PIXELS // tf.maximum(1, shape[1]))
+    count = (shape[0] + rows - 1) // rows
+
+    def add_strip(i, strips):
+        strip = tf.cast(image[i * rows : (i + 1) * rows], tf.int32)
+        luma = tf.tensordot(strip, tf.constant([19595, 38470, 7471]), 1) + 32768
+        return i + 1, strips.write(i, tf.cast(tf.bitwise.right_shift(luma, 16), tf.uint8)[..., None])
+
+    strips = tf.TensorArray(tf.uint8, count, infer_shape=False, element_shape=(None, None, 1))
+    return tf.while_loop(lambda i, _: i < count, add_strip, (0, strips), parallel_iterations=1)[1].concat()
 
 
 def _sentences(image_bytes):
