@@ -18,6 +18,8 @@ if _gc.isenabled():
         _gc.enable()
 
 from keras_vit import layers as layers
+from keras_vit.image_spec import ImageSpec as ImageSpec
+from keras_vit.image_spec import preprocessing_of as preprocessing_of
 from keras_vit.models.builders import AxialResNet_R50x1 as AxialResNet_R50x1
 from keras_vit.models.builders import AxialViT_B16 as AxialViT_B16
 from keras_vit.models.builders import AxialViT_B32 as AxialViT_B32

@@ -18,7 +18,9 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".ti
 
 
 def preprocess_input(x, data_format: str | None = None):
-    """Scale pixels 0..255 to [-1, 1], as every published ViT and BiT expects.
+    """Scale pixels 0..255 to [-1, 1], as the official ViT and BiT weights expect.
+
+    Other weights may expect another mean and standard deviation: `model.preprocessing` says which.
 
     Args:
         x: images of any shape, a NumPy array or a tensor.

@@ -84,6 +84,7 @@ class PatchEmbedding(Biased, PatchExtraction):
         width: D, the size of an embedding.
         patch_size: pixels of a patch, one int or (height, width).
         conversion: how a loaded kernel was changed to fit, kept in the config.
+        image_spec: fields of the `keras_vit.ImageSpec` of the weights, kept in the config.
 
     Input shape: (B, H, W, C). Output shape: (B, H // P, W // P, D).
 
@@ -91,10 +92,18 @@ class PatchEmbedding(Biased, PatchExtraction):
         ValueError: the input is not an image batch, or is smaller than one patch.
     """
 
-    def __init__(self, width: int, patch_size: int | tuple[int, int], conversion: str | None = None, **kwargs):
+    def __init__(
+        self,
+        width: int,
+        patch_size: int | tuple[int, int],
+        conversion: str | None = None,
+        image_spec: dict | None = None,
+        **kwargs,
+    ):
         super().__init__(patch_size, **kwargs)
         self.width = width
         self.conversion = conversion
+        self.image_spec = image_spec
 
     def build(self, input_shape):
         super().build(input_shape)

@@ -23,6 +23,7 @@ class StdConv(Layer):
         epsilon_on: `std` divides by std + epsilon (the official hybrids), `variance` by sqrt(variance + epsilon)
             (BiT and timm).
         conversion: how a loaded kernel was changed to fit, kept in the config.
+        image_spec: fields of the `keras_vit.ImageSpec` of the weights, kept in the config of a BiT's first layer.
 
     Input shape: (B, H, W, C). Output shape: (B, H / strides, W / strides, filters).
 
@@ -39,6 +40,7 @@ class StdConv(Layer):
         epsilon: float = 1e-5,
         epsilon_on: str = "std",
         conversion: str | None = None,
+        image_spec: dict | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -55,6 +57,7 @@ class StdConv(Layer):
         self.epsilon = epsilon
         self.epsilon_on = epsilon_on
         self.conversion = conversion
+        self.image_spec = image_spec
         # The same functions, which a backend may have in a faster form.
         self.standardized_in_training = standardized
         self.convolved_in_training = convolved

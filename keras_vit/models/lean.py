@@ -7,6 +7,7 @@ import functools
 
 import keras
 
+from keras_vit.image_spec import ImageSpec, preprocessing_of
 from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
 from keras_vit.xla.forward import onednn_norms
 from keras_vit.xla.packing import Packing, packing
@@ -30,6 +31,11 @@ class LeanModel(keras.Model):
     """
 
     packs_kernels = True
+
+    @property
+    def preprocessing(self) -> ImageSpec:
+        """How images are prepared for the model's weights; see `keras_vit.preprocessing_of`."""
+        return preprocessing_of(self)
 
     # Of Keras's own: it calls what `operation_fn` makes of each layer, which is where a call can say more. Symbolic
     # calls make graphs, clones and shapes, in which all tokens stay.

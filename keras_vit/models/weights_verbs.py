@@ -9,6 +9,7 @@ from keras_vit.weights.catalogue import INDEX_PATH, find
 from keras_vit.weights.contents import look
 from keras_vit.weights.download import download, home
 from keras_vit.weights.files import open_weights
+from keras_vit.weights.image_configs import read_spec
 from keras_vit.weights.unsupported import unsupported
 from keras_vit.weights.write import save_weights
 
@@ -94,6 +95,8 @@ def _show(options):
         contents = look(file, strange=True)
         total = sum(_size(shape) for shape in file.shapes.values())
         print(f"{contents.source}: layout {contents.layout.name!r}, {len(file.shapes)} arrays, {total:,} numbers")
+        spec = read_spec(file, contents.layout.name)
+        print(f"  images: {spec or 'no config states how they are prepared'}")
         for path, entry in contents.entries.items():
             print(f"  {path:<44} {entry.shape!s:<20} {', '.join(entry.names)}")
         for title, names in (("no place for", contents.left_over), ("beside the weights", contents.ignored)):

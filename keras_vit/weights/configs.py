@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from keras_vit.image_spec import ImageSpec
 from keras_vit.weights.architecture import Architecture
+from keras_vit.weights.image_configs import timm_config
 
 
 @dataclass(frozen=True)
@@ -126,13 +128,13 @@ _READ = {
 }
 
 
-def write_config(model: Architecture, layout: str) -> dict:
-    """The config that lets the library of a layout build the model.
+def write_config(model: Architecture, layout: str, spec: ImageSpec) -> dict:
+    """The config that lets the library of a layout build the model and prepare its images.
 
     Raises:
         ValueError: the library has no such model.
     """
-    return {"hf": _hf, "timm": _timm}[layout](model)
+    return _hf(model) if layout == "hf" else _timm(model, spec)
 
 
 def _values(model: Architecture, layout: str) -> dict:
@@ -208,25 +210,9 @@ def _hf_bit(model):
     }
 
 
-def processor_config(model: Architecture) -> dict:
-    """transformers' `preprocessor_config.json` for images in [-1, 1]."""
-    height, width = model.full_size or (224, 224)
-    return {
-        "image_processor_type": "ViTImageProcessor",
-        "do_resize": True,
-        "size": {"height": height, "width": width},
-        "resample": 2,  # bilinear
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": [0.5] * model.channels,
-        "image_std": [0.5] * model.channels,
-    }
-
-
-def _timm(model):
+def _timm(model, spec):
     if model.family == "bit":
-        return _timm_bit(model)
+        return _timm_bit(model, spec)
     if model.pooling == "map" and model.class_token:
         raise ValueError("layout 'timm' expected attention pooling without a class token, which timm leaves out of it.")
     values = _values(model, "timm")
@@ -241,12 +227,7 @@ def _timm(model):
         "num_features": model.width,
         "global_pool": arguments["global_pool"],
         "model_args": arguments,
-        "pretrained_cfg": {
-            "input_size": [model.channels, *model.full_size],
-            "num_classes": model.classes or 0,
-            "mean": [0.5] * 3,
-            "std": [0.5] * 3,
-        },
+        "pretrained_cfg": {**timm_config(spec, model.channels, model.full_size), "num_classes": model.classes or 0},
         "keras_vit": ours,
     }
     if model.labels:
@@ -270,18 +251,18 @@ def _timm_hybrid(model):
     return _TIMM_HYBRIDS[model.units]
 
 
-def _timm_bit(model):
+def _timm_bit(model, spec):
     depth = {(3, 4, 6, 3): 50, (3, 4, 23, 3): 101, (3, 8, 36, 3): 152}.get(model.units)
     if (depth, model.width_factor) not in {(50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4)}:
         raise ValueError(
             "layout 'timm' expected a BiT among R50x1, R50x3, R101x1, R101x3, R152x2, R152x4, "
             f"received units {model.units}, {model.width_factor:g} times as wide."
         )
-    size = model.image_size or (224, 224)
+    size = model.image_size or spec.size or (224, 224)
     return {
         "architecture": f"resnetv2_{depth}x{model.width_factor:g}_bit",
         "num_classes": model.classes or 0,
         "model_args": {"in_chans": model.channels},
         "keras_vit": {"weight_epsilon": model.weight_epsilon},
-        "pretrained_cfg": {"input_size": [model.channels, *size], "mean": [0.5] * 3, "std": [0.5] * 3},
+        "pretrained_cfg": timm_config(spec, model.channels, size),
     }

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from keras_vit.image_spec import ImageSpec, keep_preprocessing
 from keras_vit.weights.architecture import grid_said, of_model, origin
 from keras_vit.weights.contents import Contents, Entry, look
 from keras_vit.weights.files import KerasFile, open_weights
 from keras_vit.weights.fit import Target, fit, other_grid
+from keras_vit.weights.image_configs import read_spec
 from keras_vit.weights.layouts import OPTIONAL
 from keras_vit.weights.resize import require_method
-from keras_vit.weights.stated import notes_on, stated
+from keras_vit.weights.stated import images_note, notes_on, stated
 
 _TOP = ("pre_logits/", "head/")
 
@@ -164,7 +166,8 @@ def apply(
     report.left_over.extend(contents.left_over)
     new_top = () if strict else ("head/",) if has_head else _TOP
     _raise_unless_it_fits(report, wrong, strict, new_top)
-    report.notes.extend(notes_on(model, contents, said, given))
+    spec = read_spec(file, contents.layout.name)
+    report.notes.extend((*notes_on(model, contents, said, given), *images_note(spec)))
     left = [step for step in steps if early is None or step.change or step.variable.path not in early.done]
     file.verify([name for step in left for name in step.entry.names])
     for step in steps:
@@ -172,6 +175,7 @@ def apply(
             step.layer.conversion = None
     for layer, sentence in changed:
         layer.conversion = sentence
+    keep_preprocessing(model, spec or ImageSpec())
     suspicions = early.warnings if early else []
     for step in sorted(left, key=lambda step: [name.partition("[")[0] for name in step.entry.names]):
         array = _array(file, step.variable.path, step.entry, step.shapes, suspicions)

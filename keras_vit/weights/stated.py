@@ -4,6 +4,7 @@ Shapes do not show the number of heads, the activation, the epsilon or the pooli
 architecture of timm's that does. Otherwise a report says what was assumed.
 """
 
+from keras_vit.image_spec import ImageSpec
 from keras_vit.weights.architecture import of_model, origin
 from keras_vit.weights.architectures import named
 from keras_vit.weights.configs import read_config
@@ -40,6 +41,17 @@ def _require_same_model(config: dict, contents: Contents) -> None:
     pooler = config.get("pooler_act", "tanh")
     if "pre_logits/kernel" in contents.entries and pooler != "tanh":
         raise ValueError(f"{where} 'pooler_act' to be 'tanh', the only one that is supported, received {pooler!r}.")
+
+
+def images_note(spec: ImageSpec | None) -> list[str]:
+    """Say what a file's images are where they are not known to be scaled to [-1, 1]."""
+    if spec is None:
+        return ["assumed, because no config states it: its images are scaled to [-1, 1], as by preprocess_input"]
+    if spec.is_plain_scaling:
+        return []
+    return [
+        f"its images are not scaled to [-1, 1] as by preprocess_input, but prepared so: {spec}; see model.preprocessing"
+    ]
 
 
 def notes_on(model, contents: Contents, said: dict, given=()) -> list[str]:

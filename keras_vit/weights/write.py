@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_vit.image_spec import preprocessing_of
 from keras_vit.weights.architecture import of_model, origin, pooling_of
-from keras_vit.weights.configs import processor_config, write_config
+from keras_vit.weights.configs import write_config
 from keras_vit.weights.files import config_path
+from keras_vit.weights.image_configs import processor_config
 from keras_vit.weights.layouts import LAYOUTS, WRITABLE, fill, find_place, spell
 
 _ENDINGS = {"npz": ".npz", "linen": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
@@ -50,9 +52,12 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
     if architecture.positions_at != "stem":
         raise ValueError(f"layout {layout!r} expected positions behind the stem alone, received those of "
                          f"positions_at={architecture.positions_at!r}.")  # fmt: skip
-    config = None if _ENDINGS[layout] == ".npz" else write_config(architecture, layout)
+    spec = preprocessing_of(model)
+    config = None if _ENDINGS[layout] == ".npz" else write_config(architecture, layout, spec)
     arrays = _arrays(model, layout)
     _note_origin(architecture, layout)
+    if not spec.is_plain_scaling and not (layout == "timm" or (layout == "hf" and as_folder)):
+        print(f"layout {layout!r}: its readers scale images to [-1, 1], the model's are {spec}.", file=sys.stderr)
     if config is None:
         _beside(file, lambda partial: _write_npz(partial, arrays))
         return
@@ -60,7 +65,8 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
     _beside(file, lambda partial: _write_safetensors(partial, arrays))
     _beside(config_path(file), lambda partial: _write_json(partial, config))
     if layout == "hf" and as_folder:
-        processor = processor_config(architecture)
+        size = architecture.full_size or spec.size or (224, 224)
+        processor = processor_config(spec, architecture.channels, size)
         _beside(file.with_name("preprocessor_config.json"), lambda partial: _write_json(partial, processor))
 
 

@@ -1,0 +1,94 @@
+"""How images become a model's input, which is a property of its weights.
+
+A checkpoint carries one `ImageSpec`: the loader reads it from the file's config, the first layer keeps it in its own
+config, and `save_weights` writes it out again.
+"""
+
+from dataclasses import asdict, dataclass
+from numbers import Real
+
+RESIZE_MODES = ("squash", "center", "border")
+INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
+CHANNEL_ORDERS = ("RGB", "BGR")
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """What was done to the images that a model was trained and tested with.
+
+    Args:
+        size: (height, width) of the model's input in pixels; None where the model takes any.
+        resize_mode: `squash` resizes both sides; `center` resizes the shorter side and cuts the center out; `border`
+            resizes the longer side and pads the other one.
+        interpolation: one of `INTERPOLATIONS`, as Pillow calls them.
+        crop_fraction: the input's side divided by that of the resized image, whose center is cut out; in (0, 1].
+        mean: of pixels in [0, 1], one value per channel, or one for all.
+        std: of pixels in [0, 1], likewise.
+        channel_order: `RGB` or `BGR`.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    size: tuple[int, int] | None = None
+    resize_mode: str = "squash"
+    interpolation: str = "bilinear"
+    crop_fraction: float = 1.0
+    mean: tuple[float, ...] = (0.5,)
+    std: tuple[float, ...] = (0.5,)
+    channel_order: str = "RGB"
+
+    def __post_init__(self):
+        for name in ("size", "mean", "std"):  # lists, as JSON has them
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else tuple(value))
+        choices = {"resize_mode": RESIZE_MODES, "interpolation": INTERPOLATIONS, "channel_order": CHANNEL_ORDERS}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} expected one of {known}, received {getattr(self, name)!r}.")
+        numbers = (self.crop_fraction, *self.mean, *self.std)
+        if not all(isinstance(number, Real) for number in numbers):
+            raise ValueError(f"crop_fraction, mean and std expected numbers, received {numbers}.")
+        if not 0 < self.crop_fraction <= 1:
+            raise ValueError(f"crop_fraction expected a number in (0, 1], received {self.crop_fraction!r}.")
+        if not self.mean or not self.std or not all(value > 0 for value in self.std):
+            raise ValueError(f"mean and std expected values per channel, std > 0, received {self.mean} and {self.std}.")
+
+    @property
+    def is_plain_scaling(self) -> bool:
+        """Whether pixels 0..255 are scaled to [-1, 1], as `preprocess_input` scales them."""
+        halves = all(abs(value - 0.5) < 1e-6 for value in (*self.mean, *self.std))
+        return halves and self.channel_order == "RGB"
+
+    def per_channel(self, values: tuple[float, ...], channels: int) -> list[float]:
+        """Return `mean` or `std` with one value per channel, where one value stands for all."""
+        return list(values) * channels if len(values) == 1 else list(values)
+
+    def __str__(self):
+        size = "any size" if self.size is None else "{} x {} pixels".format(*self.size)
+        crop = f", crop {self.crop_fraction:g}" if self.crop_fraction != 1 else ""
+        resized = f"{size}, {self.resize_mode}, {self.interpolation}{crop}"
+        return f"{resized}, mean {_short(self.mean)}, std {_short(self.std)}, {self.channel_order}"
+
+
+def _short(values: tuple[float, ...]) -> str:
+    return f"{values[0]:g}" if len(set(values)) == 1 else "(" + ", ".join(f"{value:g}" for value in values) + ")"
+
+
+def preprocessing_of(model) -> ImageSpec:
+    """Return how images are prepared for a model: as its weights' config says, else scaled to [-1, 1].
+
+    Args:
+        model: a model of this package, or one that contains its layers.
+    """
+    stored = next((spec for layer in model._flatten_layers() if (spec := getattr(layer, "image_spec", None))), {})
+    shape = tuple(model.inputs[0].shape)
+    own = {"size": shape[1:3]} if len(shape) == 4 and None not in shape[1:3] else {}
+    return ImageSpec(**{**stored, **own})
+
+
+def keep_preprocessing(model, spec: ImageSpec) -> None:
+    """Store how images are prepared in the config of a model's first layer, so that it is saved with the model."""
+    layers = {layer.name: layer for layer in model.layers}
+    fields = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(spec).items()}
+    (layers.get("root") or layers["embedding"]).image_spec = fields

@@ -1,0 +1,148 @@
+"""Models as timm and transformers make them: computed alike, or refused by the names of their parts."""
+
+import json
+
+import numpy as np
+import parity
+import pytest
+from parity import nchw, quietly
+from support import max_difference
+
+import keras_vit
+from keras_vit.weights.architectures import architectures
+from keras_vit.weights.unsupported import unsupported
+
+SMALL = {"embed_dim": 96, "depth": 2, "img_size": 64, "num_classes": 5}
+
+
+def timm_folder(timm, name, folder):
+    """A small model of an architecture with random weights, saved as its hub folders are; the model."""
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    model = quietly(lambda: timm.create_model(name, **SMALL).eval())
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.5)
+    folder.mkdir()
+    save_file(model.state_dict(), folder / "model.safetensors")
+    config = {"architecture": name, "num_classes": 5, "global_pool": model.global_pool, "model_args": {"img_size": 64}}
+    config["pretrained_cfg"] = {key: model.pretrained_cfg[key] for key in ("mean", "std", "crop_pct", "interpolation")}
+    (folder / "config.json").write_text(json.dumps(config))
+    return model
+
+
+@pytest.mark.parametrize("name", ["vit_base_patch32_siglip_256", "vit_so400m_patch16_siglip_gap_256"])
+def test_an_architecture_of_timm_needs_no_options(name, tmp_path, capsys):
+    timm = parity.timm()
+    theirs = timm_folder(timm, name, tmp_path / "model")
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 64, 64, 3)).astype("float32")
+    expected = quietly(lambda: theirs(nchw(images)).numpy())
+    ours = keras_vit.from_pretrained(tmp_path / "model")
+    scale = np.abs(expected).max()
+    assert max_difference(ours(images), expected) < 1e-5 * scale
+    assert "assumed" not in capsys.readouterr().err
+    other = keras_vit.from_pretrained(tmp_path / "model", activation="gelu")
+    assert max_difference(other(images), expected) > 5e-5 * scale
+    assert "the model has activation='gelu', the config beside the file states 'gelu_tanh'" in capsys.readouterr().err
+
+
+class Headers:
+    """What `unsupported` reads of a file."""
+
+    def __init__(self, state, config):
+        integer = {name: not tensor.is_floating_point() for name, tensor in state.items()}
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in state.items() if not integer[name]}
+        self.integers = {name: "int64" for name in state if integer[name]}
+        self.config = config
+
+
+# One of each kind that timm has: the parts that a file of it names.
+TIMM = {
+    "vit_base_patch16_224": (),
+    "vit_base_patch16_gap_224": (),
+    "vit_base_patch32_siglip_256": (),
+    "eva_large_patch14_196": (),
+    "flexivit_small": (),
+    "deit_tiny_patch16_224": (),
+    "vit_tiny_r_s16_p8_224": (),
+    "vit_small_r26_s32_224": (),
+    "resnetv2_50x1_bit": (),
+    "deit3_small_patch16_224": ("LayerScale",),
+    "vit_small_patch14_dinov2": ("LayerScale",),
+    "vit_small_patch14_reg4_dinov2": ("LayerScale", "register tokens"),
+    "vit_giant_patch14_dinov2": ("LayerScale", "a gated MLP (SwiGLU)"),
+    "deit_tiny_distilled_patch16_224": ("a distillation token",),
+    "vit_xsmall_patch16_clip_224": ("a norm before the first block (CLIP)", "a patch embedding without bias"),
+    "beit_base_patch16_224": ("LayerScale", "relative position bias", "biases of query and value alone"),
+    "beit3_base_patch16_224": ("a norm inside attention or the MLP",),
+    "eva02_tiny_patch14_224": ("rotary position embedding (RoPE)", "biases of query and value alone"),
+    "eva02_base_patch14_224": ("a gated MLP (SwiGLU)", "query, key and value apart"),
+    "vit_small_patch16_dinov3": ("register tokens", "rotary position embedding (RoPE)"),
+    "vit_base_patch16_sapiens2": ("a norm of query and key", "RMSNorm"),
+    "vit_relpos_small_patch16_224": ("relative position bias",),
+    "vit_base_patch16_rpn_224": ("query, key and value without bias", "post-norm blocks"),
+    "vit_base_patch16_224_miil": ("query, key and value without bias",),
+    "vit_base_patch16_radio_v3": ("register tokens", "no final norm"),
+    "vit_intern300m_patch14_448": ("LayerScale", "no final norm"),
+    "vit_pe_core_tiny_patch16_384": ("attention pooling beside a class token",),
+    "vit_dwee_patch16_reg1_gap_256": ("differential attention",),
+    "vit_pwee_patch16_reg1_gap_256": ("parallel blocks",),
+    "aimv2_large_patch14_224": ("a norm in the patch embedding", "RMSNorm", "dense layers without bias"),
+    "naflexvit_base_patch16_siglip": ("a linear patch embedding (NaFlex)",),
+    "samvit_base_patch16": ("windowed attention with a neck (SAM)", "relative position bias"),
+    "vit_small_resnet26d_224": ("batch norm",),
+    "resnetv2_50d_gn": ("a ResNet stem of several convolutions",),
+}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", TIMM)
+def test_each_kind_of_timm_is_read_or_named(name):
+    timm = parity.timm()
+    import torch
+
+    with torch.device("meta"):
+        model = quietly(lambda: timm.create_model(name))
+    found = unsupported(Headers(model.state_dict(), {"architecture": name}))
+    assert set(TIMM[name]) <= found.keys() and bool(TIMM[name]) == bool(found), found
+    row = architectures().get(name)
+    if row is not None:
+        block = model.blocks[0]
+        assert (row.num_heads, row.layer_norm_epsilon) == (block.attn.num_heads, block.norm1.eps)
+        activation = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu", "SiLU": "silu"}
+        assert row.activation == activation[type(block.mlp.act).__name__]
+
+
+TRANSFORMERS = {
+    ("ViTForImageClassification", "ViTConfig"): (),
+    ("IJepaModel", "IJepaConfig"): (),
+    ("ViTMAEForPreTraining", "ViTMAEConfig"): (),
+    ("DeiTForImageClassification", "DeiTConfig"): ("a distillation token",),
+    ("BeitForImageClassification", "BeitConfig"): ("LayerScale",),
+    ("Data2VecVisionForImageClassification", "Data2VecVisionConfig"): ("LayerScale",),
+    ("Dinov2Model", "Dinov2Config"): ("LayerScale",),
+    ("Dinov2WithRegistersModel", "Dinov2WithRegistersConfig"): ("LayerScale", "register tokens"),
+    ("DINOv3ViTModel", "DINOv3ViTConfig"): ("LayerScale", "register tokens"),
+    ("CLIPVisionModel", "CLIPVisionConfig"): ("a norm before the first block (CLIP)",),
+    ("SiglipVisionModel", "SiglipVisionConfig"): ("query, key and value apart",),
+    ("SamVisionModel", "SamVisionConfig"): ("windowed attention with a neck (SAM)",),
+    ("VideoMAEModel", "VideoMAEConfig"): ("patches in time (video)",),
+    ("Aimv2VisionModel", "Aimv2VisionConfig"): ("RMSNorm", "a gated MLP (SwiGLU)"),
+}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(("model", "config"), TRANSFORMERS)
+def test_each_kind_of_transformers_is_read_or_named(model, config, tmp_path):
+    transformers = parity.transformers()
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 96}
+    settings = getattr(transformers, config)(**sizes, image_size=32, patch_size=8)
+    quietly(lambda: getattr(transformers, model)(settings).save_pretrained(tmp_path))
+    parts = TRANSFORMERS[model, config]
+    if not parts:
+        assert keras_vit.from_pretrained(tmp_path, strict=False).count_params()
+        return
+    with pytest.raises(ValueError, match="parts that are not supported yet") as error:
+        keras_vit.from_pretrained(tmp_path)
+    assert all(f"{part} (" in str(error.value) for part in parts)
