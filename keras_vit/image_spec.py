@@ -88,7 +88,22 @@ def preprocessing_of(model) -> ImageSpec:
 
 
 def keep_preprocessing(model, spec: ImageSpec) -> None:
-    """Store how images are prepared in the config of a model's first layer, so that it is saved with the model."""
+    """Store how images are prepared in the config of a model's first layer, so that it is saved with the model.
+
+    A model built with `include_preprocessing=True` normalises pixels 0..255 itself; its layer `rescaling` follows.
+    """
     layers = {layer.name: layer for layer in model.layers}
     fields = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(spec).items()}
     (layers.get("root") or layers["embedding"]).image_spec = fields
+    if "rescaling" in layers:
+        layers["rescaling"].scale, layers["rescaling"].offset = _scale_and_offset(spec)
+        model.predict_function = model.test_function = model.train_function = None  # traced with other constants
+
+
+def _scale_and_offset(spec: ImageSpec) -> tuple:
+    """Return what pixels 0..255 are multiplied by, and what is added then: one number, or one per channel."""
+    if spec.is_plain_scaling:
+        return 1 / 127.5, -1.0
+    channels = max(len(spec.mean), len(spec.std))
+    mean, std = (spec.per_channel(values, channels) for values in (spec.mean, spec.std))
+    return [1 / (255 * s) for s in std], [-m / s for m, s in zip(mean, std, strict=True)]

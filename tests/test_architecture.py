@@ -25,7 +25,10 @@ RULES = {
     "data": ({"image_files", "image_graph", "preprocess"}, True),
     "xla": ({"layers"}, True),
     # its stages rewire layers, and its few-shot evaluation is a probe of analysis
-    "train": ({"analysis", "image_files", "layers", "models", "data", "preprocess", "weights", "xla"}, True),
+    "train": (
+        {"analysis", "image_spec", "image_files", "layers", "models", "data", "preprocess", "weights", "xla"},
+        True,
+    ),
     "export": ({"image_graph", "layers", "models", "preprocess"}, True),
     "image_graph": ({"image_files"}, True),
     "serve": ({"image_files", "preprocess"}, True),

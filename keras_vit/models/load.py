@@ -10,6 +10,7 @@ from keras_vit.models.builders import create_model, find_named
 from keras_vit.models.pretrained import from_pretrained
 from keras_vit.models.variants import BiTVariant
 from keras_vit.weights import holds_weights, is_weights
+from keras_vit.weights.stated import note_images
 
 
 def load_model(source: str | os.PathLike) -> keras.Model:
@@ -87,6 +88,7 @@ def _read(path: Path) -> keras.Model:
         model = keras.saving.load_model(path, compile=False)
         if not isinstance(model, keras.Model):
             raise ValueError(f"it holds a {type(model).__name__}")
+        note_images(model, str(path))
         return model
     except Exception as error:  # Keras lets h5py's, zipfile's and its own errors through
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

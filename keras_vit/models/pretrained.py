@@ -16,7 +16,7 @@ from keras_vit.weights.contents import look
 from keras_vit.weights.convert import Early, apply
 from keras_vit.weights.files import KerasFile, open_weights
 from keras_vit.weights.resize import require_method
-from keras_vit.weights.stated import stated
+from keras_vit.weights.stated import note_images, stated
 
 
 def from_pretrained(
@@ -61,6 +61,7 @@ def from_pretrained(
             own = (layer.num_heads for layer in file.model.layers if hasattr(layer, "num_heads"))
             _require_said("num_heads", num_heads, next(own, None), file.source)
             _require_said("source_grid", source_grid and tuple(source_grid), file.grid, file.source)
+            note_images(file.model, file.source)
             return file.model
         contents = look(file)
         said = stated(file, contents)

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_vit.image_spec import ImageSpec, keep_preprocessing, preprocessing_of
 from keras_vit.models import bit, vit
 from keras_vit.models.builders import build, released_tag
 from keras_vit.models.variants import BiTVariant, find_variant
@@ -53,6 +54,9 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
     if source is not None:
         last = "pre_logits" if settings.representation_size else "pooling"
         load_weights(keras.Model(model.inputs, model.get_layer(last).output), source)
+        # Batches are resized by training's own rule, and scaled to [-1, 1] unless the model normalises pixels itself.
+        spec = preprocessing_of(model) if settings.include_preprocessing else ImageSpec()
+        keep_preprocessing(model, ImageSpec(mean=spec.mean, std=spec.std))
     if settings.head_bias:
         bias = model.get_layer("head").bias
         bias.assign(keras.ops.full(bias.shape, settings.head_bias))

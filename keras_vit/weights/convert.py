@@ -167,7 +167,7 @@ def apply(
     new_top = () if strict else ("head/",) if has_head else _TOP
     _raise_unless_it_fits(report, wrong, strict, new_top)
     spec = read_spec(file, contents.layout.name)
-    report.notes.extend((*notes_on(model, contents, said, given), *images_note(spec)))
+    report.notes.extend((*notes_on(model, contents, said, given), *images_note(model, spec)))
     left = [step for step in steps if early is None or step.change or step.variable.path not in early.done]
     file.verify([name for step in left for name in step.entry.names])
     for step in steps:

@@ -4,7 +4,9 @@ Shapes do not show the number of heads, the activation, the epsilon or the pooli
 architecture of timm's that does. Otherwise a report says what was assumed.
 """
 
-from keras_vit.image_spec import ImageSpec
+import sys
+
+from keras_vit.image_spec import ImageSpec, preprocessing_of
 from keras_vit.weights.architecture import of_model, origin
 from keras_vit.weights.architectures import named
 from keras_vit.weights.configs import read_config
@@ -43,15 +45,27 @@ def _require_same_model(config: dict, contents: Contents) -> None:
         raise ValueError(f"{where} 'pooler_act' to be 'tanh', the only one that is supported, received {pooler!r}.")
 
 
-def images_note(spec: ImageSpec | None) -> list[str]:
-    """Say what a file's images are where they are not known to be scaled to [-1, 1]."""
+def images_note(model, spec: ImageSpec | None) -> list[str]:
+    """Say how images are prepared where nothing states it, or where they are not scaled to [-1, 1].
+
+    Args:
+        model: the model that is filled.
+        spec: what the file's config states; None where nothing does.
+    """
     if spec is None:
         return ["assumed, because no config states it: its images are scaled to [-1, 1], as by preprocess_input"]
     if spec.is_plain_scaling:
         return []
-    return [
-        f"its images are not scaled to [-1, 1] as by preprocess_input, but prepared so: {spec}; see model.preprocessing"
-    ]
+    if any(layer.name == "rescaling" for layer in model.layers):
+        return [f"its layer 'rescaling' normalises pixels as the config states: {spec}"]
+    return [f"its images are not scaled to [-1, 1] as by preprocess_input; model.preprocessing says how: {spec}"]
+
+
+def note_images(model, source: str) -> None:
+    """Print how images are prepared for a model of a `.keras` file, where they are not scaled to [-1, 1]."""
+    if len(model.inputs) == 1:
+        for sentence in images_note(model, preprocessing_of(model)):
+            print(f"{source}: {sentence}", file=sys.stderr)
 
 
 def notes_on(model, contents: Contents, said: dict, given=()) -> list[str]:

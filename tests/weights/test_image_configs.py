@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import parity
 import pytest
-from support import GOLDENS, randomise
+from support import GOLDENS, max_difference, needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit.cli import main
@@ -91,6 +91,46 @@ def test_a_bit_and_a_layout_without_configs(tmp_path, capsys):
     assert model.preprocessing.is_plain_scaling
     bit = keras_vit.from_pretrained(GOLDENS / "g6.weights.npz")
     assert bit.preprocessing == keras_vit.ImageSpec() and bit.get_layer("root").image_spec["mean"] == [0.5]
+
+
+def test_a_model_that_takes_pixels_normalises_them_as_the_config_states(tmp_path, capsys):
+    folder = saved(tmp_path / "model", "timm", **TIMM)
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3)).astype("uint8")
+    expected = keras_vit.from_pretrained(folder)((pixels / 255 - np.float32(MEAN)).astype("float32") / np.float32(STD))
+    capsys.readouterr()
+    model = keras_vit.from_pretrained(folder, include_preprocessing=True)
+    assert "its layer 'rescaling' normalises pixels as the config states" in capsys.readouterr().err
+    assert max_difference(model(pixels), expected) < 1e-5
+    model.save(tmp_path / "model.keras")
+    again = keras_vit.from_pretrained(tmp_path / "model.keras", classes=3)
+    for other in (keras_vit.load_model(tmp_path / "model.keras"), again):
+        assert max_difference(other.predict(pixels, verbose=0), expected) < 1e-5
+    keras_vit.save_weights(model, tmp_path / "plain.npz")
+    keras_vit.load_weights(again, tmp_path / "plain.npz")  # after it has predicted
+    plain = keras_vit.from_pretrained(tmp_path / "plain.npz", activation=model.get_layer("encoder_block_00").activation)
+    scaled = plain(keras_vit.preprocess_input(pixels))
+    assert max_difference(again.predict(pixels, verbose=0), scaled) < 1e-5
+
+
+def test_a_file_of_our_own_says_its_images_when_it_is_loaded(tmp_path, capsys):
+    keras_vit.from_pretrained(saved(tmp_path / "model", "timm", **TIMM)).save(tmp_path / "model.keras")
+    capsys.readouterr()
+    for load in (keras_vit.from_pretrained, keras_vit.load_model):
+        load(tmp_path / "model.keras")
+        assert capsys.readouterr().err.count("its images are not scaled to [-1, 1]") == 1
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("takes_pixels", [False, True])
+def test_a_model_that_is_trained_on_has_the_preprocessing_of_its_training(takes_pixels, tmp_path):
+    from keras_vit.train.model import build_model
+    from keras_vit.train.recipe import Data, Model, Recipe
+
+    folder = saved(tmp_path / "model", "timm", **TIMM)
+    settings = Model(TINY, weights=str(folder), image_size=8, include_preprocessing=takes_pixels)
+    spec = build_model(Recipe("tuned", settings, Data("digits")), ("a", "b")).preprocessing
+    assert (spec.resize_mode, spec.interpolation, spec.crop_fraction) == ("squash", "bilinear", 1.0)
+    assert (spec.mean, spec.std) == ((MEAN, STD) if takes_pixels else ((0.5,), (0.5,)))
 
 
 def test_what_no_config_states_is_assumed_aloud(tmp_path, capsys):
