@@ -43,7 +43,7 @@ def test_an_architecture_of_timm_needs_no_options(name, tmp_path, capsys):
     assert max_difference(ours(images), expected) < 1e-5 * scale
     assert "assumed" not in capsys.readouterr().err
     other = keras_vit.from_pretrained(tmp_path / "model", activation="gelu")
-    assert max_difference(other(images), expected) > 5e-5 * scale
+    assert max_difference(other(images), expected) > 2e-5 * scale
     assert "the model has activation='gelu', the config beside the file states 'gelu_tanh'" in capsys.readouterr().err
 
 
