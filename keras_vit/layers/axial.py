@@ -33,9 +33,7 @@ class AxialAttention(Layer):
     def build(self, input_shape):
         require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
         for name, side in (("row", input_shape[2]), ("column", input_shape[1])):
-            attention = MultiHeadSelfAttention(
-                self.num_heads, relative_positions=True, name=name, dtype=self.dtype_policy
-            )
+            attention = self.make_part(MultiHeadSelfAttention, self.num_heads, relative_positions=True, name=name)
             setattr(self, name, attention)
             attention.build((None, side, input_shape[3]))
 
@@ -115,7 +113,7 @@ class AxialBlock(Layer):
         names = ("activation", "layer_norm_epsilon", "dropout_rate", "attention_dropout_rate", "drop_path_rate")
         options = {name: getattr(self, name) for name in (*names, "relative_positions")}
         for name, side in (("row", w), ("column", h)):
-            block = EncoderBlock(self.num_heads, self.mlp_dim, **options, name=name, dtype=self.dtype_policy)
+            block = self.make_part(EncoderBlock, self.num_heads, self.mlp_dim, **options, name=name)
             setattr(self, name, block)
             block.build((None, side, tokens_shape[-1]))
 

@@ -8,6 +8,9 @@ import numbers
 import keras
 from keras import ops
 
+from keras_vit.layers.dense import AdaptableDense
+from keras_vit.private import parts_of
+
 _values = contextvars.ContextVar("values", default=None)
 _forms = contextvars.ContextVar("forms", default={})  # noqa: B039 - nobody changes it
 
@@ -77,7 +80,7 @@ class Biased(Startable):
         return (self.add_bias_in_training if training else ops.add)(x, self.bias)
 
 
-class Dense(Biased, keras.layers.Dense):
+class Dense(Biased, AdaptableDense):
     """Keras's dense layer as a part of the layers of this package."""
 
     def call(self, inputs, training=False):
@@ -105,12 +108,45 @@ class Configured(Startable):
 
     def get_config(self):
         arguments = inspect.signature(type(self).__init__).parameters
-        own = [name for name in arguments if name not in ("self", "kwargs")]
-        return {**keras.layers.Layer.get_config(self), **{name: getattr(self, name) for name in own}}
+        own = {name: getattr(self, name) for name in arguments if name not in ("self", "kwargs")}
+        return {**keras.layers.Layer.get_config(self), **own, **self.changes()}
+
+    def changes(self) -> dict:
+        """Return what was changed of the layer since it was built, as arguments of its constructor."""
+        return {}
 
 
 class Layer(Configured, keras.layers.Layer):
-    """Base of the layers of this package."""
+    """Base of the layers of this package.
+
+    Args:
+        parts: what was changed of the layers inside, by their names: constructor arguments of each that differ from
+            those it is built with. `get_config()` has them where somebody froze or quantized a part, changed its dtype
+            or gave it LoRA's adapters.
+    """
+
+    def __init__(self, **kwargs):
+        parts = kwargs.pop("parts", None)
+        super().__init__(**kwargs)
+        self._changed_parts = parts or {}
+
+    def make_part(self, kind: type, *args, name: str, **options) -> keras.layers.Layer:
+        """Make a layer inside this one: frozen where this one is, of its dtype, with the changes its config has."""
+        common = {"dtype": self.dtype_policy, "trainable": self.trainable}
+        return kind(*args, name=name, **{**common, **options, **self._changed_parts.get(name, {})})
+
+    def changes(self):
+        parts = {part.name: self._changes_of(part) for part in parts_of(self) if part.weights}
+        parts = {name: changed for name, changed in parts.items() if changed} if self.built else self._changed_parts
+        return {"parts": parts} if parts else {}
+
+    def _changes_of(self, part):
+        changed = part.changes() if isinstance(part, Configured | AdaptableDense) else {}
+        if part.trainable != self.trainable:
+            changed["trainable"] = part.trainable
+        if part.dtype_policy != self.dtype_policy:
+            changed["dtype"] = keras.saving.serialize_keras_object(part.dtype_policy)
+        return changed
 
 
 def require_rank(layer: keras.layers.Layer, shape: tuple, rank: int, meaning: str) -> None:

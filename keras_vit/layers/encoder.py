@@ -80,9 +80,9 @@ class MultiHeadSelfAttention(Layer):
         if width % self.num_heads:
             raise ValueError(f"num_heads expected a divisor of the width {width}, received {self.num_heads}.")
         glorot = keras.initializers.RandomUniform(-math.sqrt(3 / width), math.sqrt(3 / width))
-        self.qkv = Dense(3 * width, kernel_initializer=glorot, name="qkv", dtype=self.dtype_policy)
+        self.qkv = self.make_part(Dense, 3 * width, kernel_initializer=glorot, name="qkv")
         self.qkv.build((None, width))
-        self.out = Dense(width, name="out", dtype=self.dtype_policy)
+        self.out = self.make_part(Dense, width, name="out")
         self.out.build((None, width))
         if self.relative_positions:
             if input_shape[1] is None:
@@ -149,7 +149,7 @@ class MultiHeadSelfAttention(Layer):
         if form:
             return form(tokens)
         product = self.attended_product_in_training
-        if training and product and not watch_of(self):
+        if training and product and not watch_of(self) and as_made(self.qkv) and as_made(self.out):
             qkv = self._parted(ops.matmul(rows(tokens), self.qkv.kernel), tokens)
             attended = product(qkv, self.qkv.bias, self.out.kernel)
             return like(self.out.add_bias(attended, training), tokens)
@@ -221,13 +221,12 @@ class EncoderBlock(Layer):
     def build(self, tokens_shape, patches_shape=None):
         require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
         policy = self.dtype_policy
-        self.attention_norm = LayerNorm(self.layer_norm_epsilon, name="attention_norm", dtype=policy)
-        self.attention = MultiHeadSelfAttention(
-            self.num_heads, self.attention_dropout_rate, self.relative_positions, name="attention", dtype=policy
-        )
-        self.mlp_norm = LayerNorm(self.layer_norm_epsilon, name="mlp_norm", dtype=policy)
+        self.attention_norm = self.make_part(LayerNorm, self.layer_norm_epsilon, name="attention_norm")
+        attention = (self.num_heads, self.attention_dropout_rate, self.relative_positions)
+        self.attention = self.make_part(MultiHeadSelfAttention, *attention, name="attention")
+        self.mlp_norm = self.make_part(LayerNorm, self.layer_norm_epsilon, name="mlp_norm")
         local = {"kernel_size": self.mlp_kernel_size, "prefix_tokens": self.prefix_tokens}
-        self.mlp = MLPBlock(self.mlp_dim, self.activation, self.dropout_rate, **local, name="mlp", dtype=policy)
+        self.mlp = self.make_part(MLPBlock, self.mlp_dim, self.activation, self.dropout_rate, **local, name="mlp")
         for part in (self.attention_norm, self.attention, self.mlp_norm):
             part.build(tokens_shape)
         self.mlp.build(tokens_shape, patches_shape)

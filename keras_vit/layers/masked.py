@@ -49,7 +49,7 @@ class PatchPrediction(Layer):
 
     def build(self, tokens_shape, places_shape):
         require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
-        self.dense = Dense(self.units, kernel_initializer="zeros", name="dense", dtype=self.dtype_policy)
+        self.dense = self.make_part(Dense, self.units, kernel_initializer="zeros", name="dense")
         self.dense.build((None, tokens_shape[-1]))
 
     def compute_output_shape(self, tokens_shape, places_shape):

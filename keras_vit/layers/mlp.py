@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Biased, Dense, Layer, form_of, half_on_jax, like, require_rate, rows
+from keras_vit.layers.base import Biased, Dense, Layer, as_made, form_of, half_on_jax, like, require_rate, rows
 
 
 def gelu_tanh(x):
@@ -117,9 +117,9 @@ class MLPBlock(Layer):
     def build(self, tokens_shape, patches_shape=None):
         width = tokens_shape[-1]
         tiny = keras.initializers.RandomNormal(stddev=1e-6)
-        self.fc1 = Dense(self.mlp_dim, bias_initializer=tiny, name="fc1", dtype=self.dtype_policy)
+        self.fc1 = self.make_part(Dense, self.mlp_dim, bias_initializer=tiny, name="fc1")
         self.fc1.build((None, width))
-        self.fc2 = Dense(width, bias_initializer=tiny.clone(), name="fc2", dtype=self.dtype_policy)
+        self.fc2 = self.make_part(Dense, width, bias_initializer=tiny.clone(), name="fc2")
         self.fc2.build((None, self.mlp_dim))
         if self.kernel_size:
             if patches_shape is None:
@@ -127,8 +127,8 @@ class MLPBlock(Layer):
                                  "received tokens alone.")  # fmt: skip
             # Keras counts all channels as inputs of a depth-wise kernel; each output has kernel_size ** 2 of them.
             even = keras.initializers.TruncatedNormal(stddev=1 / self.kernel_size)
-            options = {"padding": "same", "data_format": "channels_last", "dtype": self.dtype_policy}
-            self.local = LocalConv(self.kernel_size, depthwise_initializer=even, name="local", **options)
+            options = {"padding": "same", "data_format": "channels_last", "depthwise_initializer": even}
+            self.local = self.make_part(LocalConv, self.kernel_size, name="local", **options)
             self.local.build((None, None, None, self.mlp_dim))
         self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=self.dtype_policy)
 
@@ -140,7 +140,8 @@ class MLPBlock(Layer):
         if form:
             return form(tokens)
         product = self.activated_product_in_training
-        if training and product and not (self.kernel_size or self.dropout_rate):
+        plain = as_made(self.fc1) and as_made(self.fc2) and not (self.kernel_size or self.dropout_rate)
+        if training and product and plain:
             projected = ops.matmul(rows(tokens), self.fc1.kernel)
             activated = product(projected, self.fc1.bias, self.fc2.kernel)
             return like(self.fc2.add_bias(activated, training), tokens)

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Configured, Dense, Layer, require_rank, rows
+from keras_vit.layers.dense import AdaptableDense
 from keras_vit.layers.layernorm import LayerNorm
 from keras_vit.layers.mlp import MLPBlock
 from keras_vit.layers.watching import watch_of
@@ -73,17 +74,16 @@ class AttentionPooling(TokenPooling):
         width = input_shape[-1]
         if width % self.num_heads:
             raise ValueError(f"num_heads expected a divisor of the width {width}, received {self.num_heads}.")
-        policy = self.dtype_policy
         self.probe = self.add_weight(name="probe", shape=(1, 1, width), initializer="glorot_uniform")
         # Key and value in one product, each half initialised as the D x D matrix it is in the official code.
         glorot = keras.initializers.RandomUniform(-math.sqrt(3 / width), math.sqrt(3 / width))
-        self.key_value = Dense(2 * width, kernel_initializer=glorot, name="key_value", dtype=policy)
-        self.query, self.out = (Dense(width, name=name, dtype=policy) for name in ("query", "out"))
+        self.key_value = self.make_part(Dense, 2 * width, kernel_initializer=glorot, name="key_value")
+        self.query, self.out = (self.make_part(Dense, width, name=name) for name in ("query", "out"))
         for dense in (self.query, self.key_value, self.out):
             dense.build((None, width))
-        self.norm = LayerNorm(self.layer_norm_epsilon, name="norm", dtype=policy)
+        self.norm = self.make_part(LayerNorm, self.layer_norm_epsilon, name="norm")
         self.norm.build((None, 1, width))
-        self.mlp = MLPBlock(self.mlp_dim, self.activation, name="mlp", dtype=policy)
+        self.mlp = self.make_part(MLPBlock, self.mlp_dim, self.activation, name="mlp")
         self.mlp.build((None, 1, width))
 
     def attention_weights(self, tokens):
@@ -109,7 +109,7 @@ class AttentionPooling(TokenPooling):
         return (pooled + self.mlp(self.norm(pooled)))[:, 0]
 
 
-class Head(Configured, keras.layers.Dense):
+class Head(Configured, AdaptableDense):
     """The linear classifier: zeros at the start, so that every class starts equally likely (appendix B.1.1).
 
     Args:
@@ -124,8 +124,10 @@ class Head(Configured, keras.layers.Dense):
         ValueError: `labels` are not `units` many, or another argument of a dense layer's is given.
     """
 
+    changes = AdaptableDense.changes
+
     def __init__(self, units: int, bias_constant: float = 0.0, labels=None, conversion: str | None = None, **kwargs):
-        own = {"name", "trainable", "dtype", "quantization_config"}  # Keras adds the last
+        own = {"name", "trainable", "dtype", "quantization_config", "lora_rank", "lora_alpha"}
         if others := kwargs.keys() - own:  # a dense layer's, which no config would keep
             raise ValueError(f"Head expected name, trainable and dtype beside its own, received {sorted(others)}.")
         bias = keras.initializers.Constant(bias_constant)

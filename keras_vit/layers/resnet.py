@@ -90,25 +90,24 @@ class ResidualUnit(Layer):
         """Build the three convolutions, and the shortcut's where the shape changes; returns the output's shape."""
         require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
         options = {"padding": padding, "epsilon": self.weight_epsilon, "epsilon_on": self.weight_epsilon_on}
-        options["dtype"] = self.dtype_policy
         shape = self.compute_output_shape(input_shape)
-        self.conv1 = StdConv(self.filters, **options, name="conv1")
+        self.conv1 = self.make_part(StdConv, self.filters, **options, name="conv1")
         self.conv1.build(input_shape)
         if self.axial:
-            self.conv2 = AxialAttention(_AXIAL_HEADS, self.strides, name="axial", dtype=self.dtype_policy)
+            self.conv2 = self.make_part(AxialAttention, _AXIAL_HEADS, self.strides, name="axial")
         else:
-            self.conv2 = StdConv(self.filters, 3, self.strides, **options, name="conv2")
+            self.conv2 = self.make_part(StdConv, self.filters, 3, self.strides, **options, name="conv2")
         self.conv2.build((*input_shape[:3], self.filters))
-        self.conv3 = StdConv(4 * self.filters, **options, name="conv3")
+        self.conv3 = self.make_part(StdConv, 4 * self.filters, **options, name="conv3")
         self.conv3.build((*shape[:3], self.filters))
         self.projects = self.strides != 1 or input_shape[-1] != 4 * self.filters
         if self.projects:
-            self.proj = StdConv(4 * self.filters, 1, self.strides, **options, name="proj")
+            self.proj = self.make_part(StdConv, 4 * self.filters, 1, self.strides, **options, name="proj")
             self.proj.build(input_shape)
         return shape
 
     def _norm(self, name, shape, gamma_initializer="ones"):
-        norm = GroupNorm(self.group_norm_epsilon, gamma_initializer, name=name, dtype=self.dtype_policy)
+        norm = self.make_part(GroupNorm, self.group_norm_epsilon, gamma_initializer, name=name)
         norm.build(shape)
         return norm
 

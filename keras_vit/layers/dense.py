@@ -1,0 +1,113 @@
+"""Keras's dense layer, quantized and adapted by LoRA (arXiv 2106.09685) in our layers as it is by itself."""
+
+import contextlib
+
+import keras
+from keras import ops
+
+from keras_vit.private import stored_kernel
+
+MODES = ("int8", "int4", "float8")
+_ADAPTERS = ("lora_kernel_a", "lora_kernel_b")  # names in a file, beside Keras's own "0", "1", ...
+_ALPHA = "lora_alpha"
+
+
+class AdaptableDense(keras.layers.Dense):
+    """Mixin: a dense layer whose subclasses may be quantized, and whose file keeps LoRA's adapters.
+
+    Keras saves the kernel with the adapters merged into it and loads adapters of zeros, whose gradients are zero, too.
+    """
+
+    def __init__(self, *args, quantization_config=None, **kwargs):
+        if isinstance(quantization_config, dict):
+            quantization_config = keras.saving.deserialize_keras_object(quantization_config)
+        super().__init__(*args, quantization_config=quantization_config, **kwargs)
+
+    def changes(self) -> dict:
+        """Return what was changed of the layer since it was built, as arguments of its constructor."""
+        changes = {_ALPHA: self.lora_alpha, "lora_rank": self.lora_rank} if self.lora_rank else {}
+        if self.quantization_config is not None:
+            changes["quantization_config"] = keras.saving.serialize_keras_object(self.quantization_config)
+        return changes
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """Quantize the layer as `keras.layers.Dense` is.
+
+        Args:
+            mode: `int8`, `int4` or `float8`.
+            type_check: whether to refuse a subclass with a forward pass of its own.
+            config: a `keras.quantizers.QuantizationConfig`; Keras's default for `mode` where None.
+
+        Raises:
+            ValueError: Keras has the mode, and the layers of this package do not.
+        """
+        if mode not in MODES:
+            raise ValueError(f"mode expected one of {MODES} for {self.name!r}, received {mode!r}.")
+        if type_check and not type(self).__module__.startswith(f"{__package__}."):
+            raise NotImplementedError(
+                f"{type(self).__name__} may compute anything in a `call` of its own: pass type_check=False to quantize "
+                f"{self.name!r} as a dense layer."
+            )
+        super().quantize(mode, type_check=False, config=config)
+
+    def enable_lora(self, rank, lora_alpha=None, a_initializer="he_uniform", b_initializer="zeros"):
+        """Add LoRA's adapters as Keras does. A layer that is built from its config keeps the config's `lora_alpha`."""
+        alpha = self.lora_alpha if lora_alpha is None else lora_alpha
+        super().enable_lora(rank, alpha, a_initializer, b_initializer)
+
+    def save_own_variables(self, store):
+        """Write the kernel as it is stored, and the adapters beside it."""
+        if not self.lora_enabled:
+            super().save_own_variables(store)
+            return
+        with self._without_adapters():
+            super().save_own_variables(store)
+        for name in _ADAPTERS:
+            store[name] = getattr(self, name)
+        store[_ALPHA] = ops.cast(self.lora_alpha, "float32")
+
+    def load_own_variables(self, store):
+        """Read what `save_own_variables` or a `keras.layers.Dense` wrote.
+
+        A layer without adapters takes a file's into its kernel. A layer with adapters takes a kernel without them, and
+        adds nothing to it.
+
+        Raises:
+            ValueError: the file's adapters do not fit the layer's, or it has none and its kernel is quantized.
+        """
+        theirs = [store[name] for name in _ADAPTERS] if _ADAPTERS[0] in store.keys() else None
+        own = {key: store[key] for key in store.keys() if key not in (*_ADAPTERS, _ALPHA)}
+        if self.lora_enabled:
+            mine = [ops.convert_to_numpy(getattr(self, name)) for name in _ADAPTERS]
+            super().load_own_variables(own)  # zeros the adapters
+            self._take_adapters(theirs or [mine[0], 0 * mine[1]], store)
+            return
+        super().load_own_variables(own)
+        if theirs is None:
+            return
+        if self.quantization_mode is not None:
+            raise ValueError(
+                f"{self.name} expected a file without LoRA's adapters, which it cannot add to an {self.dtype_policy.name}"
+                f" kernel, received one of rank {theirs[0].shape[1]}: call enable_lora first."
+            )
+        a, b = (ops.convert_to_tensor(array, "float32") for array in theirs)
+        kernel, scale = stored_kernel(self), float(store[_ALPHA]) / a.shape[1]
+        kernel.assign(ops.cast(ops.cast(kernel, "float32") + scale * ops.matmul(a, b), kernel.dtype))
+
+    def _take_adapters(self, arrays, store):
+        rank, alpha = arrays[0].shape[1], float(store[_ALPHA]) if _ALPHA in store.keys() else self.lora_alpha
+        if (rank, alpha) != (self.lora_rank, self.lora_alpha):
+            raise ValueError(
+                f"{self.name} expected LoRA's adapters of rank {self.lora_rank} and alpha {self.lora_alpha}, received "
+                f"rank {rank} and alpha {alpha:g}."
+            )
+        for name, array in zip(_ADAPTERS, arrays, strict=True):
+            getattr(self, name).assign(array)
+
+    @contextlib.contextmanager
+    def _without_adapters(self):
+        self.lora_enabled = False
+        try:
+            yield
+        finally:
+            self.lora_enabled = True

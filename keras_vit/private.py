@@ -1,0 +1,55 @@
+"""What this package uses of Keras and TensorFlow that they do not document: every such name stands in this file.
+
+Tested with Keras 3.15.1 and TensorFlow 2.21.0. `tests/test_private.py` fails where a name disappears, and where another
+file uses one.
+"""
+
+import keras
+
+
+def layers_of(layer: keras.layers.Layer) -> list:
+    """Return a layer or model and all layers inside it, at every depth. `Model.layers` has the first depth alone."""
+    return layer._flatten_layers()
+
+
+def parts_of(layer: keras.layers.Layer) -> list:
+    """Return the layers that a layer is directly made of."""
+    return layer._flatten_layers(include_self=False, recursive=False)
+
+
+def calls_in(model: keras.Model) -> list:
+    """Return the calls (Keras's nodes) in the graph of a functional model.
+
+    A call has `operation`, `input_tensors` and `output_tensors`.
+    """
+    return [call for calls in model._nodes_by_depth.values() for call in calls]
+
+
+def call_behind(tensor):
+    """Return the call that a symbolic tensor is an output of."""
+    layer, index, _ = tensor._keras_history
+    return layer._inbound_nodes[index]
+
+
+def first_call(layer: keras.layers.Layer):
+    """Return the first call of a layer, where `layer.output` is ambiguous after several."""
+    return layer._inbound_nodes[0]
+
+
+def stored_kernel(dense: keras.layers.Dense):
+    """Return the variable of a dense layer's kernel: integers where quantized, without LoRA's adapters."""
+    return dense._kernel
+
+
+def waiting_variables() -> list:
+    """Return the variables that Keras initialises when the next stateless scope ends."""
+    from keras.src.backend.common import global_state
+
+    return list(global_state.get_global_attribute("uninitialized_variables") or ())
+
+
+def set_waiting_variables(variables: list) -> None:
+    """Set the variables that Keras initialises when the next stateless scope ends."""
+    from keras.src.backend.common import global_state
+
+    global_state.set_global_attribute("uninitialized_variables", variables)
