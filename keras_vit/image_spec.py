@@ -7,6 +7,8 @@ config, and `save_weights` writes it out again.
 from dataclasses import asdict, dataclass
 from numbers import Real
 
+from keras_vit.private import layers_of
+
 RESIZE_MODES = ("squash", "center", "border")
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 CHANNEL_ORDERS = ("RGB", "BGR")
@@ -81,7 +83,7 @@ def preprocessing_of(model) -> ImageSpec:
     Args:
         model: a model of this package, or one that contains its layers.
     """
-    stored = next((spec for layer in model._flatten_layers() if (spec := getattr(layer, "image_spec", None))), {})
+    stored = next((spec for layer in layers_of(model) if (spec := getattr(layer, "image_spec", None))), {})
     shape = tuple(model.inputs[0].shape)
     own = {"size": shape[1:3]} if len(shape) == 4 and None not in shape[1:3] else {}
     return ImageSpec(**{**stored, **own})

@@ -4,6 +4,8 @@ Tested with Keras 3.15.1 and TensorFlow 2.21.0. `tests/test_private.py` fails wh
 file uses one.
 """
 
+import functools
+
 import keras
 
 
@@ -25,15 +27,26 @@ def calls_in(model: keras.Model) -> list:
     return [call for calls in model._nodes_by_depth.values() for call in calls]
 
 
+def run_graph(model: keras.Model, inputs, call):
+    """Run the graph of a functional model on other inputs, each layer by `call(layer, *args, **kwargs)`."""
+    return model._run_through_graph(inputs, operation_fn=lambda operation: functools.partial(call, operation))
+
+
 def call_behind(tensor):
     """Return the call that a symbolic tensor is an output of."""
     layer, index, _ = tensor._keras_history
     return layer._inbound_nodes[index]
 
 
-def first_call(layer: keras.layers.Layer):
-    """Return the first call of a layer, where `layer.output` is ambiguous after several."""
-    return layer._inbound_nodes[0]
+def call_of(model: keras.Model, layer: keras.layers.Layer):
+    """Return the first call of a layer in the graph of a model; `layer.output` may be of another graph."""
+    own = {id(call) for call in calls_in(model)}
+    return next(call for call in layer._inbound_nodes if id(call) in own)
+
+
+def output_of(model: keras.Model, layer: keras.layers.Layer):
+    """Return the output of a layer's first call in the graph of a model."""
+    return call_of(model, layer).output_tensors[0]
 
 
 def stored_kernel(dense: keras.layers.Dense):

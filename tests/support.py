@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import keras
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.private import layers_of
 
 ROOT = Path(__file__).parent.parent
 GOLDENS = Path(__file__).parent / "goldens"
@@ -106,3 +108,21 @@ def run_python(code: str, backend: str = "tensorflow") -> str:
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def quantize(model: keras.Model, mode: str) -> keras.Model:
+    """Quantize a model without Keras's warnings about its layers that are no dense ones."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.quantize(mode)
+    return model
+
+
+def adapt(model: keras.Model, rank: int = 2) -> keras.Model:
+    """Give LoRA's adapters to every dense layer of a model, which change its answer."""
+    rng = np.random.default_rng(3)
+    for layer in layers_of(model):
+        if isinstance(layer, keras.layers.Dense):
+            layer.enable_lora(rank, lora_alpha=3)
+            layer.lora_kernel_b.assign(0.3 * rng.standard_normal(layer.lora_kernel_b.shape))
+    return model

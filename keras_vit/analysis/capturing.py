@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.analysis.attention import Attention
+from keras_vit.composed import flattened
 from keras_vit.layers import (
     AttentionPooling,
     ClassToken,
@@ -18,6 +19,7 @@ from keras_vit.layers import (
     watching,
 )
 from keras_vit.models.interface import describe
+from keras_vit.private import output_of
 
 
 def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
@@ -31,11 +33,12 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
     Raises:
         ValueError: `model` has no encoder blocks, or the images are not of its input shape or range.
     """
+    model = flattened(model)
     blocks, probes = attention_layers(model)
     embedding = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)][-1]
     images = as_input(model, images)
-    last = (probes or blocks)[-1].output
-    forward = keras.Model(model.inputs[0], [embedding.output, last])
+    ends = [output_of(model, layer) for layer in (embedding, (probes or blocks)[-1])]
+    forward = keras.Model(model.inputs[0], ends)
     weights = probe = grid = None
     for start in range(0, len(images), batch_size):
         here = slice(start, start + batch_size)
@@ -66,6 +69,7 @@ def attention_layers(model: keras.Model) -> tuple[list, list]:
     Raises:
         ValueError: `model` has no encoder blocks; the sentence says what it has.
     """
+    model = flattened(model)
     blocks = [layer for layer in model.layers if isinstance(layer, EncoderBlock)]
     if not blocks:
         maps = [layer.name for layer in model.layers if layer.name.startswith("stage") and "_unit" not in layer.name]
@@ -77,7 +81,7 @@ def attention_layers(model: keras.Model) -> tuple[list, list]:
 
 def count_prefix_tokens(model: keras.Model) -> int:
     """Tokens in front of the patches (the class token)."""
-    return sum(isinstance(layer, ClassToken) for layer in model.layers)
+    return sum(isinstance(layer, ClassToken) for layer in flattened(model).layers)
 
 
 def _pooling(model):

@@ -11,7 +11,9 @@ from keras import ops
 
 from keras_vit.analysis.capturing import as_input, attention_layers, capture, count_prefix_tokens
 from keras_vit.analysis.gradients import gradients
+from keras_vit.composed import flattened
 from keras_vit.layers import watching
+from keras_vit.private import call_of, output_of
 
 
 def grad_cam(
@@ -38,9 +40,10 @@ def grad_cam(
     Raises:
         ValueError: the model has no classifier or no such layer, a class is none of its, or images do not fit it.
     """
+    model = flattened(model)
     images, logits = as_input(model, images), _logits(model)
     features = _features(model, layer)
-    grid = [model.get_layer("embedding").output] if len(features.shape) == 3 else []
+    grid = [_output(model, "embedding")] if len(features.shape) == 3 else []
     to_features = keras.Model(model.inputs[0], [features, logits, *grid])
     # Blocks with a convolution inside look at the embedded patches, too: so the images stay an input.
     to_logits = keras.Model([model.inputs[0], features], logits)
@@ -72,6 +75,7 @@ def gradient_attention(
 
     Args and raises: as `grad_cam`; also a ValueError where the model has no attention.
     """
+    model = flattened(model)
     blocks, probes = attention_layers(model)
     images, logits = as_input(model, images), _logits(model)
     forward = keras.Model(model.inputs[0], logits)
@@ -107,7 +111,11 @@ def _slopes(forward, images, picked, watched, weights):
 def _logits(model):
     if "head" not in {layer.name for layer in model.layers}:
         raise ValueError(f"model expected a classifier, received {model.name!r} without the layer 'head'.")
-    return model.get_layer("head").output
+    return _output(model, "head")
+
+
+def _output(model, name):
+    return output_of(model, model.get_layer(name))
 
 
 def _features(model, name):
@@ -116,19 +124,19 @@ def _features(model, name):
     if name is not None:
         if name not in known:
             raise ValueError(f"layer expected one of {model.name}'s layers {known}, received {name!r}.")
-        output = model.get_layer(name).output
+        output = _output(model, name)
         if len(output.shape) not in (3, 4):
             raise ValueError(f"layer expected one that puts out a map or tokens, received {name!r} of {output.shape}.")
         return output
     stages = [name for name in known if name.startswith("stem_stage") and "_unit" not in name]
     stages = stages or [name for name in known if name == "stem_root_pool"]
     if stages:
-        return model.get_layer(stages[-1]).output
+        return _output(model, stages[-1])
     blocks = [name for name in known if name.startswith("encoder_block_")]
     if blocks:
-        return keras.tree.flatten(model.get_layer(blocks[-1]).input)[0]
+        return call_of(model, model.get_layer(blocks[-1])).input_tensors[0]
     if "relu" in known:
-        return model.get_layer("relu").output
+        return _output(model, "relu")
     raise ValueError(f"layer expected the name of a layer that puts out a map of {model.name!r}, received None.")
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import keras
 
 from keras_vit.analysis.layer_rules import rule_of
+from keras_vit.composed import flattened
 from keras_vit.models.variants import BiTVariant, Variant
 from keras_vit.models.weightless import build_weightless
+from keras_vit.private import calls_in
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,12 @@ def count(model: keras.Model) -> Cost:
     Raises:
         ValueError: a side of its images is free, or it has a layer whose arithmetic is not known here.
     """
+    model = flattened(model)
     shape = tuple(model.inputs[0].shape[1:])
     if len(model.inputs) != 1 or len(shape) != 3 or None in shape:
         raise ValueError(f"model expected one input of known size (height, width, channels), received {shape}.")
     calls = {}  # a shared layer has several
-    for call in (call for calls_at in model._nodes_by_depth.values() for call in calls_at):
+    for call in calls_in(model):
         calls.setdefault(id(call.operation), []).append(call)
     return Cost(model.name, shape, tuple(_layer_cost(layer, calls[id(layer)]) for layer in model.layers))
 

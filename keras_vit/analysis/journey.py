@@ -11,6 +11,8 @@ import numpy as np
 from keras import ops
 
 from keras_vit.analysis.capturing import as_input, count_prefix_tokens
+from keras_vit.composed import flattened
+from keras_vit.private import output_of
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,13 @@ def journey(model: keras.Model, images, batch_size: int = 32) -> Journey:
     Raises:
         ValueError: the model has none of these layers, or the images are not of its input shape or range.
     """
+    model = flattened(model)
     images = as_input(model, images)
     layers = [layer for layer in model.layers if _is_stage(layer)]
     if not layers:
         raise ValueError(f"model expected one of this package, received {model.name!r} without a known layer.")
     names = [layer.name for layer in layers]
-    stages = keras.Model(model.inputs[0], [layer.output for layer in layers])
+    stages = keras.Model(model.inputs[0], [output_of(model, layer) for layer in layers])
     parts = []
     for start in range(0, len(images), batch_size):
         found = keras.tree.flatten(stages(images[start : start + batch_size], training=False))
@@ -83,7 +86,7 @@ def journey(model: keras.Model, images, batch_size: int = 32) -> Journey:
 
 def patch_size_of(model: keras.Model) -> tuple[int, int] | None:
     """Pixels (height, width) of a model's patches where these are cut from the image; None under a stem."""
-    layers = {layer.name: layer for layer in model.layers}
+    layers = {layer.name: layer for layer in flattened(model).layers}
     return None if "stem_root" in layers or "embedding" not in layers else layers["embedding"].patch_size
 
 

@@ -8,6 +8,7 @@ import math
 import keras
 
 from keras_vit import layers
+from keras_vit.composed import Classifier
 
 
 def rule_of(layer):
@@ -129,6 +130,7 @@ def convolution(sides, kernel, stride: int, channels: int, filters: int) -> tupl
 _RULES = {
     keras.layers.InputLayer: _kept,
     keras.layers.Dense: _dense,
+    Classifier: _dense,
     keras.layers.ReLU: _kept,
     keras.layers.GlobalAveragePooling2D: _kept,
     layers.PatchEmbedding: _embedding,

@@ -9,7 +9,9 @@ from keras import ops
 
 from keras_vit.analysis.capturing import as_input
 from keras_vit.analysis.journey import principal_components
+from keras_vit.composed import flattened
 from keras_vit.models.lean import LeanModel
+from keras_vit.private import call_of
 
 METHODS = ("tsne", "umap", "pca")
 
@@ -27,9 +29,11 @@ def features_of(model: keras.Model, images, batch_size: int = 32) -> np.ndarray:
     Raises:
         ValueError: the images are not of the model's input shape or range.
     """
+    model = flattened(model)
     images = as_input(model, images)
-    headed = "head" in {layer.name for layer in model.layers}
-    frozen = LeanModel(model.inputs[0], model.get_layer("head").input if headed else model.outputs[0])
+    heads = [layer for layer in model.layers if layer.name == "head"]
+    features = call_of(model, heads[0]).input_tensors[0] if heads else model.outputs[0]
+    frozen = LeanModel(model.inputs[0], features)
     parts = (frozen(images[i : i + batch_size], training=False) for i in range(0, len(images), batch_size))
     return np.concatenate([ops.convert_to_numpy(ops.cast(x, "float32")).reshape(len(x), -1) for x in parts])
 

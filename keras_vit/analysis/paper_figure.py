@@ -9,6 +9,7 @@ from keras_vit.analysis.capturing import as_input, capture
 from keras_vit.analysis.distance import attention_distance, even_distance
 from keras_vit.analysis.positions import embedding_filters, has_positions, position_similarity
 from keras_vit.analysis.style import BLUE, COLOUR_MAP, GREY, VERMILION, canvas, show
+from keras_vit.composed import flattened
 from keras_vit.layers import EncoderBlock
 
 MOST_PLACES = 7  # patches a side whose similarities are drawn; the paper has 7
@@ -39,6 +40,7 @@ def plot_figure7(
     Raises:
         ValueError: the images are not of the model's input shape or range.
     """
+    model = flattened(model)
     filters, shares = embedding_filters(model, components)
     positions = position_similarity(model) if has_positions(model) else None
     distance = None

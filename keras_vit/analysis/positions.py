@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.composed import flattened
 from keras_vit.layers import PositionEmbedding
 
 FIRST_LAYERS = ("stem_root", "root", "embedding")  # of a hybrid, of a BiT, of a plain ViT
@@ -29,7 +30,7 @@ def embedding_filters(model: keras.Model, components: int = 28) -> tuple[np.ndar
     Raises:
         ValueError: the model has no such layer.
     """
-    layers = {layer.name: layer for layer in model.layers}
+    layers = {layer.name: layer for layer in flattened(model).layers}
     first = [layers[name] for name in FIRST_LAYERS if hasattr(layers.get(name), "kernel")]
     if not first:
         raise ValueError(f"model expected a layer of {FIRST_LAYERS} that sees the pixels, received {model.name!r}.")
@@ -69,7 +70,7 @@ def has_positions(model: keras.Model) -> bool:
 
 def _table(model):
     """The layer, and what it adds to each patch, (down * across, D) float64; None without positions."""
-    layer = {layer.name: layer for layer in model.layers}.get("position_embedding")
+    layer = {layer.name: layer for layer in flattened(model).layers}.get("position_embedding")
     if layer is None:
         return None, None
     if isinstance(layer, PositionEmbedding):

@@ -13,6 +13,7 @@ from keras_vit.analysis.capturing import as_input, attention_layers
 from keras_vit.analysis.page import write_page
 from keras_vit.analysis.parts import PARTS, parts_of
 from keras_vit.analysis.subject import Subject
+from keras_vit.composed import flattened
 from keras_vit.models.interface import Interface, describe, named_outputs
 from keras_vit.preprocess import load_image, preprocess_input
 
@@ -63,6 +64,7 @@ def analyze(
         ValueError: the model has no such part, or images, labels or names do not fit it.
         FileNotFoundError: an image is not there.
     """
+    model = flattened(model)
     interface = describe(model)
     if parts is not None:
         require_parts(model, parts)

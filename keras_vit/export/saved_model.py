@@ -19,6 +19,7 @@ from keras_vit.layers.parted import parted_products
 from keras_vit.layers.stdconv import kernel_forms, standardized_kernels
 from keras_vit.models.interface import describe, named_outputs
 from keras_vit.models.lean import LeanModel, block_read_at_first_token
+from keras_vit.private import call_of, output_of
 
 TOP_K = 5
 
@@ -104,13 +105,15 @@ def inference_function(model: keras.Model):
     blocks = sorted(name for name in layers if name.startswith("encoder_block_"))
     named = {"pooled": ("pooled_norm", "pooling"), "tokens": ("encoder_norm", *blocks[-1:])}
     found = {stage: [name for name in names if name in layers] for stage, names in named.items()}
-    features = {stage: ops.cast(layers[names[0]].output, "float32") for stage, names in found.items() if names}
+    features = {
+        stage: ops.cast(output_of(model, layers[names[0]]), "float32") for stage, names in found.items() if names
+    }
     named, attends = named_outputs(model), attention_layers(model)
     outputs = {"features": features} if features else {}
     free_size = None in model.input_shape[1:3]
-    outputs |= {"patches": layers["embedding"].output} if "embedding" in layers else {}
+    outputs |= {"patches": output_of(model, layers["embedding"])} if "embedding" in layers else {}
     block = block_read_at_first_token(named)
-    start = named.output if block is None else block.input
+    start = named.output if block is None else call_of(named, block).input_tensors[0]
     rest = None if block is None else LeanModel([model.inputs[0], start], named.output)
     network = keras.Model(model.input, {"serving_default": start, **outputs})
 

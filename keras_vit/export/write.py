@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.composed import flattened
 from keras_vit.export import parity, saved_model
 from keras_vit.export.card import model_card
 from keras_vit.export.formats import FORMATS, Settings, default_formats
@@ -19,6 +20,7 @@ from keras_vit.export.report import ExportReport, files_of, manifest
 from keras_vit.export.versions import write_version
 from keras_vit.models.interface import describe
 from keras_vit.preprocess import preprocess_input, resize
+from keras_vit.private import layers_of
 
 DTYPES = ("float32", "bfloat16")
 
@@ -59,6 +61,7 @@ def export(
         ValueError: an argument is out of range, a format cannot hold the model, or a file disagrees with the
             model; nothing is left behind then.
     """
+    model = flattened(model)
     if dtype not in (None, *DTYPES):
         raise ValueError(f"dtype expected one of {DTYPES}, received {dtype!r}.")
     if batch is not None and (not isinstance(batch, int) or batch < 1):
@@ -67,6 +70,7 @@ def export(
         formats = default_formats(None in describe(model).input_shape)
     if isinstance(formats, str) or not formats or any(name not in FORMATS for name in formats):
         raise ValueError(f"formats expected some of {tuple(FORMATS)}, received {formats!r}.")
+    _require_float_or_alone(model, formats, dtype)
     if calibration is None and (missing := [name for name in formats if FORMATS[name].calibrated]):
         raise ValueError(f"calibration expected real images for {', '.join(missing)}, received None.")
     measured = None if calibration is None else parity.take_pixels(describe(model), calibration, "calibration")[1]
@@ -85,6 +89,16 @@ def export(
 
     path = write_version(output, fill)
     return replace(reports[0], path=path)
+
+
+def _require_float_or_alone(model, formats, dtype):
+    """Raise a ValueError where a quantized model is asked for in anything but a SavedModel of its own types."""
+    modes = sorted({layer.quantization_mode for layer in layers_of(model) if layer.quantization_mode})
+    if modes and (dtype is not None or list(formats) != ["saved_model"]):
+        raise ValueError(
+            f"formats expected ['saved_model'] and dtype None of a model quantized to {', '.join(modes)}, received "
+            f"{list(formats)} and {dtype!r}: export the float model, whose integer formats quantize it themselves."
+        )
 
 
 def _write(name: str, model, folder: Path, sample: parity.Sample, chosen: Settings) -> list[parity.Comparison]:

@@ -1,6 +1,7 @@
 """Keras's dense layer, quantized and adapted by LoRA (arXiv 2106.09685) in our layers as it is by itself."""
 
 import contextlib
+import math
 
 import keras
 from keras import ops
@@ -73,36 +74,40 @@ class AdaptableDense(keras.layers.Dense):
         adds nothing to it.
 
         Raises:
-            ValueError: the file's adapters do not fit the layer's, or it has none and its kernel is quantized.
+            ValueError: the file's adapters do not fit the layer's, or the layer has none and its kernel is quantized.
         """
-        theirs = [store[name] for name in _ADAPTERS] if _ADAPTERS[0] in store.keys() else None
-        own = {key: store[key] for key in store.keys() if key not in (*_ADAPTERS, _ALPHA)}
+        arrays = {key: store[key] for key in store.keys()}  # noqa: SIM118 - Keras's stores cannot be iterated over
+        theirs = {name: arrays.pop(name) for name in (*_ADAPTERS, _ALPHA) if name in arrays}
         if self.lora_enabled:
-            mine = [ops.convert_to_numpy(getattr(self, name)) for name in _ADAPTERS]
-            super().load_own_variables(own)  # zeros the adapters
-            self._take_adapters(theirs or [mine[0], 0 * mine[1]], store)
+            mine = ops.convert_to_numpy(self.lora_kernel_a)
+            super().load_own_variables(arrays)  # zeros both adapters
+            self.lora_kernel_a.assign(mine)
+            if theirs:
+                self._take_adapters(theirs)
             return
-        super().load_own_variables(own)
-        if theirs is None:
-            return
-        if self.quantization_mode is not None:
-            raise ValueError(
-                f"{self.name} expected a file without LoRA's adapters, which it cannot add to an {self.dtype_policy.name}"
-                f" kernel, received one of rank {theirs[0].shape[1]}: call enable_lora first."
-            )
-        a, b = (ops.convert_to_tensor(array, "float32") for array in theirs)
-        kernel, scale = stored_kernel(self), float(store[_ALPHA]) / a.shape[1]
-        kernel.assign(ops.cast(ops.cast(kernel, "float32") + scale * ops.matmul(a, b), kernel.dtype))
+        super().load_own_variables(arrays)
+        if theirs:
+            self._merge_adapters(theirs)
 
-    def _take_adapters(self, arrays, store):
-        rank, alpha = arrays[0].shape[1], float(store[_ALPHA]) if _ALPHA in store.keys() else self.lora_alpha
-        if (rank, alpha) != (self.lora_rank, self.lora_alpha):
+    def _take_adapters(self, theirs):
+        rank, alpha = theirs[_ADAPTERS[0]].shape[1], float(theirs[_ALPHA])
+        if rank != self.lora_rank or not math.isclose(alpha, self.lora_alpha, rel_tol=1e-6):
             raise ValueError(
                 f"{self.name} expected LoRA's adapters of rank {self.lora_rank} and alpha {self.lora_alpha}, received "
-                f"rank {rank} and alpha {alpha:g}."
+                f"rank {rank} and alpha {alpha:g}: call enable_lora with those."
             )
-        for name, array in zip(_ADAPTERS, arrays, strict=True):
-            getattr(self, name).assign(array)
+        for name in _ADAPTERS:
+            getattr(self, name).assign(theirs[name])
+
+    def _merge_adapters(self, theirs):
+        if self.quantization_mode is not None:
+            raise ValueError(
+                f"{self.name} expected a file without LoRA's adapters, which a kernel in {self.quantization_mode} "
+                "cannot take, received some: call enable_lora first."
+            )
+        a, b = (ops.convert_to_tensor(theirs[name], "float32") for name in _ADAPTERS)
+        kernel, scale = stored_kernel(self), float(theirs[_ALPHA]) / a.shape[1]
+        kernel.assign(ops.cast(ops.cast(kernel, "float32") + scale * ops.matmul(a, b), kernel.dtype))
 
     @contextlib.contextmanager
     def _without_adapters(self):

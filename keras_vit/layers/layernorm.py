@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Layer, half_on_jax, norm_of
+from keras_vit.private import layers_of
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
@@ -52,4 +53,4 @@ class LayerNorm(Layer):
 
 def usual_norms(model: keras.Model) -> list:
     """Each `LayerNorm` of a model that has no form of its own."""
-    return [layer for layer in model._flatten_layers() if isinstance(layer, LayerNorm) and layer.norm is layer_norm]
+    return [layer for layer in layers_of(model) if isinstance(layer, LayerNorm) and layer.norm is layer_norm]

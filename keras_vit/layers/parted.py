@@ -17,6 +17,7 @@ from keras_vit.layers.base import as_made, like, rows, taking_forms
 from keras_vit.layers.encoder import MultiHeadSelfAttention
 from keras_vit.layers.mlp import MLPBlock
 from keras_vit.layers.watching import watch_of
+from keras_vit.private import layers_of
 
 NUMBERS = 600_000  # of a part's kernel at most: 1.2 MB in bfloat16, where a core's cache has 1 or 2
 TILE, NARROWEST = 64, 256  # what a part's width is a multiple of, and its least
@@ -70,7 +71,7 @@ def parted_layers(model: keras.Model, dtype: str | None = None):
         model: whose layers are looked at.
         dtype: that they must compute in, if any.
     """
-    for layer in model._flatten_layers():
+    for layer in layers_of(model):
         if dtype not in (None, layer.compute_dtype):
             continue
         if type(layer) is MultiHeadSelfAttention and not layer.relative_positions:

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_vit.layers.base import Layer, form_of, require_rank
 from keras_vit.layers.patches import as_pair
+from keras_vit.private import layers_of
 
 
 class StdConv(Layer):
@@ -107,7 +108,7 @@ def standardized(kernel, epsilon: float, epsilon_on: str):
 
 def standardized_kernels(model) -> list:
     """Each `StdConv` of a model with the kernel that it uses, in a variable of the type that it computes in."""
-    found = [layer for layer in model._flatten_layers() if isinstance(layer, StdConv)]
+    found = [layer for layer in layers_of(model) if isinstance(layer, StdConv)]
     in_use = lambda layer: ops.cast(layer.standardized_kernel(), layer.compute_dtype)  # noqa: E731
     return [(layer, keras.Variable(in_use(layer), dtype=layer.compute_dtype, trainable=False)) for layer in found]
 

@@ -2,14 +2,16 @@
 
 import keras
 
+from keras_vit.composed import flattened
 from keras_vit.layers import ClassToken, PatchEmbedding, TokensToGrid
+from keras_vit.private import output_of
 
 
 def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) -> keras.Model:
     """A model that shares `model`'s weights and returns what the named layers put out.
 
     Args:
-        model: a model of this package.
+        model: a model of this package, or one of Keras's with such a model inside.
         layers: names of its layers, for instance `["encoder_block_05", "encoder_norm"]`.
         as_grid: True lays the patch tokens out on their grid and leaves the class token out.
 
@@ -20,13 +22,14 @@ def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) 
     Raises:
         ValueError: `model` has no layer of that name, or `as_grid` is asked of an output that is no token sequence.
     """
+    model = flattened(model)
     known = [layer.name for layer in model.layers]
     outputs = []
     for name in layers:
         if name not in known:
             raise ValueError(f"layers expected names of {model.name}'s layers {known}, received {name!r}.")
         # A layer that stands in several places, as shared positions do, is looked at in the first one.
-        output = model.get_layer(name)._inbound_nodes[0].output_tensors[0]
+        output = output_of(model, model.get_layer(name))
         if as_grid and len(output.shape) != 4:
             output = _on_grid(model, name, output)
         outputs.append(output)
@@ -39,4 +42,4 @@ def _on_grid(model, name, output):
         raise ValueError(f"as_grid expected layers that put out tokens, received {name!r} of shape {output.shape}.")
     # The layer "tokens" is named before the class token joins; every later one carries it.
     prefix = 0 if name == "tokens" else sum(isinstance(layer, ClassToken) for layer in model.layers)
-    return TokensToGrid(prefix, name=f"{name}_grid")(output, model.get_layer("embedding").output)
+    return TokensToGrid(prefix, name=f"{name}_grid")(output, output_of(model, model.get_layer("embedding")))

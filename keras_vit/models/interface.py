@@ -9,7 +9,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.composed import flattened
 from keras_vit.models.lean import LeanModel
+from keras_vit.private import output_of
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def describe(model: keras.Model) -> Interface:
     Raises:
         ValueError: the model does not take one batch of images.
     """
+    model = flattened(model)
     shapes = [tuple(tensor.shape) for tensor in model.inputs]
     if len(shapes) != 1 or len(shapes[0]) != 4:
         raise ValueError(f"model expected one input (batch, height, width, channels), received inputs {shapes}.")
@@ -92,12 +95,13 @@ def named_outputs(model: keras.Model) -> keras.Model:
         `logits` (B, classes), the output of the layer `head`, and `probabilities` (B, classes), that of `predictions`
         or else the softmax of the logits; without a head `features`, the model's own output.
     """
-    names = {layer.name for layer in model.layers}
-    if "head" not in names:
+    model = flattened(model)
+    layers = {layer.name: layer for layer in model.layers}
+    if "head" not in layers:
         outputs = {"features": model.output}
     else:
-        logits = model.get_layer("head").output
-        activated = model.get_layer("predictions").output if "predictions" in names else ops.softmax(logits)
+        logits = output_of(model, layers["head"])
+        activated = output_of(model, layers["predictions"]) if "predictions" in layers else ops.softmax(logits)
         outputs = {"logits": logits, "probabilities": activated}
     outputs = {name: ops.cast(output, "float32") for name, output in outputs.items()}
     return LeanModel(model.input, outputs, name=model.name)

@@ -9,6 +9,7 @@ import keras
 
 from keras_vit.image_spec import ImageSpec, preprocessing_of
 from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
+from keras_vit.private import call_behind, calls_in
 from keras_vit.xla.forward import onednn_norms
 from keras_vit.xla.packing import Packing, packing
 
@@ -75,16 +76,17 @@ class LeanModel(keras.Model):
 
 def block_read_at_first_token(model: keras.Model) -> EncoderBlock | None:
     """The block of a functional model of which nothing but the first token is read, or None."""
-    nodes = [node for nodes in model._nodes_by_depth.values() for node in nodes]
+    nodes = calls_in(model)
     reads = [id(tensor) for node in nodes for tensor in node.input_tensors] + [id(x) for x in model.outputs]
     for pooling in (node for node in nodes if type(node.operation) is TokenPooling):
         tokens = pooling.input_tensors[0]
         while reads.count(id(tokens)) == 1:
-            layer, index, _ = tokens._keras_history
+            call = call_behind(tokens)
+            layer = call.operation
             if type(layer) is EncoderBlock:  # a subclass may compute anything
                 again = sum(node.operation is layer for node in nodes) > 1
                 return None if again or not layer.can_put_out_first_token else layer
             if type(layer) is not LayerNorm:
                 break
-            tokens = layer._inbound_nodes[index].input_tensors[0]
+            tokens = call.input_tensors[0]
     return None

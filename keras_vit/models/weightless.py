@@ -7,12 +7,12 @@ import zipfile
 from pathlib import Path
 
 import keras
-from keras.src.backend.common import global_state
 
 from keras_vit.models.builders import build
 from keras_vit.models.interface import describe
 from keras_vit.models.load import load_model
 from keras_vit.models.variants import find_variant
+from keras_vit.private import set_waiting_variables, waiting_variables
 from keras_vit.weights import is_weights
 
 
@@ -23,12 +23,12 @@ def without_weights():
     What was built, whole or not, can be looked at afterwards and not called.
     """
     # Keras gives every waiting variable its value when the next such scope ends; these are to have none.
-    waiting = list(global_state.get_global_attribute("uninitialized_variables") or ())
+    waiting = waiting_variables()
     try:
         with keras.StatelessScope(initialize_variables=False):
             yield
     finally:
-        global_state.set_global_attribute("uninitialized_variables", waiting)
+        set_waiting_variables(waiting)
 
 
 def open_weightless(source: str | os.PathLike, image_size: tuple[int, int] | None = None, **options) -> keras.Model:

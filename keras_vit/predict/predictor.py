@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import keras
 import numpy as np
 
+from keras_vit.composed import flattened
 from keras_vit.models.interface import Interface, describe
 from keras_vit.models.load import holds_model, load_model
 from keras_vit.predict.progress import Progress
@@ -104,7 +105,7 @@ def _answering(model):
     """The function from a batch to its probabilities."""
     if not isinstance(model, keras.Model):
         return lambda batch: model(batch)["probabilities"]
-    activated = any(layer.name == "predictions" for layer in model.layers)
+    activated = any(layer.name == "predictions" for layer in flattened(model).layers)
 
     def answer(batch):
         scores = model.predict_on_batch(batch)  # the model's own, so that it is traced once for all calls

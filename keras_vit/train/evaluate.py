@@ -9,12 +9,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.composed import flattened
 from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_data
 from keras_vit.models.interface import describe
 from keras_vit.models.lean import LeanModel
 from keras_vit.preprocess import imagenet_classes
+from keras_vit.private import call_behind
 from keras_vit.train.recipe import Data, Loss
 
 BINS = 15  # of confidence
@@ -32,11 +34,12 @@ def example_losses(loss: Loss, targets, logits):
 
 def logits_model(model: keras.Model) -> keras.Model:
     """A model that shares `model`'s weights and ends before its softmax or sigmoid."""
+    model = flattened(model)
     output = model.outputs[0]
-    layer, node, _ = output._keras_history
-    if layer.name == "predictions":
+    last = call_behind(output)
+    if last.operation.name == "predictions":
         # Not `get_layer("head").output`: it is ambiguous where the layer serves other image sizes, too.
-        output = layer._inbound_nodes[node].input_tensors[0]
+        output = last.input_tensors[0]
     return LeanModel(model.input, output, name=f"{model.name}_logits")
 
 
@@ -167,7 +170,7 @@ def evaluate_model(
 def has_same_classes(model: keras.Model, labels) -> bool:
     """Whether data's classes are those of a model, which may have no names for them, or none at all."""
     interface, labels = describe(model), tuple(labels)
-    named = interface.classes is not None and model.get_layer("head").labels is not None
+    named = interface.classes is not None and flattened(model).get_layer("head").labels is not None
     numbers = tuple(number for number, _ in imagenet_classes())  # WordNet's, as ImageNet's data has them
     return interface.classes == len(labels) and (not named or labels in (interface.labels, numbers))
 

@@ -10,6 +10,7 @@ from keras_vit.analysis.probe import SEEDS, few_of_each, few_shot_accuracies
 from keras_vit.data.settings import untuned
 from keras_vit.data.sources import Examples
 from keras_vit.models.lean import LeanModel
+from keras_vit.private import call_behind
 from keras_vit.train.evaluate import logits_model
 
 
@@ -24,8 +25,7 @@ def squeezed(size: tuple[int, int]) -> tuple[int, int]:
 def features_of(model: keras.Model):
     """A compiled function: images (B, H, W, C) -> what the head of a classifier takes of them, float32 (B, D)."""
     logits = logits_model(model).outputs[0]
-    layer, node, _ = logits._keras_history
-    frozen = LeanModel(model.input, layer._inbound_nodes[node].input_tensors[0])
+    frozen = LeanModel(model.input, call_behind(logits).input_tensors[0])
     return tf.function(lambda images: tf.cast(frozen(images, training=False), tf.float32))
 
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock, MultiHeadSelfAttention, StdConv
 from keras_vit.layers.base import Biased
+from keras_vit.private import layers_of
 from keras_vit.train.attended import attended_product
 from keras_vit.xla import by_xla
 from keras_vit.xla.activations import GELU, GELU_TANH
@@ -50,7 +51,7 @@ def fuse(model: keras.Model) -> keras.Model:
     forms = {"gelu_tanh": GELU_TANH, "gelu": GELU}
     if by_xla():
         return model
-    for layer in model._flatten_layers():
+    for layer in layers_of(model):
         if isinstance(layer, MLPBlock) and layer.activation in forms:
             form, again = forms[layer.activation], layer.fc2.units >= WIDE
             layer.activate_in_training, layer.activated_product_in_training = form, partial(form.product, again=again)

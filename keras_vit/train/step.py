@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
 from keras_vit.layers.base import Dense
+from keras_vit.private import layers_of, stored_kernel
 from keras_vit.train.gradients import clip_scale, global_norm
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
@@ -164,8 +165,8 @@ def early_casts(model, variables) -> list[bool]:
     A product puts it out so anyway; cast to float32 it would be another pass and twice the bytes. These are the kernels
     of products in bfloat16. On GPUs and TPUs XLA saves the passes by itself.
     """
-    layers = [layer for layer in model._flatten_layers() if isinstance(layer, Dense)]
-    found = {id(layer._kernel) for layer in layers if layer.compute_dtype == "bfloat16" and not by_xla()}
+    layers = [layer for layer in layers_of(model) if isinstance(layer, Dense)]
+    found = {id(stored_kernel(layer)) for layer in layers if layer.compute_dtype == "bfloat16" and not by_xla()}
     return [id(variable) in found for variable in variables]
 
 

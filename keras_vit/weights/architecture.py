@@ -6,6 +6,8 @@ D width, h heads, P patch, N tokens.
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from keras_vit.composed import flattened
+from keras_vit.private import calls_in
 from keras_vit.weights.contents import Contents
 from keras_vit.weights.fit import positions_of
 from keras_vit.weights.layouts import Layout, find_place
@@ -200,6 +202,7 @@ def of_model(model) -> Architecture:
     Raises:
         ValueError: it is no such model.
     """
+    model = flattened(model)
     layers = {layer.name: layer for layer in model.layers}
     head = getattr(layers.get("head"), "units", None)
     labels = getattr(layers.get("head"), "labels", None)
@@ -231,7 +234,7 @@ def of_model(model) -> Architecture:
     relative = any(getattr(layer, "relative_positions", False) for layer in blocks)
     again = "layers" if "position_embedding_01" in layers else "shared"
     # The model's own calls: a model cut out of it adds others to the layer.
-    calls = [call for calls_at in model._nodes_by_depth.values() for call in calls_at if call.operation is positions]
+    calls = [call for call in calls_in(model) if call.operation is positions]
     everywhere = "position_embedding_01" in layers or len(calls) > 1
     return Architecture(
         "vit",

@@ -57,6 +57,9 @@ class WeightsFile:
         """Return the error for an array that should hold floats."""
         return Refused(f"source expected arrays of floats, received dtype {dtype} for {name!r} in {self.source!r}.")
 
+    def require_weights(self) -> None:
+        """Raise a ValueError where the arrays alone do not say the weights."""
+
     def verify(self, names) -> None:
         """Raise a ValueError where the arrays of these names cannot be read as they were written."""
 

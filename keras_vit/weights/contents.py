@@ -60,11 +60,13 @@ def look(file, strange: bool = False) -> Contents:
         strange: whether the model may have parts that this package does not have.
 
     Raises:
-        ValueError: the model has such parts, no layout knows the names, or an array has too few axes.
+        ValueError: the model has such parts, the weights are quantized, no layout knows the names, or an array has too
+            few axes.
     """
     if not strange:
         require_supported(file)
     names = [*file.shapes, *file.integers]
+    file.require_weights()
     best = max(_candidates(names), key=lambda found: len(found[2]), default=None)
     if not best or not best[2]:
         require_supported(file)

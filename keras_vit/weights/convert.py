@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from keras_vit.composed import flattened, weight_paths
 from keras_vit.image_spec import ImageSpec, keep_preprocessing
+from keras_vit.weights.adapters import require_plain
 from keras_vit.weights.architecture import grid_said, of_model, origin
 from keras_vit.weights.contents import Contents, Entry, look
 from keras_vit.weights.files import KerasFile, open_weights
@@ -151,8 +153,10 @@ def apply(
     `given` are the names of the model's fields that the caller chose.
     """
     require_method(position_resize)
+    model = flattened(model)
+    require_plain(model)
     said = stated(file, contents)
-    variables = {variable.path: variable for variable in model.variables if "seed" not in variable.path}
+    variables = weight_paths(model)
     report = Report(contents.source, contents.layout.name, notes=list(file.notes))
     _require_heads(model, file, said)
     source_grid = source_grid or file.grid or grid_said(contents, said)
@@ -227,7 +231,7 @@ def _plan(model, variables, contents, report, position_resize, source_grid):
 def _require_heads(model, file, said: dict) -> None:
     """Raise a ValueError unless attention has the heads it has in the file, whose arrays fit any number of them."""
     if isinstance(file, KerasFile):
-        heads = {layer.name: getattr(layer, "num_heads", None) for layer in file.model.layers}
+        heads = {layer.name: getattr(layer, "num_heads", None) for layer in flattened(file.model).layers}
     else:
         blocks = (layer.name for layer in model.layers if layer.name.startswith("encoder_block_"))
         heads = dict.fromkeys(blocks, said.get("num_heads"))

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_vit.composed import flattened, weight_paths
+from keras_vit.weights.adapters import merge_note, readers, require_float
 from keras_vit.weights.archive import NpzFile, Refused, WeightsFile, as_float
 from keras_vit.weights.download import locate
 
@@ -218,10 +220,15 @@ class KerasFile(WeightsFile):
         except Exception as error:  # Keras lets h5py's, zipfile's and its own errors through
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise ValueError(f"source expected a Keras file that fits, received {self.source!r}: {first}") from None
-        self._variables = {v.path: v for v in self.model.variables if "seed" not in v.path}
-        self.shapes = {path: tuple(variable.shape) for path, variable in self._variables.items()}
-        positions = [layer for layer in self.model.layers if layer.name == "position_embedding"]
+        self._readers = readers(flattened(self.model))
+        self.shapes = {path: tuple(v.shape) for path, v in weight_paths(flattened(self.model)).items()}
+        self.notes += filter(None, [merge_note(self.model)])
+        positions = [layer for layer in flattened(self.model).layers if layer.name == "position_embedding"]
         self.grid = tuple(positions[0].grid) if positions else None
 
+    def require_weights(self):
+        advice = "keras_vit.load_model opens it; save the model before `quantize` for its weights"
+        require_float(self.model, f"source {self.source!r}", advice)
+
     def _read(self, name):
-        return np.asarray(self._variables[name])
+        return self._readers[name]()

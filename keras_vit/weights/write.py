@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_vit.composed import flattened, require_direct
 from keras_vit.image_spec import preprocessing_of
+from keras_vit.weights.adapters import merge_note, readers, require_float
 from keras_vit.weights.architecture import of_model, origin, pooling_of
 from keras_vit.weights.configs import write_config
 from keras_vit.weights.files import config_path
@@ -31,8 +33,11 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
         layout: `npz` (the released files'), `linen` (the current official code's), `timm` or `hf` (transformers'
             hub files); where None, `npz` for an `.npz` and our own for `.keras` and `.weights.h5`.
 
+    LoRA's adapters are merged into the kernels of a published layout, with a printed note; our own files keep them.
+
     Raises:
-        ValueError: the layout is unknown, has no place for a part of the model, or does not go with the path.
+        ValueError: the model is quantized, the layout is unknown or has no place for a part of the model, or the
+            layout does not go with the path.
     """
     path = Path(path)
     if layout is None and path.name.endswith(_OWN):
@@ -45,6 +50,8 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
     file = path / "model.safetensors" if as_folder else path
     if file.suffix != _ENDINGS[layout]:
         raise ValueError(f"path expected to end in {_ENDINGS[layout]!r} for layout {layout!r}, received {str(path)!r}.")
+    model = flattened(model)
+    require_direct(model, f"layout {layout!r}")
     architecture = of_model(model)
     positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
     if positions != "learned" and not (fixed and positions == "sincos2d"):
@@ -58,6 +65,8 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
     _note_origin(architecture, layout)
     if not spec.is_plain_scaling and not (layout == "timm" or (layout == "hf" and as_folder)):
         print(f"layout {layout!r}: its readers scale images to [-1, 1], the model's are {spec}.", file=sys.stderr)
+    if note := merge_note(model):
+        print(f"layout {layout!r}: {note}.", file=sys.stderr)
     if config is None:
         _beside(file, lambda partial: _write_npz(partial, arrays))
         return
@@ -71,28 +80,26 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
 
 
 def _arrays(model, layout):
-    """Name in the layout -> (variable, transform, part, heads), in the model's order; reads no data."""
+    """Name in the layout -> (reader, transform, part, heads), in the model's order; reads no data."""
+    require_float(model, f"layout {layout!r}", "save the model before `quantize`, or quantized as .keras")
     family = of_model(model).family
     arrays, homeless = {}, []
-    for variable in model.variables:
-        if "seed" in variable.path:
-            continue
-        place = find_place(family, "keras", variable.path)
+    for path, read in readers(model).items():
+        place = find_place(family, "keras", path)
         cell = place and place.row.cells.get(layout)
-        if cell is None or variable.path.startswith(LAYOUTS[layout].never_written):
-            homeless.append(variable.path)
+        if cell is None or path.startswith(LAYOUTS[layout].never_written):
+            homeless.append(path)
             continue
-        heads = getattr(model.get_layer(variable.path.split("/")[0]), "num_heads", 1)
+        heads = getattr(model.get_layer(path.split("/")[0]), "num_heads", 1)
         for part, name in enumerate(cell.names):
-            arrays[fill(name, dict(place.indices))] = (variable, cell.transform, part, heads)
+            arrays[fill(name, dict(place.indices))] = (read, cell.transform, part, heads)
     if homeless:
         raise ValueError(f"layout {layout!r} has no place for {', '.join(homeless)}.")
     return {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
 
 
-def _array(variable, transform, part, heads) -> np.ndarray:
-    value = np.asarray(variable, dtype="float32")
-    return np.ascontiguousarray(transform.write(value, heads)[part])
+def _array(read, transform, part, heads) -> np.ndarray:
+    return np.ascontiguousarray(transform.write(read(), heads)[part])
 
 
 def _write_npz(path, arrays):

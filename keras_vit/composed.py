@@ -1,0 +1,211 @@
+"""Models that a user made of a model of this package and layers of Keras: found inside, and flattened.
+
+B batch, D features, K classes.
+"""
+
+import keras
+from keras import ops
+
+from keras_vit.private import call_behind, layers_of, run_graph
+
+
+class Classifier(keras.layers.Layer):
+    """The linear part of a user's dense layer, whose weights it shares: (B, D) -> (B, K).
+
+    Args:
+        dense: a `keras.layers.Dense`, or its configuration.
+    """
+
+    labels = None
+
+    def __init__(self, dense, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = keras.saving.deserialize_keras_object(dense) if isinstance(dense, dict) else dense
+        self.units = self.dense.units
+
+    def get_config(self):
+        return {**super().get_config(), "dense": keras.saving.serialize_keras_object(self.dense)}
+
+    @property
+    def kernel(self):
+        """The dense layer's."""
+        return self.dense.kernel
+
+    def build(self, input_shape):
+        if not self.dense.built:
+            self.dense.build(input_shape)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], self.units)
+
+    def call(self, x):
+        if self.dense.activation is keras.activations.linear:
+            return self.dense(x)
+        x = ops.matmul(x, self.dense.kernel)
+        return x if self.dense.bias is None else ops.add(x, self.dense.bias)
+
+
+def weight_paths(model: keras.Model) -> dict:
+    """Return the variables of a flat model by their paths, a user's classifier as `head/kernel` and `head/bias`.
+
+    Dropout's seeds and LoRA's adapters are left out.
+    """
+    left_out = ("seed_generator_state", "lora_kernel_a", "lora_kernel_b")
+    variables = {variable.path: variable for variable in model.variables if not variable.path.endswith(left_out)}
+    heads = [layer.dense for layer in model.layers if isinstance(layer, Classifier)]
+    own = {id(variable): f"head/{variable.name}" for dense in heads for variable in dense.variables}
+    return {own.get(id(variable), path): variable for path, variable in variables.items()}
+
+
+def flattened(model: keras.Model) -> keras.Model:
+    """Return a functional model of the same layers, laid out as the builders of this package do it.
+
+    Nested models are replaced by their layers, so that `keras.Sequential([Input, vit, Dense])` has the layers of the
+    ViT. A dense layer of the user's at the end becomes `head`, and its activation `predictions`. A model that needs
+    none of this, or has no ViT inside, is returned as it is.
+
+    Raises:
+        ValueError: there are several ViTs inside, one in a layer whose graph Keras does not know, or a second
+            classifier; the sentence says what was found.
+    """
+    if not isinstance(model, keras.Model) or _is_flat(model):
+        return model
+    inside = [layer for layer in layers_of(model)[1:] if _is_vit(layer)]
+    if inside:
+        _require_one(model, inside)
+        model = _rebuilt(model, lambda layer: _has_graph(layer) and _holds(layer, inside[0]))
+    elif not _is_vit(model):
+        return model
+    return _with_head(model)
+
+
+def _is_flat(model):
+    """Return whether a builder could have made the model: nothing is nested, and no dense layer stands at the end."""
+    if isinstance(model, keras.Sequential) or not _has_graph(model):
+        return False
+    nested = any(isinstance(layer, keras.Model) for layer in model.layers)
+    return not nested and (len(model.outputs) != 1 or _dense_at_the_end(model)[0] is None)
+
+
+def _has_graph(layer) -> bool:
+    """Return whether a layer is a functional model, or a `Sequential` that knows its input."""
+    return isinstance(layer, keras.Model) and bool(getattr(layer, "inputs", None)) and bool(layer.outputs)
+
+
+def _is_vit(layer) -> bool:
+    """Return whether a layer is a model with the nodes of a ViT or a BiT."""
+    if not _has_graph(layer):
+        return False
+    names = {inner.name for inner in layer.layers}
+    return {"embedding", "position_embedding"} <= names or {"root", "root_pool"} <= names
+
+
+def _holds(layer, vit):
+    """Return whether a nested model is, or has inside, the ViT or a dense layer that may be the classifier."""
+    return any(inner is vit or isinstance(inner, keras.layers.Dense) for inner in layers_of(layer))
+
+
+def _require_one(model, inside):
+    if len(inside) > 1:
+        names = ", ".join(repr(vit.name) for vit in inside)
+        raise ValueError(f"model expected one ViT inside, received {model.name!r} with {names}: pass one of them.")
+    holders = [layer for layer in layers_of(model) if layer is not inside[0] and inside[0] in layers_of(layer)]
+    if hidden := [holder for holder in holders if not _has_graph(holder)]:
+        raise ValueError(
+            f"model expected a functional or built Sequential model, received {model.name!r} with the ViT "
+            f"{inside[0].name!r} inside the {type(hidden[-1]).__name__} {hidden[-1].name!r}, whose graph Keras does "
+            "not know: pass that ViT."
+        )
+
+
+def _rebuilt(model, opens, call=lambda layer, *args, **kwargs: layer(*args, **kwargs)):
+    """Call the layers of a model in a graph of their own, and those of the nested models that `opens` chooses."""
+
+    def run(nested, inputs):
+        graph = keras.Model(nested.inputs, nested.outputs) if isinstance(nested, keras.Sequential) else nested
+        outputs = keras.tree.flatten(run_graph(graph, inputs, called))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def called(layer, *args, **kwargs):
+        return run(layer, args[0]) if opens(layer) else call(layer, *args, **kwargs)
+
+    images = [keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name) for x in model.inputs]
+    inputs = images[0] if len(images) == 1 else images
+    try:
+        return keras.Model(inputs, run(model, inputs), name=model.name)
+    except ValueError as error:
+        if "unique" not in str(error):
+            raise
+        raise ValueError(
+            f"model expected layers with names of their own, received {model.name!r}: {str(error).splitlines()[0]} "
+            "Pass the ViT inside."
+        ) from None
+
+
+def _dense_at_the_end(model):
+    """Return the user's dense layer that the output is of, and the layer with its activation; None without one."""
+    call, activation = call_behind(model.outputs[0]), None
+    last = call.operation
+    if isinstance(last, keras.layers.Activation | keras.layers.Softmax):
+        activation, call = last, call_behind(call.input_tensors[0])
+    dense = call.operation
+    ours = type(dense).__module__.startswith("keras_vit.") or dense.name == "pre_logits"
+    return (None, None) if ours or not isinstance(dense, keras.layers.Dense) else (dense, activation)
+
+
+def _with_head(model):
+    """Return a model whose last dense layer, if it is the user's, is `head`, and the activation `predictions`."""
+    dense, activation = _dense_at_the_end(model) if len(model.outputs) == 1 else (None, None)
+    if dense is None:
+        return model
+    if any(layer.name == "head" and layer is not dense for layer in model.layers):
+        raise ValueError(
+            f"model expected one classifier, received {model.name!r} with 'head' and, behind it, {dense.name!r}: build "
+            "the ViT with include_top=False."
+        )
+    if dense.quantization_mode and dense.activation is not keras.activations.linear:
+        raise ValueError(
+            f"model expected the logits of {dense.name!r}, which is quantized with its activation inside: give the "
+            "activation a layer of its own."
+        )
+
+    def call(layer, *args, **kwargs):
+        if layer is dense:
+            logits = Classifier(dense, name="head", dtype=dense.compute_dtype)(*args)
+            if dense.activation is keras.activations.linear:
+                return logits
+            return keras.layers.Activation(dense.activation, name="predictions", dtype="float32")(logits)
+        if layer is activation:
+            function = getattr(layer, "activation", keras.activations.softmax)
+            return keras.layers.Activation(function, name="predictions", dtype="float32")(*args)
+        return layer(*args, **kwargs)
+
+    return _rebuilt(model, lambda layer: False, call)
+
+
+def require_direct(model: keras.Model, argument: str) -> None:
+    """Raise a ValueError unless the classifier of a flat model takes what the ViT puts out.
+
+    Files of weights have no place for a layer between the two, and would be read as another model.
+    """
+    call = call_behind(model.outputs[0])
+    while not type(call.operation).__module__.startswith("keras_vit.layers."):
+        layer = call.operation
+        own = any(isinstance(layer, kind) and name in (None, layer.name) for kind, name in _BEHIND)
+        if not own or (layer.name == "head" and len(call.input_tensors[0].shape) != 2):
+            raise ValueError(
+                f"{argument} expected the classifier right behind the pooled output of the ViT, received "
+                f"{model.name!r} with {layer.name!r} ({type(layer).__name__}, on shape "
+                f"{tuple(call.input_tensors[0].shape)})."
+            )
+        call = call_behind(call.input_tensors[0])
+
+
+_BEHIND = (
+    (Classifier, None),
+    (keras.layers.Dropout, None),
+    (keras.layers.Activation, "predictions"),
+    (keras.layers.Dense, "pre_logits"),
+    (keras.layers.GlobalAveragePooling2D, "pooling"),
+    (keras.layers.ReLU, "relu"),
+)

@@ -1,0 +1,112 @@
+"""A ViT inside a user's own model is found by the tools of this package, which answer as they do of a model of ours."""
+
+import keras
+import numpy as np
+import pytest
+from support import max_difference, randomise
+
+import keras_vit
+from keras_vit import analysis
+from keras_vit.composed import flattened
+from keras_vit.models.interface import describe, named_outputs
+
+ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
+IMAGES = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
+
+
+def vit():
+    return keras_vit.build(ROW, include_top=False)
+
+
+def sequential(activation="softmax"):
+    return keras.Sequential([keras.Input((8, 8, 3)), vit(), keras.layers.Dense(5, activation)])
+
+
+def deep():
+    top = keras.Sequential([keras.layers.Dropout(0.1), keras.layers.Dense(5), keras.layers.Softmax()])
+    augment = keras.Sequential([keras.layers.RandomFlip(), keras.layers.Rescaling(1.0)])
+    images = keras.Input((8, 8, 3))
+    return keras.Model(images, top(vit()(augment(images))))
+
+
+def flat():
+    base = vit()
+    return keras.Model(base.input, keras.layers.Dense(5, name="head", activation="softmax")(base.output))
+
+
+COMPOSITIONS = pytest.mark.parametrize("make", [sequential, deep, flat], ids=lambda make: make.__name__)
+
+
+def twin_of(model):
+    """A model of ours with the same weights."""
+    twin = keras_vit.build(ROW, classes=5)
+    for own, theirs in zip(twin.weights, model.weights, strict=True):
+        own.assign(theirs)
+    return twin
+
+
+@COMPOSITIONS
+def test_every_tool_answers_as_of_a_model_of_ours(make, tmp_path):
+    model = randomise(make())
+    twin = twin_of(model)
+    for name, value in named_outputs(twin)(IMAGES).items():
+        assert max_difference(named_outputs(model)(IMAGES)[name], value) < 1e-6, name
+    assert describe(model).classes == 5 and describe(model).input_range == (-1.0, 1.0)
+    layers = ["encoder_block_00", "encoder_norm"]
+    for as_grid in (False, True):
+        features = [keras_vit.feature_model(m, layers, as_grid)(IMAGES) for m in (model, twin)]
+        assert max_difference(*features) < 1e-6
+    tools = (analysis.class_attention, analysis.grad_cam, analysis.gradient_attention, analysis.features_of)
+    for tool in (*tools, analysis.rollout_maps):
+        assert np.abs(tool(model, IMAGES) - tool(twin, IMAGES)).max() < 1e-5, tool.__name__
+    assert analysis.journey(model, IMAGES).stages == analysis.journey(twin, IMAGES).stages
+    assert np.allclose(analysis.position_similarity(model), analysis.position_similarity(twin))
+    assert analysis.count(model).parameters == analysis.count(twin).parameters
+    keras_vit.save_weights(model, tmp_path / "own.npz")
+    assert max_difference(keras_vit.from_pretrained(tmp_path / "own.npz", classifier_activation="softmax")(IMAGES),
+                          model(IMAGES)) < 1e-6  # fmt: skip
+    filled = make()
+    keras_vit.load_weights(filled, tmp_path / "own.npz")
+    assert max_difference(filled(IMAGES), model(IMAGES)) < 1e-6
+    assert max_difference(model(IMAGES), twin(IMAGES)) < 1e-6  # and is left as it was
+
+
+def test_a_model_of_ours_is_its_own_flat_model():
+    for options in ({}, {"include_top": False}, {"include_top": False, "representation_size": 4}):
+        model = keras_vit.build(ROW, **options)
+        assert flattened(model) is model
+
+
+def test_what_cannot_be_opened_is_named():
+    class Wrapped(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = vit()
+
+        def call(self, x):
+            return self.inner(x)
+
+    with pytest.raises(ValueError, match=r"the ViT 'tiny' inside the Wrapped 'wrapped.*pass that ViT"):
+        analysis.class_attention(Wrapped(), IMAGES)
+    images = keras.Input((8, 8, 3))
+    other = keras_vit.build(ROW, include_top=False, name="other")
+    two = keras.Model(images, keras.layers.Dense(2)(vit()(images) + other(images)), name="two")
+    with pytest.raises(ValueError, match="one ViT inside, received 'two' with .*'tiny'.*: pass one of them"):
+        keras_vit.feature_model(two, ["encoder_norm"])
+    headed = keras_vit.build(ROW, classes=3)
+    behind = keras.Model(headed.input, keras.layers.Dense(2)(headed.output), name="behind")
+    with pytest.raises(ValueError, match="one classifier, received 'behind' with 'head' and, behind it, 'dense"):
+        describe(behind)
+    other = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match="expected encoder blocks"):
+        analysis.class_attention(other, IMAGES)
+
+
+def test_no_layout_takes_layers_between_the_vit_and_the_classifier(tmp_path):
+    images = keras.Input((8, 8, 3))
+    tokens = keras_vit.build(ROW, include_top=False, pooling=None)(images)
+    pooled = keras.layers.GlobalAveragePooling1D(name="mean")(tokens)
+    for name, features in (("mean", pooled), ("head", tokens)):
+        model = keras.Model(images, keras.layers.Dense(2)(features))
+        with pytest.raises(ValueError, match=f"layout 'npz' expected the classifier right behind .* with '{name}'"):
+            keras_vit.save_weights(model, tmp_path / "other.npz")
