@@ -31,7 +31,14 @@ setup(
         "keras_vit": ["imagenet_classes.csv", "serve/page.html", "analysis/paper.json", "weights/architectures.csv"]
     },
     python_requires=">=3.11",
-    install_requires=["tensorflow>=2.21", "keras>=3.15", "numpy>=1.26", "pillow>=10", "tqdm>=4.66", "safetensors>=0.5"],
+    install_requires=[
+        "tensorflow>=2.21,<2.22",
+        "keras>=3.15,<3.16",
+        "numpy>=1.26",
+        "pillow>=10",
+        "tqdm>=4.66",
+        "safetensors>=0.5",
+    ],
     extras_require={
         "recipes": recipes,
         "analysis": analysis,

@@ -4,9 +4,13 @@ Tested with Keras 3.15.1 and TensorFlow 2.21.0. `tests/test_private.py` fails wh
 file uses one.
 """
 
-import functools
+from __future__ import annotations
 
-import keras
+import functools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # some of this package's commands do without Keras
+    import keras
 
 
 def layers_of(layer: keras.layers.Layer) -> list:
@@ -66,3 +70,48 @@ def set_waiting_variables(variables: list) -> None:
     from keras.src.backend.common import global_state
 
     global_state.set_global_attribute("uninitialized_variables", variables)
+
+
+def variable_index(optimizer: keras.optimizers.Optimizer, variable) -> int:
+    """Return the place of a variable among those that an optimizer was built for."""
+    return optimizer._get_variable_index(variable)
+
+
+# oneDNN's operations, which TensorFlow puts into graphs by itself; a label selects kernels that take plain tensors.
+ONEDNN_NORM, ONEDNN_PRODUCT, ONEDNN_LABEL = "_MklLayerNorm", "_MklNativeFusedMatMul", b"MklNameChangeOp"
+
+
+def attribute(**value):
+    """Return an attribute of an operation in TensorFlow's graph, such as `attribute(f=1e-6)`."""
+    from tensorflow.core.framework.attr_value_pb2 import AttrValue
+
+    if isinstance(value.get("list"), dict):
+        value["list"] = AttrValue.ListValue(**value["list"])
+    return AttrValue(**value)
+
+
+def saved_model_message():
+    """Return an empty message of the format of `saved_model.pb`."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    return saved_model_pb2.SavedModel()
+
+
+def name_of_dtype(dtype) -> str:
+    """Return the name of a TensorFlow type in messages, such as `DT_FLOAT`."""
+    from tensorflow.core.framework import types_pb2
+
+    return types_pb2.DataType.Name(dtype.as_datatype_enum)
+
+
+def calibrated_only(converter) -> bytes:
+    """Convert to TFLite with the ranges of all tensors measured, but without integers."""
+    converter._experimental_calibrate_only = True
+    return converter.convert()
+
+
+def quantize_calibrated(measured: bytes, kept: list[str]) -> bytes:
+    """Give a model of `calibrated_only` integers, except for the operators called `kept`."""
+    from tensorflow.lite.python.convert import mlir_quantize
+
+    return mlir_quantize(measured, denylisted_ops=kept)

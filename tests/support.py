@@ -101,10 +101,10 @@ def as_list(x) -> list:
 AT_ONCE = "import atexit, gc; atexit.register(gc.freeze)\n"  # code that ends a process without a search for garbage
 
 
-def run_python(code: str, backend: str = "tensorflow") -> str:
-    """Run code in a fresh interpreter on a Keras backend; its standard output."""
+def run_python(code: str, backend: str = "tensorflow", options=()) -> str:
+    """Run code in a fresh interpreter, with its `options`, on a Keras backend; its standard output."""
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", AT_ONCE + code]
+    command = [sys.executable, *options, "-c", AT_ONCE + code]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

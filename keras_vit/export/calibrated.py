@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.export.flatbuffer import operators
+from keras_vit.private import calibrated_only, quantize_calibrated
 
 PRODUCTS = ("FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D")
 
@@ -41,9 +42,6 @@ def quantised(converter, inputs: np.ndarray, activations: str, batch: int | None
             return converter.convert()
         # The two steps of `convert`, which cannot be told what to leave in float32; TensorFlow's own
         # QuantizationDebugger, which can, takes them in the same way and makes a second model beside.
-        from tensorflow.lite.python.convert import mlir_quantize
-
-        converter._experimental_calibrate_only = True
-        measured = converter.convert()
+        measured = calibrated_only(converter)
         kept = [name.lower() for name in operators(measured) if name not in PRODUCTS]
-        return mlir_quantize(measured, denylisted_ops=kept)
+        return quantize_calibrated(measured, kept)

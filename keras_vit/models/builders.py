@@ -1,6 +1,4 @@
-"""One builder a row: `ViT_B16()` is `build(B16)` with the signature and meanings of `keras.applications`."""
-
-import inspect
+"""Rows and names of models -> models; `zoo.py` has a builder for each row."""
 
 import keras
 
@@ -11,40 +9,57 @@ from keras_vit.weights.catalogue import find_released
 from keras_vit.weights.released import Released
 
 
-def build(variant: variants.Variant | variants.BiTVariant, *args, **options) -> keras.Model:
-    """Build any row of the table, or one of your own; the options are those of its kind's builders."""
-    if getattr(variant, "axial", False) and len(args) < POOLING_PLACE:
-        options.setdefault("pooling", "gap")
-    return _build_of(variant)(variant, *args, **options)
+def build(
+    variant: variants.Variant | variants.BiTVariant,
+    include_top: bool = True,
+    weights: str | None = None,
+    input_tensor=None,
+    input_shape: tuple | None = None,
+    pooling: str | None = "default",
+    classes: int = 1000,
+    classifier_activation: str | None = "softmax",
+    name: str | None = None,
+    **options,
+) -> keras.Model:
+    """Build a row of the table, or one of your own.
 
+    Args:
+        variant: a row of the table, or your own `keras_vit.Variant` or `keras_vit.BiTVariant`.
+        include_top: whether to end in the classifier.
+        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        input_tensor: a Keras tensor of images to use as the input.
+        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
+        pooling: `token` (class token), `gap` (mean of the tokens, or over a BiT's map), `map` (attention pooling), or,
+            with `include_top=False`, None for the token sequence or the map. The default is `gap` for axial rows and
+            BiTs, and `token` for the others.
+        classes: number of classes of the classifier.
+        classifier_activation: `softmax`, `sigmoid`, or None for logits.
+        name: of the Keras model.
+        **options: the other arguments of the row's builder, `keras_vit.ViT_B16` or `keras_vit.BiT_R50x1`: patch_size,
+            representation_size, activation, layer_norm_epsilon, dropout_rate, attention_dropout_rate, drop_path_rate,
+            class_token and norm_after_pooling of a ViT; include_preprocessing, labels and dtype of both.
 
-build.__doc__ = build_vit.__doc__
-build.__signature__ = inspect.signature(build_vit)
-POOLING_PLACE = list(build.__signature__.parameters).index("pooling")  # arguments behind the row, pooling included
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, D) or (B, N, D).
 
-
-def _build_of(variant):
-    return build_bit if isinstance(variant, variants.BiTVariant) else build_vit
-
-
-def _builder(variant: variants.Variant | variants.BiTVariant):
-    own = _build_of(variant)
-
-    def builder(*args, **options) -> keras.Model:
-        return build(variant, *args, **options)
-
-    body = own.__doc__.split("Args:", 1)[1].split("include_top:", 1)[1]
-    builder.__doc__ = (
-        f"{variant.paper_name}: {describe_variant(variant)}; "
-        f"{variant.parameters.classes_1000:,} parameters with 1000 classes.\n\n"
-        f"    Args:\n        include_top:{body}"
+    Raises:
+        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+    """
+    is_bit = isinstance(variant, variants.BiTVariant)
+    if pooling == "default":
+        pooling = "gap" if is_bit or getattr(variant, "axial", False) else "token"
+    return (build_bit if is_bit else build_vit)(
+        variant,
+        include_top,
+        weights,
+        input_tensor,
+        input_shape,
+        pooling,
+        classes,
+        classifier_activation,
+        name,
+        **options,
     )
-    builder.__name__ = builder.__qualname__ = variant.name
-    parameters = list(inspect.signature(own).parameters.values())[1:]
-    if getattr(variant, "axial", False):
-        parameters = [p.replace(default="gap") if p.name == "pooling" else p for p in parameters]
-    builder.__signature__ = inspect.Signature(parameters, return_annotation=keras.Model)
-    return builder
 
 
 def describe_variant(variant: variants.Variant | variants.BiTVariant) -> str:
@@ -58,40 +73,6 @@ def describe_variant(variant: variants.Variant | variants.BiTVariant) -> str:
         return f"{row}, patches of {variant.patch_size} pixels"
     units = ", ".join(map(str, variant.stem.units)) or "no"
     return f"{row}, patches of {variant.patch_size} cells on a ResNet of stages with {units} units"
-
-
-ViT_Ti16 = _builder(variants.Ti16)
-ViT_S32 = _builder(variants.S32)
-ViT_S16 = _builder(variants.S16)
-ViT_S8 = _builder(variants.S8)
-ViT_B32 = _builder(variants.B32)
-ViT_B16 = _builder(variants.B16)
-ViT_B8 = _builder(variants.B8)
-ViT_L32 = _builder(variants.L32)
-ViT_L16 = _builder(variants.L16)
-ViT_H16 = _builder(variants.H16)
-ViT_H14 = _builder(variants.H14)
-ViT_g14 = _builder(variants.g14)
-ViT_G14 = _builder(variants.G14)
-AxialViT_B16 = _builder(variants.AXIAL_B16)
-AxialViT_B32 = _builder(variants.AXIAL_B32)
-R_ViT_Ti16 = _builder(variants.R_Ti16)
-R26_ViT_S32 = _builder(variants.R26_S32)
-R26_ViT_B32 = _builder(variants.R26_B32)
-R50_ViT_B16 = _builder(variants.R50_B16)
-R50_ViT_B32 = _builder(variants.R50_B32)
-R50_ViT_L16 = _builder(variants.R50_L16)
-R50_ViT_L32 = _builder(variants.R50_L32)
-BiT_R50x1 = _builder(variants.R50x1)
-BiT_R50x2 = _builder(variants.R50x2)
-BiT_R50x3 = _builder(variants.R50x3)
-BiT_R101x1 = _builder(variants.R101x1)
-BiT_R101x3 = _builder(variants.R101x3)
-BiT_R152x1 = _builder(variants.R152x1)
-BiT_R152x2 = _builder(variants.R152x2)
-BiT_R152x4 = _builder(variants.R152x4)
-BiT_R200x3 = _builder(variants.R200x3)
-AxialResNet_R50x1 = _builder(variants.AXIAL_R50)
 
 
 def released_tag(variant: variants.Variant | variants.BiTVariant, tag: str) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 import tensorflow as tf
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import saved_model_pb2
 
+from keras_vit.private import saved_model_message
 from keras_vit.serve.errors import Refusal
 from keras_vit.serve.signature import Batching, Signature, signatures_of
 
@@ -235,7 +235,7 @@ def _incomplete(folder: Path, manifest: dict) -> str | None:
 
 
 def _definitions(folder: Path) -> dict:
-    saved = saved_model_pb2.SavedModel()
+    saved = saved_model_message()
     try:
         saved.ParseFromString((folder / "saved_model.pb").read_bytes())
     except DecodeError:

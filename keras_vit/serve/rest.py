@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import types_pb2
 
+from keras_vit.private import name_of_dtype
 from keras_vit.serve.errors import Refusal
 from keras_vit.serve.repository import Repository, Version
 from keras_vit.serve.signature import Signature
@@ -252,7 +252,7 @@ def _as_json(name: str, value: np.ndarray):
 
 def _type_name(spec: tf.TensorSpec) -> str:
     """As TensorFlow Serving calls it, such as `float`."""
-    return types_pb2.DataType.Name(spec.dtype.as_datatype_enum).removeprefix("DT_").lower()
+    return name_of_dtype(spec.dtype).removeprefix("DT_").lower()
 
 
 def _wrong_type(value, spec: tf.TensorSpec) -> Refusal:

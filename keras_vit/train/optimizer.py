@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.private import variable_index
 from keras_vit.train import muon
 from keras_vit.xla import updates
 
@@ -69,7 +70,7 @@ class Update(keras.optimizers.Optimizer):
         return {}
 
     def update_step(self, gradient, variable, learning_rate):
-        index = self._get_variable_index(variable)
+        index = variable_index(self, variable)
         rate = tf.cast(learning_rate, variable.dtype)
         if self._shares[index] != 1:
             rate *= self._shares[index]
@@ -263,7 +264,7 @@ class Muon(AdamW):
         mean = beta * tf.cast(momentum, gradient.dtype) + (1.0 - beta) * gradient
         momentum.assign(tf.cast(mean, momentum.dtype))
         ahead = beta * mean + (1.0 - beta) * gradient  # Nesterov's
-        path = self._paths[self._get_variable_index(variable)]
+        path = self._paths[variable_index(self, variable)]
         variable.assign_sub(rate * muon.direction(ahead, path, self._products))
 
 

@@ -15,6 +15,7 @@ from keras_vit.layers.base import taking_forms
 from keras_vit.layers.layernorm import usual_norms
 from keras_vit.layers.parted import biased_product, parted_kernels, parted_products
 from keras_vit.layers.stdconv import kernel_forms, standardized_kernels
+from keras_vit.private import layers_of
 from keras_vit.xla import by_xla, traced_for_cpu
 
 MOST_CONSTANTS = 0.7e9  # bytes, of which TensorFlow makes up to fifteen times as many
@@ -135,7 +136,7 @@ def _by_loops(model, frozen):
     """
     from keras_vit.xla.norms import group_norm
 
-    layers = model._flatten_layers()
+    layers = layers_of(model)
     forms = [(layer, group_norm) for layer in layers if isinstance(layer, GroupNorm)]
     forms += [_layer_normed(layer) for layer in layers if isinstance(layer, LayerNorm)]
     kernels = standardized_kernels(model)

@@ -16,19 +16,18 @@ from functools import partial
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
 from keras_vit.layers.layernorm import layer_norm
 from keras_vit.layers.mlp import gelu, gelu_tanh
 from keras_vit.layers.parted import biased_product
+from keras_vit.private import ONEDNN_LABEL, ONEDNN_NORM, ONEDNN_PRODUCT, attribute
 
-_NORM, _PRODUCT = "_MklLayerNorm", "_MklNativeFusedMatMul"
 _ACTIVATIONS = {gelu: b"GeluExact", gelu_tanh: b"GeluApproximate"}
 
 
 def normed(rows, gamma, beta, epsilon: float):
     """Layer normalisation in a graph: (R, D), (D,) and (D,) of one type, of which `has_norms` -> (R, D)."""
-    return _operation(_NORM, [rows, gamma, beta], epsilon=AttrValue(f=epsilon))
+    return _operation(ONEDNN_NORM, [rows, gamma, beta], epsilon=attribute(f=epsilon))
 
 
 def held_product(rows, kernel, bias, activation=None):
@@ -46,18 +45,18 @@ def held_product(rows, kernel, bias, activation=None):
 def _held_product(rows, kernel, bias, activation):
     fused = [b"BiasAdd", _ACTIVATIONS[activation]] if activation in _ACTIVATIONS else [b"BiasAdd"]
     return _operation(
-        _PRODUCT,
+        ONEDNN_PRODUCT,
         [rows, kernel, bias],
-        num_args=AttrValue(i=1),
-        is_filter_const=AttrValue(b=True),
-        fused_ops=AttrValue(list=AttrValue.ListValue(s=fused)),
-        _kernel=AttrValue(s=b"MklNameChangeOp"),  # the label of those that take tensors as they are
+        num_args=attribute(i=1),
+        is_filter_const=attribute(b=True),
+        fused_ops=attribute(list={"s": fused}),
+        _kernel=attribute(s=ONEDNN_LABEL),
     )
 
 
 def _operation(kind, inputs, **attributes):
     dtype = inputs[0].dtype
-    attributes["T"] = AttrValue(type=dtype.as_datatype_enum)
+    attributes["T"] = attribute(type=dtype.as_datatype_enum)
     graph, name = tf.compat.v1.get_default_graph(), kind.removeprefix("_Mkl")
     return graph.create_op(kind, inputs, [dtype], name=name, attrs=attributes).outputs[0]
 
@@ -91,7 +90,7 @@ def _of_product(operation, x, kernel, bias):
     return biased_product(x, kernel, bias, activation)
 
 
-for _kind, _function in ((_NORM, _of_norm), (_PRODUCT, _of_product)):
+for _kind, _function in ((ONEDNN_NORM, _of_norm), (ONEDNN_PRODUCT, _of_product)):
     with contextlib.suppress(KeyError):  # there is one: of this module's first import, or TensorFlow's own
         tf.RegisterGradient(_kind)(_function)
 

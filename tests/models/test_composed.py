@@ -1,9 +1,11 @@
 """A ViT inside a user's own model is found by the tools of this package, which answer as they do of a model of ours."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
-from support import max_difference, randomise
+from support import max_difference, needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit import analysis
@@ -49,12 +51,12 @@ def twin_of(model):
 def test_every_tool_answers_as_of_a_model_of_ours(make, tmp_path):
     model = randomise(make())
     twin = twin_of(model)
-    for name, value in named_outputs(twin)(IMAGES).items():
-        assert max_difference(named_outputs(model)(IMAGES)[name], value) < 1e-6, name
+    for name, value in named_outputs(twin)(IMAGES, training=False).items():
+        assert max_difference(named_outputs(model)(IMAGES, training=False)[name], value) < 1e-6, name
     assert describe(model).classes == 5 and describe(model).input_range == (-1.0, 1.0)
     layers = ["encoder_block_00", "encoder_norm"]
     for as_grid in (False, True):
-        features = [keras_vit.feature_model(m, layers, as_grid)(IMAGES) for m in (model, twin)]
+        features = [keras_vit.feature_model(m, layers, as_grid)(IMAGES, training=False) for m in (model, twin)]
         assert max_difference(*features) < 1e-6
     tools = (analysis.class_attention, analysis.grad_cam, analysis.gradient_attention, analysis.features_of)
     for tool in (*tools, analysis.rollout_maps):
@@ -62,13 +64,14 @@ def test_every_tool_answers_as_of_a_model_of_ours(make, tmp_path):
     assert analysis.journey(model, IMAGES).stages == analysis.journey(twin, IMAGES).stages
     assert np.allclose(analysis.position_similarity(model), analysis.position_similarity(twin))
     assert analysis.count(model).parameters == analysis.count(twin).parameters
+    answer = model(IMAGES, training=False)
     keras_vit.save_weights(model, tmp_path / "own.npz")
-    assert max_difference(keras_vit.from_pretrained(tmp_path / "own.npz", classifier_activation="softmax")(IMAGES),
-                          model(IMAGES)) < 1e-6  # fmt: skip
+    read = keras_vit.from_pretrained(tmp_path / "own.npz", classifier_activation="softmax")
+    assert max_difference(read(IMAGES), answer) < 1e-6
     filled = make()
     keras_vit.load_weights(filled, tmp_path / "own.npz")
-    assert max_difference(filled(IMAGES), model(IMAGES)) < 1e-6
-    assert max_difference(model(IMAGES), twin(IMAGES)) < 1e-6  # and is left as it was
+    assert max_difference(filled(IMAGES, training=False), answer) < 1e-6
+    assert max_difference(twin(IMAGES), answer) < 1e-6  # the model is left as it was
 
 
 def test_a_model_of_ours_is_its_own_flat_model():
@@ -110,3 +113,23 @@ def test_no_layout_takes_layers_between_the_vit_and_the_classifier(tmp_path):
         model = keras.Model(images, keras.layers.Dense(2)(features))
         with pytest.raises(ValueError, match=f"layout 'npz' expected the classifier right behind .* with '{name}'"):
             keras_vit.save_weights(model, tmp_path / "other.npz")
+
+
+@needs_tensorflow
+def test_the_verbs_predict_analyze_and_export(tmp_path, capsys):
+    from keras_vit import cli
+
+    model = randomise(sequential())
+    source, picture = str(tmp_path / "mine.keras"), str(tmp_path / "picture.png")
+    model.save(source)
+    keras.utils.save_img(picture, np.random.default_rng(1).uniform(0, 255, (8, 8, 3)), scale=False)
+    pixels = np.asarray(keras.utils.load_img(picture), "float32")[None]
+    best = int(np.argmax(model(keras_vit.preprocess_input(pixels), training=False)))
+    assert cli.main(["predict", source, picture, "--top", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["predictions"][0]["label"] == str(best)
+    inside = ["--output", str(tmp_path / "inside"), "--parts", "attention,class"]
+    assert cli.main(["analyze", source, picture, *inside]) == 0
+    found = json.loads((tmp_path / "inside" / "analysis.json").read_text())
+    assert found["blocks"] == 2 and found["images"][0]["predictions"][0]["label"] == str(best)
+    assert cli.main(["export", source, "--output", str(tmp_path / "out"), "--formats", "saved_model,tflite"]) == 0
+    assert (tmp_path / "out" / "1" / "model.tflite").is_file()
