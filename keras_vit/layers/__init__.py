@@ -4,6 +4,8 @@ from keras_vit.layers.axial import AxialAttention as AxialAttention
 from keras_vit.layers.axial import AxialBlock as AxialBlock
 from keras_vit.layers.base import require_rate as require_rate
 from keras_vit.layers.base import starting_from as starting_from
+from keras_vit.layers.dropout import current_uniform as current_uniform
+from keras_vit.layers.dropout import drawing as drawing
 from keras_vit.layers.encoder import EncoderBlock as EncoderBlock
 from keras_vit.layers.encoder import MultiHeadSelfAttention as MultiHeadSelfAttention
 from keras_vit.layers.encoder import StochasticDepth as StochasticDepth

@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Dense, Layer, as_made, form_of, like, require_rank, require_rate, rows
+from keras_vit.layers.dropout import Dropout, uniform
 from keras_vit.layers.flash import HAS_FUSED_ATTENTION, fused_attention
 from keras_vit.layers.layernorm import LayerNorm
 from keras_vit.layers.mlp import MLPBlock, require_kernel_size
@@ -42,8 +43,7 @@ class StochasticDepth(Layer):
             return x
         count = ops.shape(x)[0] if lines is None else ops.shape(x)[0] // lines
         shape = (count,) + (1,) * (len(x.shape) - 1)
-        uniform = keras.random.uniform(shape, dtype="float32", seed=self.seed_generator)
-        kept = ops.cast(uniform >= self.rate, x.dtype)
+        kept = ops.cast(uniform(shape, self.seed_generator) >= self.rate, x.dtype)
         if lines is not None:
             kept = ops.reshape(ops.broadcast_to(kept, (count, lines, 1)), (-1, 1, 1))
         return x * kept / (1 - self.rate)
@@ -91,7 +91,7 @@ class MultiHeadSelfAttention(Layer):
             shape = (2 * input_shape[1] - 1, width)  # row j: of a key j - (N - 1) tokens behind the query
             small = keras.initializers.RandomNormal(stddev=0.02)
             self.offsets = self.add_weight(name="offsets", shape=shape, initializer=small)
-        self.attention_dropout = keras.layers.Dropout(self.attention_dropout_rate, dtype=self.dtype_policy)
+        self.attention_dropout = Dropout(self.attention_dropout_rate, dtype=self.dtype_policy)
 
     def compute_output_shape(self, input_shape):
         return input_shape
@@ -230,7 +230,7 @@ class EncoderBlock(Layer):
         for part in (self.attention_norm, self.attention, self.mlp_norm):
             part.build(tokens_shape)
         self.mlp.build(tokens_shape, patches_shape)
-        self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=policy)
+        self.dropout = Dropout(self.dropout_rate, dtype=policy)
         self.drop_path = StochasticDepth(self.drop_path_rate, dtype=policy)
 
     def compute_output_shape(self, tokens_shape, patches_shape=None):

@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Biased, Dense, Layer, as_made, form_of, half_on_jax, like, require_rate, rows
+from keras_vit.layers.dropout import Dropout
 
 
 def gelu_tanh(x):
@@ -130,7 +131,7 @@ class MLPBlock(Layer):
             options = {"padding": "same", "data_format": "channels_last", "depthwise_initializer": even}
             self.local = self.make_part(LocalConv, self.kernel_size, name="local", **options)
             self.local.build((None, None, None, self.mlp_dim))
-        self.dropout = keras.layers.Dropout(self.dropout_rate, dtype=self.dtype_policy)
+        self.dropout = Dropout(self.dropout_rate, dtype=self.dtype_policy)
 
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape

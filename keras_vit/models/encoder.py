@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import keras
 
 from keras_vit import layers
+from keras_vit.layers.dropout import Dropout
 from keras_vit.models.variants import ResNetStem, Variant, is_whole
 
 POSITIONS = {
@@ -73,7 +74,7 @@ def encode(x, variant: Variant, inside: Insides, corrupt=None):
 
     positions = position("position_embedding")
     x = positions(x, patches) if free else positions(x)
-    x = keras.layers.Dropout(inside.dropout_rate, name="embedding_dropout", dtype=policy)(x)
+    x = Dropout(inside.dropout_rate, name="embedding_dropout", dtype=policy)(x)
     for i in range(variant.depth):
         if i and variant.positions_at == "layers":
             positions = position(f"position_embedding_{i:02d}")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
+from keras_vit.layers import current_uniform, drawing
 from keras_vit.xla import by_xla
 
 
@@ -73,8 +74,10 @@ class Recomputed(keras.layers.Layer):
         values = [known[id(v)][1] if id(v) in known else tf.convert_to_tensor(v.value) for v in weights]
         seeds = [known[id(v)] for v in layer.non_trainable_variables if id(v) in known]
 
+        uniform = current_uniform()
+
         def computed(x, *values):
-            with with_values([*zip(weights, values, strict=True), *seeds]):
+            with with_values([*zip(weights, values, strict=True), *seeds]), drawing(uniform):
                 return layer(x, *grid, training=training)
 
         return computed_again(computed)(x, *values)

@@ -6,9 +6,11 @@ B batch, K classes.
 import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
+from keras_vit.layers import drawing
 from keras_vit.layers.base import Dense
 from keras_vit.private import layers_of, stored_kernel
 from keras_vit.train.gradients import clip_scale, global_norm
+from keras_vit.train.masks import uniform_of_part
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
 from keras_vit.train.state import State
@@ -120,11 +122,15 @@ class Step:
 
     def _of_part(self, values, images, targets, part, replica):
         step = tf.cast(self.state.optimizer.iterations.value, tf.int64)
-        states = dropout_states(self._seeds, self.recipe.seed, step, replica, part)
+        states = dropout_states(self._seeds, self.recipe.seed, step)
+        parts = self.recipe.optimizer.accumulate * self.cores
+        whole = parts * self.strategy.num_replicas_in_sync == 1
+        uniform = None if whole else uniform_of_part(tf.cast(replica, tf.int32) * parts + part)
         values = [tf.cast(v, tf.bfloat16) if early else v for v, early in zip(values, self._early, strict=True)]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
-            outputs = self._forward(values, states, *self._task.inputs(images, targets))
+            with drawing(uniform):
+                outputs = self._forward(values, states, *self._task.inputs(images, targets))
             losses = self._task.losses(outputs, images, targets)
             loss = tf.reduce_sum(losses) / self.recipe.data.batch_size
             scaled = loss if self.state.scale is None else loss * tf.convert_to_tensor(self.state.scale)[0]
@@ -210,8 +216,12 @@ def average_towards(average: list, variables: list, decay: float, step, strategy
         )
 
 
-def dropout_states(seeds, seed: int, step, replica, part=0) -> list:
-    """(variable, value): the state of every dropout, which hangs on (recipe, step, layer, replica, part)."""
-    states = [seed_pair(seed, step, layer, replica, part) for layer in range(len(seeds))]
+def dropout_states(seeds, seed: int, step) -> list:
+    """(variable, value): the state of every dropout, which depends on (recipe, step, layer) alone.
+
+    Which of a state's values an example gets depends on its place in the whole batch (`train/masks.py`).
+    """
+    # Two zeros: the numbers of the only replica and part of runs on one device, which go on as they began.
+    states = [seed_pair(seed, step, layer, 0, 0) for layer in range(len(seeds))]
     # 31 bits: Keras passes its seeds to TensorFlow as int32.
     return [(s, tf.bitwise.bitwise_and(state, 2**31 - 1)) for s, state in zip(seeds, states, strict=True)]

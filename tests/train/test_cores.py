@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import max_difference, needs_tensorflow, quick_first
+from support import max_difference, needs_tensorflow
 from train.test_step import IMAGES, LABELS, RANDOM, RECIPE, TARGETS, after, with_optimizer
 
 from keras_vit.train import engine, step, strategy
@@ -62,9 +62,19 @@ def test_where_a_gpu_trains_or_a_batch_has_no_equal_parts_threads_stay_as_they_a
     assert threads.counts == [0, 0]
 
 
-@pytest.mark.parametrize("recipe", [with_optimizer(clip_norm=0.1, sam=0.05), with_optimizer(accumulate=2)])
-def test_parts_side_by_side_make_the_plain_update(recipe):
-    (loss, expected), (found, weights) = after(recipe), after(recipe, cores=4)
+@pytest.mark.parametrize(
+    ("changes", "model"),
+    [
+        ({"clip_norm": 0.1, "sam": 0.05}, RECIPE.model),
+        ({"accumulate": 2, "clip_norm": 0.1}, RANDOM),
+        pytest.param({"sam": 0.05}, RANDOM, marks=pytest.mark.large),
+    ],
+)
+def test_parts_side_by_side_make_the_plain_update(changes, model):
+    """Dropout and stochastic depth included, also where each core goes through its examples in parts."""
+    recipe = replace(RECIPE, model=model)
+    plain = with_optimizer(recipe, **changes | {"accumulate": 1})
+    (loss, expected), (found, weights) = after(plain), after(with_optimizer(recipe, **changes), cores=4)
     assert found == pytest.approx(loss, abs=1e-6) and max_difference(weights, expected) < 1e-6
 
 
@@ -82,19 +92,6 @@ def test_an_update_is_traced_once_and_as_it_is(recipe, cores, monkeypatch):
     run = step.compiled_steps(recipe, state, tf.distribute.get_strategy(), spans_of(recipe, 1)[0], cores)
     run(iter(tf.data.Dataset.from_tensors((IMAGES, TARGETS))), tf.constant(1))
     assert converted == ["DISABLED"]
-
-
-@pytest.mark.parametrize("accumulate", quick_first([1, 2], [1]))
-def test_parts_side_by_side_draw_their_own_dropout(accumulate):
-    """The same images in each part: without dropout all parts are like one alone, with it they are not."""
-    parts = 2 * accumulate
-    few = IMAGES[: 8 // parts], TARGETS[: 8 // parts]
-    for model, same in ((RECIPE.model, True), (RANDOM, False)):
-        alone = replace(RECIPE, model=model, data=replace(RECIPE.data, batch_size=8 // parts))
-        together = with_optimizer(replace(RECIPE, model=model), accumulate=accumulate)
-        all_parts = [np.concatenate([x] * parts) for x in few]
-        losses = after(alone, 1, *few)[0], after(together, 1, *all_parts, cores=2)[0]
-        assert (abs(losses[0] - losses[1]) < 1e-6) == same
 
 
 def test_a_run_hands_its_cores_to_its_steps(tmp_path, monkeypatch):

@@ -68,22 +68,24 @@ def test_the_loss_is_the_mean_over_the_batch_and_the_update_its_gradient():
 
 
 @pytest.mark.parametrize("parts", quick_first([2, 4, 8], [4]))
-def test_parts_of_a_batch_make_the_plain_update(parts):
-    plain = with_optimizer(kind="adamw", weight_decay=0.1, clip_norm=0.1, epsilon=1e-3)
+@pytest.mark.parametrize("model", quick_first([RECIPE.model, RANDOM], [RANDOM]), ids=["plain", "dropout"])
+def test_parts_of_a_batch_make_the_plain_update(parts, model):
+    """With dropout, too: an example's masks depend on its place in the batch, not on the part that it is in."""
+    plain = with_optimizer(replace(RECIPE, model=model), kind="adamw", weight_decay=0.1, clip_norm=0.1, epsilon=1e-3)
     loss, expected = after(plain)
     found, weights = after(with_optimizer(plain, accumulate=parts))
     assert found == pytest.approx(loss, abs=1e-6)
     assert max_difference(weights, expected) < 1e-6
 
 
-def test_parts_draw_their_own_dropout():
-    """The same images twice: without dropout both parts are alike, with it they are not."""
-    twice, labels = np.concatenate([IMAGES[:4]] * 2), np.concatenate([TARGETS[:4]] * 2)
-    for model, same in ((RECIPE.model, True), (RANDOM, False)):
-        once = replace(RECIPE, model=model, data=replace(RECIPE.data, batch_size=4))
-        both = with_optimizer(replace(RECIPE, model=model), accumulate=2)
-        losses = after(once, 1, IMAGES[:4], TARGETS[:4])[0], after(both, 1, twice, labels)[0]
-        assert (abs(losses[0] - losses[1]) < 1e-6) == same
+def test_each_example_draws_its_own_dropout():
+    """The same image in all places: without dropout each has the same loss, with it the mean is another."""
+    same, label = np.repeat(IMAGES[:1], 8, axis=0), np.repeat(TARGETS[:1], 8, axis=0)
+    for model, alike in ((RECIPE.model, True), (RANDOM, False)):
+        recipe = replace(RECIPE, model=model)
+        first = replace(recipe, data=replace(recipe.data, batch_size=4))
+        losses = after(first, 1, same[:4], label[:4])[0], after(recipe, 1, same, label)[0]
+        assert (abs(losses[0] - losses[1]) < 1e-6) == alike
 
 
 def broken_off(strategy):

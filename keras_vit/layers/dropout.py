@@ -1,0 +1,53 @@
+"""Dropout whose random values a training loop may draw itself."""
+
+import contextlib
+import contextvars
+
+import keras
+from keras import ops
+
+_uniform = contextvars.ContextVar("uniform", default=None)
+
+
+@contextlib.contextmanager
+def drawing(uniform):
+    """Draw the random values of dropout and stochastic depth by `uniform` inside the `with`, in this thread only.
+
+    Args:
+        uniform: function (shape, dtype, seed) -> values in [0, 1) of that shape, where `seed` is a seed generator's
+            state; None for Keras's own.
+    """
+    token = _uniform.set(uniform)
+    try:
+        yield
+    finally:
+        _uniform.reset(token)
+
+
+def current_uniform():
+    """Return the function of the innermost `drawing`, None outside of any."""
+    return _uniform.get()
+
+
+def uniform(shape, seed_generator):
+    """Return float32 values in [0, 1), drawn by the function of `drawing` or by Keras."""
+    draw = _uniform.get()
+    if draw is None:
+        return keras.random.uniform(shape, dtype="float32", seed=seed_generator)
+    return draw(shape, "float32", seed_generator.next())
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class Dropout(keras.layers.Dropout):
+    """Keras's dropout; inside `drawing`, its mask comes from the function given there.
+
+    Args:
+        rate: share of the values to drop, in [0, 1).
+    """
+
+    def call(self, inputs, training=False):
+        draw = _uniform.get()
+        if draw is None or not training or self.rate == 0:
+            return super().call(inputs, training=training)
+        drawn = draw(ops.shape(inputs), inputs.dtype, self.seed_generator.next())
+        return ops.where(drawn >= self.rate, inputs * (1 / (1 - self.rate)), 0)
