@@ -13,7 +13,8 @@ serve = [
 recipes = [
     "tensorflow-datasets>=4.9.7",
     "importlib_resources",  # tensorflow-datasets needs it and does not declare it
-    "keras-cv>=0.9",
+    "keras-cv>=0.9",  # Augment(mosaic=...)
+    "tensorboard>=2.20",  # shows the events and profiles of runs
     "scikit-learn>=1.5",  # the bundled digits
 ]
 analysis = ["matplotlib>=3.9", "scikit-learn>=1.5"]

@@ -5,7 +5,7 @@ B batch, H W C image.
 
 import tensorflow as tf
 
-from keras_vit.data.seeds import seed_pair
+from keras_vit.data.mosaic import BEFORE, mosaic, mosaic_layer
 
 
 def _beta(p: float, seed):
@@ -53,7 +53,7 @@ def cutmix(images, targets, others, p: float, seed):
     return tf.where(inside, others[0], images), (1.0 - pasted) * targets + pasted * others[1]
 
 
-def blend(images, targets, others, mixup_p: float, cutmix_p: float, *numbers):
+def blend(images, targets, others, mixup_p: float, cutmix_p: float, seed):
     """Mixup, or cutmix, or one of the two at even odds where both are asked for.
 
     Args:
@@ -62,9 +62,8 @@ def blend(images, targets, others, mixup_p: float, cutmix_p: float, *numbers):
         others: images and targets of the partners.
         mixup_p: `p` of `mixup`, 0 for none.
         cutmix_p: `p` of `cutmix`, 0 for none.
-        numbers: that the random numbers hang on.
+        seed: int64 pair.
     """
-    seed = seed_pair(*numbers)
     if not (mixup_p and cutmix_p):
         return (
             mixup(images, targets, others, mixup_p, seed)
@@ -76,3 +75,54 @@ def blend(images, targets, others, mixup_p: float, cutmix_p: float, *numbers):
         lambda: mixup(images, targets, others, mixup_p, seed),
         lambda: cutmix(images, targets, others, cutmix_p, seed),
     )
+
+
+def rows_in_front(augment) -> int:
+    """Return with how many rows in front of it in the batch an example is mixed, at most."""
+    if augment.mosaic:
+        mosaic_layer()  # raises now, and is made outside of any graph
+        return BEFORE
+    return int(bool(augment.mixup or augment.cutmix))
+
+
+def in_order(rows, before: int, first: int, more: int):
+    """A worker's rows of a batch behind the `before` rows in front of them, where the batch's last rows are in front of
+    its first one.
+
+    Args:
+        rows: of the worker, by their place in the batch.
+        before: how many rows in front are wanted.
+        first: place of the worker's own first row.
+        more: how many rows in front `rows` has: `before`, or none where it is the whole batch.
+    """
+    wrapped = max(before - first, 0)
+    return tf.concat([rows[-wrapped:], rows[:-wrapped] if more else rows], axis=0) if wrapped else rows
+
+
+def mix(images, targets, centres, before: int, augment, blend_seed, mosaic_seed):
+    """Mosaics or blends of a batch, as its draws say.
+
+    Args:
+        images: float (before + B, H, W, C), as `in_order` gives them.
+        targets: (before + B, classes).
+        centres: (before + B, 2) in [0, 1), of the mosaics.
+        before: rows in front.
+        augment: a `keras_vit.train.recipe.Augment`.
+        blend_seed: int64 pair.
+        mosaic_seed: int64 pair.
+
+    Returns:
+        Images (B, H, W, C) and targets (B, classes).
+    """
+
+    def blended():
+        own = images[before:], targets[before:]
+        if not (augment.mixup or augment.cutmix):
+            return own
+        others = images[before - 1 : -1], targets[before - 1 : -1]
+        return blend(*own, others, augment.mixup, augment.cutmix, blend_seed)
+
+    if not augment.mosaic:
+        return blended()
+    draw = tf.random.stateless_uniform((), mosaic_seed)
+    return tf.cond(draw < augment.mosaic, lambda: mosaic(images, targets, centres), blended)

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data import augment as change
-from keras_vit.data.blend import blend
+from keras_vit.data.blend import in_order, mix, rows_in_front
 from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.decode import decode, decode_crop, fitted, middle, shortened
 from keras_vit.data.examples import Examples
@@ -17,6 +17,7 @@ from keras_vit.data.sources import open_data
 from keras_vit.preprocess import preprocess_input
 
 _SHUFFLE, _CROP, _BLEND, _WINDOW, _RANDAUGMENT, _ERASE = range(6)  # what a seed is for
+_MOSAIC = 8  # 6 and 7 are in train/masked.py
 _WITHOUT_END = 2**62
 
 
@@ -39,7 +40,7 @@ def training_batches(
     The order of the examples and their augmentation hang on (seed, epoch, example) alone, so that a run that goes
     on at batch `start`, with another `input_shape` too, sees the examples that the uninterrupted one would have
     seen. Each example is cropped, changed by RandAugment and erased; then each batch mirrored, moved, scaled and
-    blended.
+    mixed.
 
     Args:
         examples: the training split.
@@ -70,15 +71,17 @@ def training_batches(
         if height < input_shape[0] or width < input_shape[1]:
             raise ValueError(f"crop_resize expected at least the images' {input_shape[:2]}, received {size}.")
     first = worker * own  # row of the batch
-    blending = bool(augment.mixup or augment.cutmix)
-    partner = blending and workers > 1  # the row before its first one is needed, too
+    before = rows_in_front(augment)
+    more = before if workers > 1 else 0  # rows to make in addition to the worker's own
+    if batch_size < max(own + more, before):
+        raise ValueError(f"batch_size expected at least {max(own + more, before)} with mosaic and {workers} workers, "
+                         f"received {batch_size}.")  # fmt: skip
 
     def one_epoch(epoch):
         return examples.stream(change.seed_pair(seed, epoch, _SHUFFLE)[0]).take(used)
 
     def is_own(position, example):
-        mine = _is_of(position, batch_size, shard)
-        return mine | (position % batch_size == (first - 1) % batch_size) if partner else mine
+        return (position - first + more) % batch_size < own + more
 
     def one_example(position, example):
         index, image, label = example
@@ -87,7 +90,7 @@ def training_batches(
 
     def one_batch(position, example):
         index, images, label = example
-        images = tf.ensure_shape(fitted(images, input_shape), (own + partner, *input_shape))
+        images = tf.ensure_shape(fitted(images, input_shape), (own + more, *input_shape))
         draws = change.uniform(tf.range(5)[:, None], seed, position // used, index)  # (5, B)
         if augment.flip and not alone:
             images = change.flip(images, draws[0])
@@ -100,11 +103,13 @@ def training_batches(
             images = preprocess_input(images)
         if corrupt is not None:
             return images, corrupt(position // used, index)
-        if blending:
-            images, targets, others = _partners(images, targets, worker, workers)
-            number = position[0] // batch_size * batch_size
-            images, targets = blend(images, targets, others, augment.mixup, augment.cutmix, seed, number, _BLEND)
-        return images, targets
+        if not before:
+            return images, targets
+        number = position[0] // batch_size * batch_size
+        seeds = [change.seed_pair(seed, number, purpose) for purpose in (_BLEND, _MOSAIC)]
+        centres = tf.transpose(change.uniform(tf.range(5, 7)[:, None], seed, position // used, index))
+        rows = (in_order(x, before, first, more) for x in (images, targets, centres))
+        return mix(*rows, before, augment, *seeds)
 
     alone = examples.encoded or examples.multi or augment.crop != "none" or augment.randaugment or augment.erasing
     dataset = tf.data.Dataset.range(start // steps, _WITHOUT_END if epochs is None else epochs).flat_map(one_epoch)
@@ -113,7 +118,7 @@ def training_batches(
         dataset = dataset.filter(is_own)
     if alone:
         dataset = dataset.map(one_example, tf.data.AUTOTUNE)
-    dataset = dataset.batch(own + partner, drop_remainder=True)
+    dataset = dataset.batch(own + more, drop_remainder=True)
     return untuned(dataset.map(one_batch, BATCHES_AT_ONCE).prefetch(BATCHES_AHEAD))
 
 
@@ -168,19 +173,6 @@ def _changed(image, examples: Examples, augment, input_shape, *numbers):
     if augment.erasing:
         image = change.erase(image, augment.erasing, change.seed_pair(*numbers, _ERASE))
     return image
-
-
-def _partners(images, targets, worker: int, workers: int):
-    """A worker's own rows, and for each the row before it in the whole batch, the last one for the first."""
-    if workers == 1:
-        others = tuple(tf.roll(x, 1, axis=0) for x in (images, targets))
-    elif worker == 0:  # the last row of the batch came last
-        others = tuple(tf.concat([x[-1:], x[:-2]], axis=0) for x in (images, targets))
-        images, targets = images[:-1], targets[:-1]
-    else:
-        others = images[:-1], targets[:-1]
-        images, targets = images[1:], targets[1:]
-    return images, targets, others
 
 
 def _one_hot(label, examples: Examples):

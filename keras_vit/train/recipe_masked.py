@@ -70,7 +70,7 @@ def check_masked(recipe) -> None:
     require("." not in str(model.variant) or model.variant == model.row, "variant", "a name without a weights tag",
             model.variant)  # fmt: skip
     require(not model.head_bias, "head_bias", "0 with masked patches, which have no classes", model.head_bias)
-    for name in ("mixup", "cutmix"):
+    for name in ("mixup", "cutmix", "mosaic"):
         require(not getattr(augment, name), name, "0 with masked patches", getattr(augment, name))
     require(recipe.loss == Loss(), "loss", "the default one with masked patches, whose target says it", recipe.loss)
     require(recipe.evaluate.metrics == ("accuracy",), "metrics", "('accuracy',) with masked patches",

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import sys
 import threading
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 from support import needs_tensorflow, quick_first
 
+from keras_vit.data import mosaic
 from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.decode import decode, decode_crop, middle
 from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches
@@ -189,6 +191,43 @@ def test_workers_parts_are_the_whole_batch_to_the_bit(change):
     joined = [tuple(np.concatenate(x) for x in zip(*rows, strict=True)) for rows in zip(*parts, strict=True)]
     assert same(whole, joined)
     assert same(batches(augment=augment, epochs=2, shard=(1, 2), start=3), parts_of(whole[3:], 1, 2))
+
+
+def test_mosaics_are_the_same_wherever_a_run_goes_on_and_whoever_makes_them():
+    """Each has four images, its own first, and its targets share as their areas do; half of the batches are blended."""
+    pytest.importorskip("keras_cv", reason="extra `recipes` is not installed")
+    flat = np.repeat(10.0 + np.arange(16, dtype="float32"), 64).reshape(16, 8, 8, 1)
+    examples = in_memory(flat.astype("uint8"), np.arange(16), [str(i) for i in range(16)])
+    options = {"examples": examples, "batch_size": 8, "epochs": 4, "scale": False}
+    whole = batches(augment=Augment(mosaic=0.5), **options)
+    assert same(whole[3:], batches(augment=Augment(mosaic=0.5), start=3, **options))
+    with pytest.raises(ValueError, match="batch_size expected at least 3 with mosaic and 1 workers, received 2"):
+        batches(augment=Augment(mosaic=0.5), **{**options, "batch_size": 2})
+    for workers in (2, 8):
+        parts = [batches(augment=Augment(mosaic=0.5), shard=(i, workers), **options) for i in range(workers)]
+        joined = [tuple(np.concatenate(x) for x in zip(*rows, strict=True)) for rows in zip(*parts, strict=True)]
+        assert same(whole, joined)
+    made = [batch for batch in whole if np.any((batch[1] > 0).sum(1) > 1)]
+    assert 0 < len(made) < len(whole)
+    for images, targets in made:
+        for image, target in zip(images[..., 0], targets, strict=True):
+            corners = [image[0, 0], image[0, -1], image[-1, 0], image[-1, -1]]
+            classes = np.round(corners).astype(int) - 10
+            assert len(set(classes)) == 4 and set(np.flatnonzero(target)) == set(classes)
+            assert target.sum() == pytest.approx(1, abs=1e-6) and target[classes[0]] >= 0.25**2 - 1e-6
+            # The seams are blends of two images, and a stretch of 8 / 7 is keras-cv's: a column or row of 8, no more.
+            across = (np.round(image[0]) == classes[0] + 10).mean()
+            down = (np.round(image[:, 0]) == classes[0] + 10).mean()
+            assert abs(across * down - target[classes[0]]) < 2.5 / 8
+
+
+def test_without_keras_cv_a_sentence_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "keras_cv", None)
+    mosaic.mosaic_layer.cache_clear()
+    with pytest.raises(
+        ImportError, match=r"augment.mosaic expected the package keras-cv, which `pip install .*recipes"
+    ):
+        batches(augment=Augment(mosaic=0.5))
 
 
 def parts_of(whole, worker, workers):

@@ -1,6 +1,8 @@
 """The files that a run leaves besides the model: the best weights, checkpoints, a profile, TensorBoard's events."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -103,3 +105,16 @@ def test_tensorboards_events_hold_the_numbers_of_the_curve(whole):
     assert len(rows) == len(found) > 9
     for row in rows:
         assert found[row["step"], f"{row['split']}/{row['name']}"] == pytest.approx(row["value"], rel=1e-6)
+
+
+@pytest.mark.large  # an import of its own time
+def test_tensorboard_reads_the_events(whole):
+    pytest.importorskip("tensorboard", reason="extra `recipes` is not installed")
+    code = (
+        "import sys; from tensorboard.backend.event_processing.event_accumulator import EventAccumulator\n"
+        "events = EventAccumulator(sys.argv[1]); events.Reload()\n"
+        "print(len(events.Tensors('test/accuracy')), *events.Tags()['tensors'])"
+    )
+    command = [sys.executable, "-c", code, str(whole[0] / "tensorboard")]
+    count, *tags = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert count == "2" and {"train/loss", "test/accuracy"} <= set(tags)
