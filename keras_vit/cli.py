@@ -11,13 +11,14 @@ MISTAKES = (
     OSError,  # a disk that is full
     FloatingPointError,  # a loss that is no number: the learning rate, most often
 )
+INTERRUPTED = 130  # as shells count: 128 and the number of SIGINT
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; a user's mistake is printed as one sentence.
 
     Returns:
-        The exit code: 0, 2 for a mistake in what was asked, or what the verb says of its own.
+        The exit code: 0, 2 for a mistake in what was asked, 130 after Ctrl-C, or what the verb says of its own.
     """
     options = _parser().parse_args(arguments)
     atexit.register(gc.freeze)  # or Python ends with a search of TensorFlow's objects for garbage: one or two seconds
@@ -26,6 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
     except MISTAKES as error:
         print(f"keras-vit {options.verb}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"keras-vit {options.verb}: interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _train(options):
@@ -145,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     from keras_vit.analysis.summary_verb import add_summary
     from keras_vit.analyze_verb import add_analyze
     from keras_vit.bench.verb import add_bench
+    from keras_vit.check_verb import add_check
     from keras_vit.models.weights_verbs import add_weights
     from keras_vit.predict.verb import add_predict
     from keras_vit.train.suite_verb import add_suite
@@ -188,6 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--flip", action="store_true", help="answer from each image and its mirror image, averaged")
     add_suite(sub)
 
+    add_check(verb)
     add_predict(verb, model_help)
 
     sub = verb(

@@ -38,6 +38,7 @@ RULES = {
     # and one of them is an export, another has its batches from a pipeline
     "bench": ({"analysis", "data", "export", "models", "predict", "train", "xla"}, False),
     "export_images": ({"image_files", "models", "preprocess", "data", "train"}, False),
+    "check_verb": ({"data", "predict"}, False),
     "analyze_verb": ({"analysis", "data", "export_images", "models", "preprocess", "train"}, False),
 }
 TENSORFLOW = {"tensorflow", "tensorflow_datasets", "keras_cv"}

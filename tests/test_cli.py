@@ -170,6 +170,15 @@ def test_data_of_other_classes_than_the_models_are_not_drawn_as_its_mistakes(run
     assert len(images_to_compare(load_model(run), None, load_recipe(DIGITS).data, None, 4)[1]) == 4
 
 
+def test_ctrl_c_ends_a_verb_with_a_line_and_130(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("keras_vit.models.variants.list_models", interrupted)
+    assert cli.main(["list"]) == 130
+    assert capsys.readouterr().err == "keras-vit list: interrupted\n"
+
+
 def test_list_shows_the_rows_and_ends_without_a_search_for_garbage(capsys, monkeypatch):
     at_exit = []
     monkeypatch.setattr(atexit, "register", at_exit.append)
@@ -182,6 +191,7 @@ FLAGS = {
     "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run"},
     "evaluate": {"--recipe", "--data-dir", "--flip", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
     | {"--resize", "--set"},
+    "check": {"--json"},
     "predict": {"--top", "--json", "--output"},
     "export": {
         "--output",

@@ -1,8 +1,9 @@
-"""Files that are no images: named where a run stops at them, or left out and counted."""
+"""Files that are no images, or gone: named where a run stops at them, or left out and counted."""
 
 import contextlib
 import dataclasses
 import warnings
+from collections.abc import Collection
 
 import numpy as np
 import tensorflow as tf
@@ -11,13 +12,26 @@ from keras_vit.data.decode import decode, decode_other
 from keras_vit.data.examples import Examples
 from keras_vit.data.settings import untuned
 
-MOST = 0.01  # share of the files that may be left out
+MOST, FEW = 0.01, 3  # share of the files that may be left out, and how many may whatever the share
 DATA_ERRORS = (
     tf.errors.InvalidArgumentError,
     tf.errors.NotFoundError,
     tf.errors.DataLossError,
     tf.errors.PermissionDeniedError,
 )
+
+
+class BrokenFile(ValueError):
+    """A file of the data that cannot be read.
+
+    Args:
+        message: one sentence.
+        path: of the file.
+    """
+
+    def __init__(self, message: str, path: str):
+        super().__init__(message)
+        self.path = path
 
 
 def without_broken(examples: Examples, source: str) -> Examples:
@@ -34,7 +48,7 @@ def without_broken(examples: Examples, source: str) -> Examples:
         The split itself where all its files are images.
 
     Raises:
-        ValueError: more than one in a hundred are none.
+        ValueError: more than three, and more than one in a hundred, are none; or none is left.
     """
     if not examples.encoded:
         return examples
@@ -58,24 +72,40 @@ def without_broken(examples: Examples, source: str) -> Examples:
     rows = np.flatnonzero(np.isin(every, broken))
     names = [examples.files[row] if examples.files else f"example {every[row]}" for row in rows[:3]]
     found = f"{len(broken)} of the {examples.count:,} files of {source}: {', '.join(names)}{', ...' * (len(rows) > 3)}"
-    if len(broken) > MOST * examples.count:
-        raise ValueError(f"on_error 'skip' expected at most {MOST:.0%} of the files to be no images, found {found}.")
+    if len(broken) > max(FEW, MOST * examples.count) or not len(whole):
+        raise ValueError(
+            f"on_error 'skip' expected at most {FEW} files, or {MOST:.0%}, to be no images, found {found}."
+        )
     warnings.warn(f"no images, and left out: {found}.", stacklevel=2)
-    kept = np.isin(np.arange(every.max() + 1), whole)
+    return _without(examples, np.isin(every, whole), every)
+
+
+def without_absent(examples: Examples, files: Collection[str]) -> Examples:
+    """Return a split without the given files that no longer exist; the others keep their order and their seeds."""
+    kept = np.array([path not in files or tf.io.gfile.exists(path) for path in examples.files])
+    return examples if kept.all() else _without(examples, kept, np.arange(examples.count))
+
+
+def _without(examples: Examples, kept, indices) -> Examples:
+    """A split of the examples that are kept (N,), each with its index (N,)."""
+    by_index = np.zeros(indices.max() + 1, bool)
+    by_index[indices] = kept
 
     def stream(seed=None):
-        return examples.stream(seed).filter(lambda index, *_: tf.gather(tf.constant(kept), index))
+        return examples.stream(seed).filter(lambda index, *_: tf.gather(tf.constant(by_index), index))
 
     counts = examples.counts
     if examples.targets is not None and counts:
-        counts = tuple((np.array(counts) - np.bincount(examples.targets[rows], minlength=len(counts))).tolist())
+        left = np.bincount(examples.targets[~kept], minlength=len(counts))
+        counts = tuple((np.array(counts) - left).tolist())
     return dataclasses.replace(
         examples,
-        count=len(whole),
+        count=int(kept.sum()),
         stream=stream,
-        files=tuple(np.array(examples.files)[np.isin(every, whole)]) if examples.files else None,
-        targets=None if examples.targets is None else examples.targets[np.isin(every, whole)],
+        files=tuple(np.array(examples.files)[kept]) if examples.files else None,
+        targets=None if examples.targets is None else examples.targets[kept],
         counts=counts,
+        whole=examples,
     )
 
 
@@ -96,16 +126,16 @@ def naming_broken_files(*splits: Examples):
             reason = str(error.message).strip().splitlines()[0]
             raise ValueError(f"data expected examples that can be read, received one that cannot: {reason}") from error
         if not tf.io.gfile.exists(path):
-            raise ValueError(f"data expected the image file {path!r}, which was there when the run began, found none; "
-                             "put it back.") from error  # fmt: skip
-        if isinstance(reason, tf.errors.PermissionDeniedError):
-            raise ValueError(
-                f"data expected image files that may be read, received {path!r}, which this user may not read."
-            ) from error
-        raise ValueError(
-            "data expected an image file (JPEG, PNG, BMP of 24 or 32 bits a pixel, ...), received "
-            f"{path!r}; on_error='skip' leaves such files out."
-        ) from error
+            sentence = (f"data expected the image file {path!r}, which was there when the run began, found none; put "
+                        "it back, or go on without it.")  # fmt: skip
+        elif isinstance(reason, tf.errors.PermissionDeniedError):
+            sentence = f"data expected image files that may be read, received {path!r}, which this user may not read."
+        else:
+            sentence = (
+                "data expected an image file (JPEG, PNG, BMP of 24 or 32 bits a pixel, ...), received "
+                f"{path!r}; repair or remove it, or leave such files out by data.on_error=skip."
+            )
+        raise BrokenFile(sentence, path) from error
 
 
 def _mistake_of(path) -> tf.errors.OpError | None:

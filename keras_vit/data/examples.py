@@ -24,6 +24,7 @@ class Examples:
             itself: what is passed over is then not read.
         multi: True where a label is a list (n,) of classes, n >= 0, and not one class.
         targets: class index of each example in order, where that is known without reading them all.
+        whole: the split with the files that are left out of this one; None where none is.
     """
 
     count: int
@@ -36,6 +37,7 @@ class Examples:
     read: Callable | None = None
     multi: bool = False
     targets: np.ndarray | None = None
+    whole: "Examples | None" = None
 
     def images(self, seed=None):
         """`stream`, each image read."""

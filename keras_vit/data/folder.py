@@ -19,7 +19,18 @@ OTHERS = (".webp", ".tif", ".tiff", ".heic", ".heif", ".avif")  # pictures, too,
 TEST_FOLDERS = ("test", "validation", "val", "valid")
 
 
-def open_folder(split: str, directory: str | None, part) -> Examples:
+def files_of(names: tuple[str, ...], directory: str) -> set[str]:
+    """Paths of files that are named from the folder on, as `name_of` names them."""
+    return {f"{str(directory).rstrip('/')}/{name}" for name in names}
+
+
+def name_of(path: str, directory: str) -> str | None:
+    """The name of a file from the folder on; None where it lies elsewhere."""
+    root = f"{str(directory).rstrip('/')}/"
+    return path.removeprefix(root) if path.startswith(root) else None
+
+
+def open_folder(split: str, directory: str | None, part, left_out: tuple[str, ...] = ()) -> Examples:
     """Open one split of a folder of images.
 
     Where there is no `train` folder, or one without folders beside classes of other names, a fifth of every class (of
@@ -30,10 +41,33 @@ def open_folder(split: str, directory: str | None, part) -> Examples:
         split: `train`, `test`, or a part of one.
         directory: path, or a place as `gs://bucket/folder`.
         part: function of (split, parts, name) -> a part's name and the slice of it.
+        left_out: names of files that are counted in although they may be gone.
 
     Raises:
         FileNotFoundError: there is no such folder.
         ValueError: it holds no classes or images or a name that is not UTF-8, or the split is unknown.
+    """
+    classes = files_of_splits(directory, left_out)
+    parts = {
+        name: [(path, target) for target, files in enumerate(by_class.values()) for path in files]
+        for name, by_class in classes.items()
+    }
+    name, chosen = part(split, parts, f"folder {str(directory).rstrip('/')!r}")
+    rng = np.random.default_rng(0)
+    rows = [parts[name][i] for i in rng.permutation(len(parts[name]))[chosen]]
+    files = tuple(path for path, _ in rows)
+    return in_memory(np.array(files), [target for _, target in rows], list(classes["train"]), files)
+
+
+def files_of_splits(
+    directory: str | None, left_out: tuple[str, ...] = (), empty: bool = False
+) -> dict[str, dict[str, list[str]]]:
+    """Return split -> class -> its files of a folder, as `open_folder` says.
+
+    Args:
+        directory: path, or a place as `gs://bucket/folder`.
+        left_out: names of files that are counted in although they may be gone.
+        empty: whether a class may have no files to train on.
     """
     if directory is None or not tf.io.gfile.isdir(directory):
         raise FileNotFoundError(
@@ -41,24 +75,22 @@ def open_folder(split: str, directory: str | None, part) -> Examples:
             "pass its path as --data-dir."
         )
     root = str(directory).rstrip("/")
+    gone = files_of(left_out, root)
     train = tf.io.gfile.join(root, "train")
     test = next((path for name in TEST_FOLDERS if tf.io.gfile.isdir(path := tf.io.gfile.join(root, name))), None)
     if tf.io.gfile.isdir(train) and (test or _folders(train)):  # else it is a class: bus, car, train
         labels = _classes(train)
-        parts = {"train": list(_rows(train, labels))} | ({"test": list(_rows(test, labels, some=True))} if test else {})
+        found = {"train": list(_by_class(train, labels, gone, empty))}
+        found |= {"test": list(_by_class(test, labels, gone, some=True))} if test else {}
     else:
         labels = _classes(root)
-        parts = {"train": [], "test": []}
-        for target, files in enumerate(_by_class(root, labels)):
+        found = {"train": [], "test": []}
+        for files in _by_class(root, labels, gone, empty):
             files = sorted(files, key=lambda path: hashlib.sha256(os.path.basename(path).encode()).digest())
-            cut = min(max(1, round(HELD_OUT * len(files))), len(files) - 1)
-            parts["test"] += [(path, target) for path in files[:cut]]
-            parts["train"] += [(path, target) for path in files[cut:]]
-    name, chosen = part(split, parts, f"folder {root!r}")
-    rng = np.random.default_rng(0)
-    rows = [parts[name][i] for i in rng.permutation(len(parts[name]))[chosen]]
-    files = tuple(path for path, _ in rows)
-    return in_memory(np.array(files), [target for _, target in rows], labels, files)
+            cut = max(min(max(1, round(HELD_OUT * len(files))), len(files) - 1), 0)
+            found["test"].append(files[:cut])
+            found["train"].append(files[cut:])
+    return {split: dict(zip(labels, of_classes, strict=True)) for split, of_classes in found.items()}
 
 
 def _folders(root) -> list[str]:
@@ -88,7 +120,7 @@ def _classes(root) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _by_class(root, labels, some: bool = False) -> Iterator[list[str]]:
+def _by_class(root, labels, gone: set[str], some: bool = False) -> Iterator[list[str]]:
     """The image files of each class; raises if a folder is no class or, but for `some`, a class has none."""
     strangers = [name for name in _folders(root) if name not in labels]
     if strangers:
@@ -101,15 +133,10 @@ def _by_class(root, labels, some: bool = False) -> Iterator[list[str]]:
             every = sorted(image_files_below(place, tf.io.gfile.walk, SUFFIXES + OTHERS))
         files = [path for path in every if path.lower().endswith(SUFFIXES)]
         left_out.update(os.path.splitext(path)[1].lower() for path in every if path.lower().endswith(OTHERS))
+        files = sorted({*files, *(path for path in gone if path.startswith(f"{place}/"))})
         if not files and not some:
             raise ValueError(f"directory expected images ({', '.join(SUFFIXES)}) in {place!r}, found none.")
         yield files
     if left_out:
         counts = ", ".join(f"{count:,} {suffix}" for suffix, count in left_out.most_common())
         warnings.warn(f"left out of {root!r}, for training does not read them: {counts}.", stacklevel=2)
-
-
-def _rows(root, labels, some: bool = False) -> Iterator[tuple[str, int]]:
-    """(path, class index) of every image."""
-    for target, files in enumerate(_by_class(root, labels, some)):
-        yield from ((path, target) for path in files)

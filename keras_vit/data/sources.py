@@ -11,29 +11,36 @@ import numpy as np
 from keras_vit.data import SOURCES
 from keras_vit.data.arrays import from_arrays as from_arrays
 from keras_vit.data.arrays import open_arrays
-from keras_vit.data.broken import without_broken
+from keras_vit.data.broken import without_absent, without_broken
 from keras_vit.data.examples import Examples as Examples
 from keras_vit.data.examples import in_memory as in_memory
 from keras_vit.data.examples import require_some
-from keras_vit.data.folder import HELD_OUT, open_folder
+from keras_vit.data.folder import HELD_OUT, files_of, open_folder
 
 SHUFFLE = 250_000
 _SLICE = re.compile(r"(\w+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
 
 
-def open_data(data, split: str | None = None, directory: str | None = None) -> Examples:
+def open_data(data, split: str | None = None, directory: str | None = None, left_out: tuple[str, ...] = ()) -> Examples:
     """Open one split of a recipe's data, as its fields say.
 
     Args:
         data: a `keras_vit.train.recipe.Data`.
         split: which; the one to train on where None.
         directory: in place of the one in `data`.
+        left_out: as in `open_split`.
     """
-    return open_split(data.source, split or data.train_split, directory or data.directory, data.shuffle, data.on_error)
+    directory, split = directory or data.directory, split or data.train_split
+    return open_split(data.source, split, directory, data.shuffle, data.on_error, left_out=left_out)
 
 
 def open_split(
-    source: str, split: str, directory: str | None = None, shuffle: int = SHUFFLE, on_error: str = "stop"
+    source: str,
+    split: str,
+    directory: str | None = None,
+    shuffle: int = SHUFFLE,
+    on_error: str = "stop",
+    left_out: tuple[str, ...] = (),
 ) -> Examples:
     """Open one split of a source.
 
@@ -43,16 +50,18 @@ def open_split(
         directory: the folder of images, the file of arrays, or the folder that TensorFlow Datasets keeps its data in.
         shuffle: examples in memory that the next one is drawn from, where they are streamed.
         on_error: `stop` at a file that is no image, when it is come to, or `skip` it.
+        left_out: of a folder, names of files that may be gone since the run began, which then leave the split as it
+            was: the other files keep their split, their order and their seeds.
 
     Raises:
         FileNotFoundError: the data is absent; the sentence says what to do.
-        ValueError: the source or the split is unknown, the split has no examples, or more than one file in a hundred
-            is no image.
+        ValueError: the source or the split is unknown, the split has no examples, or more than three files, and one
+            in a hundred, are no images.
     """
     if source == "digits":
         examples = _digits(split)
     elif source == "folder":
-        examples = open_folder(split, directory, _part)
+        examples = open_folder(split, directory, _part, left_out)
     elif source == "arrays":
         examples = open_arrays(split, directory, _part)
     elif source.startswith("tfds:"):
@@ -65,7 +74,9 @@ def open_split(
         examples = open_task(source.removeprefix("vtab:"), split, directory, shuffle)
     else:
         raise ValueError(f"source expected one of {', '.join(SOURCES)}, received {source!r}.")
-    return without_broken(examples, f"{split} of {source}") if on_error == "skip" else examples
+    if on_error == "skip":
+        return without_broken(examples, f"{split} of {source}")
+    return without_absent(examples, files_of(left_out, directory)) if left_out and examples.files else examples
 
 
 def _digits(split):

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from keras_vit.data.mosaic import mosaic_layer
 from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches
 from keras_vit.data.sources import Examples, open_data, open_split
 from keras_vit.train.few_shot import squeezed
@@ -32,16 +33,24 @@ class Datasets:
     few_shot: tuple[Examples, Examples] | None = None
 
     @classmethod
-    def open(cls, recipe: Recipe, data_dir: str | None = None) -> "Datasets":
+    def open(cls, recipe: Recipe, data_dir: str | None = None, left_out: tuple[str, ...] = ()) -> "Datasets":
         """Open all that a recipe names, before anything is trained.
+
+        Args:
+            recipe: of the run.
+            data_dir: in place of the directory in the recipe's data.
+            left_out: names of files of the recipe's own data that may be gone since the run began.
 
         Raises:
             FileNotFoundError: the data is absent.
+            ImportError: a package is missing.
             ValueError: a split is unknown, or there are fewer training examples than a batch.
         """
         data, evaluate = recipe.data, recipe.evaluate
-        train, test = (open_data(data, split, data_dir) for split in (data.train_split, data.test_split))
-        validation = open_data(data, evaluate.split, data_dir) if evaluate.split else test
+        if recipe.augment.mosaic:
+            mosaic_layer()
+        train, test = (open_data(data, split, data_dir, left_out) for split in (data.train_split, data.test_split))
+        validation = open_data(data, evaluate.split, data_dir, left_out) if evaluate.split else test
         few_shot = None
         if evaluate.few_shot is not None:
             directory = evaluate.few_shot_directory or data_dir or data.directory
@@ -56,16 +65,30 @@ class Datasets:
     @property
     def splits(self) -> list[Examples]:
         """All of them, to look for broken files in."""
-        return [self.train, self.test, self.validation, *(self.few_shot or ())]
+        return [*self._own, *(self.few_shot or ())]
 
     @property
     def facts(self) -> dict:
-        """Numbers and names that change with the data; of splits with files, hashes of their names and classes, too."""
-        found = {"train_examples": self.train.count, "test_examples": self.test.count}
-        found["labels"] = list(self.train.labels)
-        splits = {"train_files": self.train, "test_files": self.test}
-        splits |= {"validation_files": self.validation} if self.recipe.evaluate.split else {}
+        """Numbers and names that change with the data; of splits with files, hashes of their names and classes, too.
+
+        Files that are left out count, so that a run may leave out more of them when it goes on.
+        """
+        train, test, validation = (split.whole or split for split in self._own)
+        found = {"train_examples": train.count, "test_examples": test.count}
+        found["labels"] = list(train.labels)
+        splits = {"train_files": train, "test_files": test}
+        splits |= {"validation_files": validation} if self.recipe.evaluate.split else {}
         return found | {name: files_hash(split) for name, split in splits.items() if split.files}
+
+    @property
+    def left_out(self) -> list[str]:
+        """Paths of the files that are left out, in order."""
+        found = (set(split.whole.files or ()) - set(split.files or ()) for split in self._own if split.whole)
+        return sorted(set().union(*found))
+
+    @property
+    def _own(self) -> tuple[Examples, Examples, Examples]:
+        return self.train, self.test, self.validation
 
     @property
     def epoch_steps(self) -> int:

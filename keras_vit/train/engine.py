@@ -12,9 +12,12 @@ from keras_vit.data.broken import DATA_ERRORS, naming_broken_files
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.interrupt import Interrupt
+from keras_vit.train.left_out import known_broken, remember_broken, remembering_broken
+from keras_vit.train.lock import locked
 from keras_vit.train.masked import finished_models
 from keras_vit.train.measure import Measure
 from keras_vit.train.pictures import Pictures
+from keras_vit.train.process import record_process
 from keras_vit.train.recipe import Recipe, check_sizes
 from keras_vit.train.report import Report
 from keras_vit.train.speed import Profile, Speed
@@ -23,7 +26,7 @@ from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
 from keras_vit.train.strategy import Devices, choose
 from keras_vit.train.summary import summarise
-from keras_vit.train.workdir import claim, find_summary, save_model, write_summary
+from keras_vit.train.workdir import claim, find_summary, require_same_rates, save_model, write_summary
 
 CALL_SECONDS = 1.0  # of updates in one call from Python: often enough to show, and to be interrupted
 
@@ -67,7 +70,7 @@ def train(
         FloatingPointError: the loss or its gradient is no longer finite.
         OSError: a checkpoint, or what is told of the run, cannot be written; the older checkpoints are intact. Or
             another worker stopped (`ConnectionError`).
-        SystemExit: Ctrl-C or SIGTERM, to any worker; the state has been saved.
+        SystemExit: Ctrl-C (130) or SIGTERM (143), to any worker; the state has been saved.
         ValueError: an argument is out of range, a data file is broken or gone, a batch takes more memory than there
             is, or the workdir holds something else.
     """
@@ -77,7 +80,8 @@ def train(
     check_sizes(recipe)
     devices = choose(strategy, recipe.data.batch_size, recipe.optimizer.accumulate, tpu)
     # The interrupt comes after the workers have met, for which TensorFlow takes SIGTERM for itself.
-    with devices.naming_lost_workers(), Interrupt() as interrupt:
+    lock = locked(workdir) if devices.chief else contextlib.nullcontext()  # the others share the chief's folder
+    with lock, devices.naming_lost_workers(), Interrupt() as interrupt:
         return _run(recipe, Path(workdir), data_dir, devices, profile, interrupt)
 
 
@@ -99,20 +103,24 @@ def _naming_memory(batch: int):
 def _run(
     recipe: Recipe, workdir: Path, data_dir: str | None, devices: Devices, profile: bool, interrupt: Interrupt
 ) -> dict:
-    data, batch = Datasets.open(recipe, data_dir), recipe.data.batch_size
+    directory, batch = data_dir or recipe.data.directory, recipe.data.batch_size
+    data = Datasets.open(recipe, data_dir, known_broken(workdir))
     total, report_steps = data.steps, data.report_steps
 
     state = first_state(recipe, data.train.labels, total, devices.strategy)
     checkpoints = Checkpoints(workdir / "checkpoints", recipe.checkpoint.keep, state.variables(), devices.chief)
+    require_same_rates(workdir, data, max(checkpoints.steps(), default=0))
     devices.require_same_step(0)  # all have looked into the folder before the chief changes it
     if devices.chief:
         claim(workdir, recipe, data.facts)  # not before: a mistake in the recipe or the data must not lock the folder
+        remember_broken(workdir, directory, data.left_out)
         checkpoints.tidy()
     devices.require_same_step(0)  # and the chief has, before they read it
     step = checkpoints.restore() or 0
     devices.require_same_step(step)
     if devices.chief:
         checkpoints.set_aside(step)
+        record_process(workdir, devices, step)
     counters = state.counters
     counters.load()
 
@@ -132,10 +140,11 @@ def _run(
 
     with (
         _naming_memory(batch),
+        remembering_broken(workdir, directory),
         naming_broken_files(*data.splits),
         Report(recipe, workdir, data, step, devices.chief) as report,
     ):
-        report.begin(state.model.count_params())
+        report.begin(state.model.count_params(), state.rate.schedule)
         stop, count, _ = devices.agree(interrupt.asked, 1, False)
         while step < total and not stop:
             if span is None or step == span.end:
@@ -152,7 +161,10 @@ def _run(
                 step = int(state.optimizer.iterations.numpy())  # each update is whole: they run one after the other
                 if devices.workers == 1 and not (recipe.nonfinite == "stop" and counters.skipped):
                     save()
-                    report.say(f"the state of step {step} of {total} is saved; the same command goes on from there.")
+                    report.say(
+                        f"the state of step {step} of {total} is saved; the same command goes on from there, once the "
+                        "file is repaired or removed, or with --set data.on_error=skip."
+                    )
                 raise
             step += count
             rate = float(state.rate(step - 1))
@@ -169,7 +181,7 @@ def _run(
                 report.train(step, counters, rate, speed.of_stage or speed.of_run)
                 for split in measure.due(step):
                     result = measure(split)
-                    report.write(step, split, result)
+                    report.evaluation(step, split, result)
                     if recipe.checkpoint.best and split == measure.on_the_way and result["accuracy"] > counters.best:
                         counters.best = result["accuracy"]
                         if devices.chief:
@@ -181,7 +193,7 @@ def _run(
                 saved = time.perf_counter()
         if step < total:
             report.say(f"stopped at step {step} of {total}; the same command goes on from there.")
-            raise SystemExit(0)
+            raise SystemExit(interrupt.code)
         result = result or measure("test")
 
     summary = summarise(recipe, data, state, result, speed.of_run, devices.replicas)

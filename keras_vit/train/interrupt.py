@@ -5,10 +5,15 @@ import threading
 
 
 class Interrupt:
-    """While entered, the first Ctrl-C or SIGTERM sets `asked`; a second one ends the process as usual."""
+    """While entered, the first Ctrl-C or SIGTERM sets `asked`; a second one ends the process as usual.
+
+    `code` is the exit status of a process that stops for it, as shells count: 128 and the signal's number. A worker
+    that stops because another one was asked to has SIGTERM's.
+    """
 
     def __init__(self):
         self.asked = False
+        self.code = 128 + signal.SIGTERM
         self._before = {}
 
     def __enter__(self):
@@ -17,8 +22,8 @@ class Interrupt:
                 self._before[number] = signal.signal(number, self._ask)
         return self
 
-    def _ask(self, *_):
-        self.asked = True
+    def _ask(self, number, _):
+        self.asked, self.code = True, 128 + number
         self._give_back()
 
     def _give_back(self):

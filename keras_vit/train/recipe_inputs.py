@@ -27,8 +27,8 @@ class Data:
         resize: pixels that the shorter side of a test image is brought to before its middle is cut out, where
             prediction and exports squeeze the whole image; None
             squeezes the whole image into the model's size, as the official code does.
-        on_error: `stop` at a file that is no image, or `skip` it with a warning, up to one in a hundred; in the data
-            of the few-shot evaluation, too.
+        on_error: `stop` at a file that is no image, or `skip` it with a warning, up to three files or one in a
+            hundred; in the data of the few-shot evaluation, too. A run that stopped goes on with another value.
     """
 
     source: str = "digits"
@@ -73,6 +73,8 @@ class Augment:
         mixup: p of Beta(p, p), from which the share of a second image is drawn (arXiv 1710.09412); 0 for none.
         cutmix: the same for the area of a second image pasted in (arXiv 1905.04899); where both are asked for, each
             batch gets one of the two, at even odds.
+        mosaic: probability that each image of a batch is put together of four, and its target by their areas, as in
+            RICAP (arXiv 1811.09030), by keras-cv's `Mosaic` (extra `recipes`), in [0, 1]. Such a batch is not blended.
         erasing: probability that a rectangle of an image is blanked with noise (arXiv 1708.04896), in [0, 1).
     """
 
@@ -87,6 +89,7 @@ class Augment:
     randaugment: tuple[int, int] | None = None
     mixup: float = 0.0
     cutmix: float = 0.0
+    mosaic: float = 0.0
     erasing: float = 0.0
 
     def __post_init__(self):
@@ -104,6 +107,7 @@ class Augment:
                 "(operations, magnitude of 0 to 30) or null", self.randaugment)  # fmt: skip
         for name in ("mixup", "cutmix"):
             require(is_number(getattr(self, name), 0), name, "a number of at least 0", getattr(self, name))
+        require(self.mosaic == 1 or is_number(self.mosaic, 0, 1), "mosaic", "a probability in [0, 1]", self.mosaic)
         require(is_number(self.erasing, 0, 1), "erasing", "a probability in [0, 1)", self.erasing)
 
 

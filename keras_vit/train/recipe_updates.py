@@ -81,10 +81,10 @@ class Schedule:
 
     Args:
         decay: `cosine`, `linear`, `constant`, or `rsqrt`, the reciprocal square root (arXiv 2106.04560).
-        warmup_steps: steps over which the rate rises linearly from 0.
+        warmup_steps: steps over which the rate rises linearly from 0; a tenth of the run where it is no longer.
         end: the rate that `linear` ends at.
         timescale: steps after the warm-up in which `rsqrt` falls to 1 / sqrt(2).
-        cooldown_steps: last steps over which the rate falls linearly to 0.
+        cooldown_steps: last steps over which the rate falls linearly to 0; at most those behind the warm-up.
     """
 
     decay: str = "cosine"

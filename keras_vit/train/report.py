@@ -29,13 +29,31 @@ class Report:
             self._events = Events(workdir / "tensorboard")
         self._progress = Progress(data.steps, data.epochs, step, quiet=not chief)
 
-    def begin(self, parameters: int) -> None:
-        """What is trained on what."""
+    def begin(self, parameters: int, schedule) -> None:
+        """Say what is trained on what.
+
+        Args:
+            parameters: of the model.
+            schedule: as it is fitted to the run.
+        """
         data = self._data
         self.say(
             f"{self._recipe.name}: {data.train.listing()} to train on, {data.test.count:,} to test on; "
             f"{parameters:,} parameters; {self._step:,} of {data.steps:,} steps done"
         )
+        gone = data.left_out
+        if gone:
+            names = ", ".join(gone[:3]) + ", ..." * (len(gone) > 3)
+            self.say(
+                f"{len(gone):,} files are left out: {names}; the others keep their order, and the run no longer ends "
+                "where one with these files would."
+            )
+        for name in ("warmup_steps", "cooldown_steps"):
+            asked, used = getattr(self._recipe.schedule, name), getattr(schedule, name)
+            if asked != used:
+                self.say(
+                    f"schedule.{name} {asked:,} does not fit into the {data.steps:,} steps of the run: {used:,} used"
+                )
 
     def show(self, step: int, counters, rate: float, images_per_second: float) -> None:
         """Where the run is."""
@@ -50,6 +68,14 @@ class Report:
             values["skipped"] = counters.skipped
         self.write(step, "train", values)
         counters.next_report()
+
+    def evaluation(self, step: int, split: str, values: dict) -> None:
+        """What an evaluation found: written, and said."""
+        self.write(step, split, values)
+        shown = {name: value for name, value in values.items() if name != "examples"}
+        figures = (f"{name.replace('_', ' ')} {value:.4f}" if name == "loss" else
+                   f"{name.replace('_', ' ')} {value:.2%}" for name, value in shown.items())  # fmt: skip
+        self.say(f"step {step:,} of {self._data.steps:,}, {split}: {', '.join(figures)}")
 
     def write(self, step: int, split: str, values: dict) -> None:
         """Numbers of a split."""

@@ -46,30 +46,32 @@ def rate_at(
     return rate
 
 
+def fitted(schedule, total: int):
+    """Return the schedule with a warm-up and a cool-down that fit into a run of `total` updates.
+
+    A warm-up that is no shorter than the run becomes a tenth of it; a cool-down takes what is left at most.
+    """
+    warmup = schedule.warmup_steps if schedule.warmup_steps < total else total // 10
+    cooldown = min(schedule.cooldown_steps, total - warmup)
+    return dataclasses.replace(schedule, warmup_steps=warmup, cooldown_steps=cooldown)
+
+
+def is_open_ended(schedule) -> bool:
+    """Return whether the rate of a step is the same in a longer run."""
+    return schedule.decay in ("constant", "rsqrt") and not schedule.cooldown_steps
+
+
 class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
     """`rate_at` as an optimizer takes it.
 
     Args:
         base: the rate at its highest.
         total: updates of the whole run.
-        schedule: a `keras_vit.train.recipe.Schedule`.
-
-    Raises:
-        ValueError: warm-up and cool-down leave nothing of the run.
+        schedule: a `keras_vit.train.recipe.Schedule`; kept as it is `fitted` to the run.
     """
 
     def __init__(self, base: float, total: int, schedule):
-        if schedule.warmup_steps >= total:
-            raise ValueError(
-                f"warmup_steps expected fewer than the {total} steps of the run, received {schedule.warmup_steps}."
-            )
-        left = total - schedule.warmup_steps
-        if schedule.cooldown_steps > left:
-            raise ValueError(
-                f"cooldown_steps expected at most the {left} steps behind the warm-up, received "
-                f"{schedule.cooldown_steps}."
-            )
-        self.base, self.total, self.schedule = base, total, schedule
+        self.base, self.total, self.schedule = base, total, fitted(schedule, total)
 
     def __call__(self, step):
         return rate_at(step, self.base, self.total, **dataclasses.asdict(self.schedule))

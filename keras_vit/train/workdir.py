@@ -7,13 +7,19 @@ from pathlib import Path
 
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe_file import differences, from_json, to_json
+from keras_vit.train.schedule import fitted, is_open_ended
+
+SUMMARY = "summary.json"
+LENGTH, SKIPPING = ("epochs", "steps"), ("data.on_error",)  # what may change while a run goes on
 
 
 def find_summary(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
     """The summary in a folder where this recipe has been run to its end; changes nothing.
 
+    A recipe that differs in what may change while a run goes on has no summary yet where its run is longer.
+
     Raises:
-        ValueError: the folder holds something else.
+        ValueError: the folder holds something else, or a run that cannot go on so.
     """
     if re.match(r"[A-Za-z][\w+.-]+:/", os.fspath(workdir)):  # one slash: pathlib makes it of two; C:/ is Windows's
         raise ValueError(f"workdir expected a local folder or one that is mounted, received {os.fspath(workdir)!r}.")
@@ -23,20 +29,56 @@ def find_summary(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
     written = workdir / "recipe.json"
     if written.is_file():
         other = from_json(written.read_text())
-        if other != recipe:
-            fields = ", ".join(differences(recipe, other))
+        fields = differences(recipe, other)
+        if not set(fields) <= {*LENGTH, *SKIPPING}:
             raise ValueError(
                 f"workdir expected a new folder or one of recipe {recipe.name!r} as it is, received "
-                f"{str(workdir)!r} of recipe {other.name!r}, which differs in {fields}."
+                f"{str(workdir)!r} of recipe {other.name!r}, which differs in {', '.join(fields)}."
             )
-        summary = workdir / "summary.json"
-        return json.loads(summary.read_text()) if summary.is_file() else None
-    if workdir.is_dir() and any(path.suffix != ".partial" for path in workdir.iterdir()):
+        longer = [field for field in fields if field in LENGTH]
+        if longer and not (is_open_ended(recipe.schedule) and not recipe.curriculum.stages):
+            raise ValueError(_another_length(workdir, recipe, longer[0]))
+        summary = workdir / SUMMARY
+        return json.loads(summary.read_text()) if summary.is_file() and not longer else None
+    if workdir.is_dir() and any(path.suffix not in (".partial", ".lock") for path in workdir.iterdir()):
         raise ValueError(
             f"workdir expected a new or empty folder or one with a recipe.json, received {str(workdir)!r}, which "
             "holds other files."
         )
     return None
+
+
+def _another_length(workdir: Path, recipe: Recipe, field: str) -> str:
+    """The sentence about a run that was laid out for another number of steps."""
+    by = "stages" if recipe.curriculum.stages else "cool-down" if recipe.schedule.cooldown_steps else "learning rate"
+    by = f"{recipe.schedule.decay} {by}" if by == "learning rate" else by
+    begin = "pass another --workdir"
+    if (workdir / "model.keras").is_file():
+        begin += f" and --set model.weights={workdir / 'model.keras'}, which begins with the weights of this one"
+    return (
+        f"{field} expected what the run in {str(workdir)!r} began with, for its {by} was laid out over its steps, "
+        f"received another; {begin}."
+    )
+
+
+def require_same_rates(workdir: str | os.PathLike, data, done: int) -> None:
+    """Raise a ValueError unless the steps that a run has made are those of the recipe as it is now.
+
+    Args:
+        workdir: folder of the run.
+        data: the run's `keras_vit.train.datasets.Datasets`.
+        done: steps made.
+    """
+    recipe, written = data.recipe, Path(workdir) / "recipe.json"
+    before = from_json(written.read_text()) if written.is_file() else recipe
+    if (before.epochs, before.steps) == (recipe.epochs, recipe.steps):
+        return
+    if done > data.steps:
+        raise ValueError(f"steps expected at least the {done:,} that the run in {str(workdir)!r} has made, received "
+                         f"{data.steps:,}; pass another --workdir.")  # fmt: skip
+    steps = before.steps or data.epoch_steps * before.epochs
+    if fitted(before.schedule, steps) != fitted(recipe.schedule, data.steps):
+        raise ValueError(_another_length(Path(workdir), recipe, "warmup_steps"))
 
 
 def claim(workdir: str | os.PathLike, recipe: Recipe, data: dict) -> None:
@@ -60,6 +102,8 @@ def claim(workdir: str | os.PathLike, recipe: Recipe, data: dict) -> None:
     if changed:
         raise ValueError(f"data expected what the run in {str(workdir)!r} began with, found another "
                          f"{', '.join(changed)}; begin in a new folder.")  # fmt: skip
+    if (workdir / "recipe.json").is_file() and from_json((workdir / "recipe.json").read_text()) != recipe:
+        (workdir / SUMMARY).unlink(missing_ok=True)  # it is that of the shorter run
     write_atomically(workdir / "recipe.json", to_json(recipe))  # first: it tells whose folder this is
     write_atomically(written, json.dumps(data, indent=2) + "\n")
 

@@ -20,6 +20,7 @@ from keras_vit.train import workdir as workdir_module
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.engine import train
 from keras_vit.train.evaluate import evaluate_model
+from keras_vit.train.lock import locked
 from keras_vit.train.recipe import (
     Augment,
     Average,
@@ -33,7 +34,7 @@ from keras_vit.train.recipe import (
     Schedule,
     Variant,
 )  # fmt: skip
-from keras_vit.train.recipe_file import from_json, override
+from keras_vit.train.recipe_file import from_json, override, to_json
 from keras_vit.train.state import first_state
 
 pytestmark = [needs_tensorflow]
@@ -104,7 +105,8 @@ def stop_at(monkeypatch, step, how):
 def test_what_a_run_leaves(run):
     workdir, summary = run
     assert sorted(path.name for path in workdir.iterdir()) == [
-        "checkpoints", "data.json", "metrics.jsonl", "model.keras", "recipe.json", "summary.json", "tensorboard",
+        "checkpoints", "data.json", "metrics.jsonl", "model.keras", "process.json", "recipe.json", "summary.json",
+        "tensorboard",
     ]  # fmt: skip
     assert from_json((workdir / "recipe.json").read_text()) == RECIPE
     assert json.loads((workdir / "summary.json").read_text()) == summary
@@ -149,8 +151,11 @@ def test_the_saved_model_gives_the_figure_of_the_summary(run):
     assert evaluate_model(model, RECIPE.data, split="test[20%:40%]")["examples"] == 72
 
 
-def test_a_second_run_is_equal_to_the_bit(run, tmp_path):
+def test_a_second_run_is_equal_to_the_bit_and_says_what_its_evaluations_find(run, tmp_path, capsys):
     train(RECIPE, tmp_path / "again")
+    last = rf"^step 12 of 12, test: loss {run[1]['loss']:.4f}, accuracy {run[1]['accuracy']:.2%}$"
+    said = capsys.readouterr().err
+    assert re.search(last, said, re.MULTILINE) and re.search(r"^step 8 of 12, test: loss \d", said, re.MULTILINE)
     assert equal(run[0], tmp_path / "again")
     assert timeless(run[0]) == timeless(tmp_path / "again")
 
@@ -171,7 +176,7 @@ def test_stopped_twice_and_gone_on_is_equal_to_the_bit(run, tmp_path, monkeypatc
             stop_at(patch, at, lambda number=number: os.kill(os.getpid(), number))
             with pytest.raises(SystemExit) as stopped:
                 train(RECIPE, tmp_path / "run")
-        assert stopped.value.code == 0
+        assert stopped.value.code == 128 + number  # so that `train && export` stops, too
         assert f"stopped at step {at + 1} of 12; the same command goes on from there." in capsys.readouterr().err
         assert signal.getsignal(number) is handler
         assert not (tmp_path / "run" / "summary.json").exists()
@@ -179,6 +184,19 @@ def test_stopped_twice_and_gone_on_is_equal_to_the_bit(run, tmp_path, monkeypatc
     assert equal(run[0], tmp_path / "run")
     assert timeless(run[0]) == timeless(tmp_path / "run")
     assert summary["accuracy"] == run[1]["accuracy"]
+
+
+@pytest.mark.large  # keras-cv takes its time; test_pipeline.py has its batches
+def test_with_mosaics_stopped_and_gone_on_is_equal_to_the_bit(tmp_path, monkeypatch, one_step_a_call):
+    pytest.importorskip("keras_cv", reason="extra `recipes` is not installed")
+    recipe = override(RECIPE, ["augment.mosaic=0.5"])
+    train(recipe, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        stop_at(patch, 5, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(SystemExit):
+            train(recipe, tmp_path / "run")
+    train(recipe, tmp_path / "run")
+    assert equal(tmp_path / "whole", tmp_path / "run")
 
 
 def test_killed_with_its_newest_checkpoint_broken_goes_on_from_the_one_before(
@@ -212,10 +230,14 @@ def test_asked_to_stop_before_its_first_step_it_says_how_to_go_on(run, tmp_path,
     with monkeypatch.context() as patch:
         patch.setattr(engine.Datasets, "open", asked)
         patch.setattr(engine, "compiled_steps", lambda *_: pytest.fail("trained"))
-        with pytest.raises(SystemExit) as stopped:
-            train(RECIPE, tmp_path / "run")
-    assert stopped.value.code == 0
-    assert "stopped at step 0 of 12; the same command goes on from there." in capsys.readouterr().err
+        for recipe, folder in ((RECIPE, "run"), (override(RECIPE, ["schedule.warmup_steps=99"]), "warm")):
+            with pytest.raises(SystemExit) as stopped:
+                train(recipe, tmp_path / folder)
+            assert stopped.value.code == 143
+            said = capsys.readouterr().err
+            assert "stopped at step 0 of 12; the same command goes on from there." in said
+            note = "schedule.warmup_steps 99 does not fit into the 12 steps of the run: 1 used"
+            assert (note in said) == (folder == "warm")
     train(RECIPE, tmp_path / "run")
     assert equal(run[0], tmp_path / "run")
 
@@ -243,7 +265,12 @@ def test_killed_before_its_summary_it_still_knows_how_fast_it_was(tmp_path, monk
             train(RECIPE, tmp_path / "run")
     monkeypatch.setattr(engine, "compiled_steps", lambda *_: pytest.fail("trained again"))
     monkeypatch.setattr(state, "peak_device_memory", lambda: 1e9)
-    summary = train(RECIPE, tmp_path / "run")
+    process = tmp_path / "run" / "process.json"
+    facts = json.loads(process.read_text())
+    process.write_text(json.dumps(facts | {"intra_op_threads": 96}))
+    with pytest.warns(UserWarning, match=rf"step 12 with intra_op_threads {facts['intra_op_threads']} \(was 96\): "):
+        summary = train(RECIPE, tmp_path / "run")
+    assert json.loads(process.read_text()) == facts
     assert summary["images_per_second"] > 0 and summary["seconds"] > 0 and summary["peak_memory"] > 1e7
     assert summary["peak_device_memory"] == 5_000_000_000
 
@@ -309,6 +336,61 @@ def test_a_folder_of_another_recipe_is_refused(run):
         train(other, run[0])
 
 
+def test_a_rate_laid_out_over_the_run_is_not_extended_and_the_command_that_goes_on_from_its_weights_is_said(run):
+    with pytest.raises(ValueError, match="epochs expected .* its cosine learning rate was laid out over ") as refused:
+        train(override(RECIPE, ["epochs=5"]), run[0])
+    setting = re.search(r"--set (\S+),", str(refused.value))[1]
+    begun = first_state(override(RECIPE, [setting]), tuple("0123456789"), 9, tf.distribute.get_strategy()).model
+    trained = keras.saving.load_model(run[0] / "model.keras", compile=False)
+    kernels = [np.asarray(model.get_layer("embedding").kernel) for model in (begun, trained)]
+    assert np.array_equal(*kernels) and json.loads((run[0] / "summary.json").read_text()) == run[1]
+
+
+def test_a_constant_rate_is_extended_to_the_longer_run_bit_for_bit(tmp_path, monkeypatch):
+    recipe = override(RECIPE, ["schedule.decay=constant", "epochs=1"])
+    longer = override(recipe, ["epochs=2", "data.on_error=skip"])
+    assert train(recipe, tmp_path / "run")["steps"] == 4
+    assert train(longer, tmp_path / "run")["steps"] == 8
+    train(longer, tmp_path / "whole")
+    assert equal(tmp_path / "run", tmp_path / "whole")
+    monkeypatch.setattr(engine, "compiled_steps", lambda *_: pytest.fail("trained again"))
+    assert train(longer, tmp_path / "run")["steps"] == 8
+    with pytest.raises(ValueError, match="steps expected at least the 8 that the run in .* has made, received 4"):
+        train(recipe, tmp_path / "run")
+    with pytest.raises(
+        ValueError, match="warmup_steps expected what the run .* its constant learning rate was laid out"
+    ):
+        workdir_module.write_atomically(tmp_path / "run" / "recipe.json", to_json(with_warmup(longer, 99)))
+        train(with_warmup(override(longer, ["epochs=3"]), 99), tmp_path / "run")
+
+
+def with_warmup(recipe, steps):
+    return override(recipe, [f"schedule.warmup_steps={steps}"])
+
+
+def test_a_folder_that_another_process_trains_in_is_refused_and_free_when_it_ends(tmp_path):
+    with (
+        locked(tmp_path / "run"),
+        pytest.raises(ValueError, match=f"workdir expected .* where process {os.getpid()} on .* is training; "),
+    ):
+        train(RECIPE, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "left").mkdir()
+    (tmp_path / "left" / "run.lock").write_text("process 1 on a machine that lost its power")
+    assert workdir_module.find_summary(tmp_path / "left", RECIPE) is None
+    with locked(tmp_path / "left"):
+        pass
+    assert not list((tmp_path / "left").iterdir())
+
+
+def test_the_workers_of_a_run_do_not_lock_each_other_out(tmp_path, monkeypatch):
+    devices = engine.choose("one", 16)
+    monkeypatch.setattr(engine, "choose", lambda *_: dataclasses.replace(devices, worker=1, workers=2))
+    monkeypatch.setattr(engine, "_run", lambda *_: {"worker": 1})
+    with locked(tmp_path):
+        assert train(RECIPE, tmp_path) == {"worker": 1}
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(ValueError, match="workdir expected a new or empty folder .* holds other files"):
@@ -333,7 +415,6 @@ def test_a_place_that_is_no_local_folder_is_refused(kind, tmp_path, monkeypatch)
 def test_a_mistake_does_not_lock_the_folder(tmp_path):
     for setting, message in (
         ("data.test_split=validation", "split expected test or train"),
-        ("schedule.warmup_steps=99", "warmup_steps expected fewer than the 12 steps"),
         ("data.batch_size=100", "batch_size expected at most the 72 training examples"),
         ("data.resize=7", "resize expected at least the model's 8 pixels, received 7"),
     ):

@@ -32,7 +32,7 @@ def command(photos, tmp_path):
     """The command line on the recipe: its exit code."""
     (tmp_path / "recipe.json").write_text(to_json(RECIPE))
     arguments = ["train", str(tmp_path / "recipe.json"), "--workdir", str(tmp_path / "run"), "--data-dir"]
-    return lambda data=photos: cli.main([*arguments, str(data)])
+    return lambda data=photos, *more: cli.main([*arguments, str(data), *more])
 
 
 def same_end(one, other):
@@ -195,11 +195,61 @@ def test_a_picture_that_goes_missing_is_named_and_once_it_is_back_the_run_goes_o
     errors = capsys.readouterr().err
     assert f"keras-vit train: data expected the image file '{victim}', which was there when the run began" in errors
     step = int(errors.split("the state of step ")[1].split()[0])
-    assert f"the state of step {step} of 8 is saved; the same command goes on from there." in errors
+    assert f"the state of step {step} of 8 is saved; the same command goes on from there" in errors
     assert step == 2 and (tmp_path / "run" / "checkpoints" / f"{step:08d}").is_dir()
     aside.rename(victim)
     assert command(tmp_path / "photos") == 0
     assert f"{step} of 8 steps done" in capsys.readouterr().err
+    assert same_end(tmp_path / "run", whole[0])
+
+
+def test_a_broken_picture_is_no_dead_end(photos, whole, command, tmp_path, monkeypatch, capsys):
+    """The run goes on where the file it named is repaired, removed or skipped; removed and skipped it ends alike."""
+    shutil.copytree(photos, tmp_path / "photos")
+    victim = in_copy(photos, tmp_path, "train")
+    good = victim.read_bytes()
+    victim.write_bytes(good[: len(good) // 2])
+    assert command(tmp_path / "photos") == 2
+    said = capsys.readouterr().err
+    assert f"received '{victim}'; repair or remove it, or leave such files out by data.on_error=skip." in said
+    step = int(said.split("the state of step ")[1].split()[0])
+    assert step == 2 and "goes on from there, once the file is repaired or removed, or with --set" in said
+    name = victim.relative_to(tmp_path / "photos")
+    assert json.loads((tmp_path / "run" / "left_out.json").read_text()) == [str(name)]
+    shutil.copytree(tmp_path / "run", tmp_path / "stopped")
+
+    with pytest.warns(UserWarning, match="left out: 1 of the 32 files of train of folder"):
+        assert command(tmp_path / "photos", "--set", "data.on_error=skip") == 0
+    (tmp_path / "run").rename(tmp_path / "skipped")
+    capsys.readouterr()
+
+    (tmp_path / "stopped").rename(tmp_path / "run")
+    victim.unlink()
+    assert command(tmp_path / "photos") == 0
+    said = capsys.readouterr().err
+    assert f"1 files are left out: {victim}; the others keep their order" in said
+    assert "31 images of 2 classes" in said and "2 of 6 steps done" in said
+    assert same_end(tmp_path / "run", tmp_path / "skipped")
+    facts = [json.loads((folder / "run" / "data.json").read_text()) for folder in (tmp_path, whole[0].parent)]
+    assert facts[0] == facts[1]  # of the files that the run began with
+
+    other = in_copy(photos, tmp_path, "test")
+    shutil.copy(photos / "day" / "00.png", victim)  # repaired, but another one is gone that the run never named
+    other.unlink()
+    (tmp_path / "run" / "summary.json").unlink()
+    assert command(tmp_path / "photos") == 2
+    assert "data expected what the run in" in sentence(capsys)
+
+
+@pytest.mark.large  # a picture that comes back is beside it
+def test_a_broken_picture_that_is_repaired_changes_nothing(photos, whole, command, tmp_path):
+    shutil.copytree(photos, tmp_path / "photos")
+    victim = in_copy(photos, tmp_path, "train")
+    good = victim.read_bytes()
+    victim.write_bytes(good[: len(good) // 2])
+    assert command(tmp_path / "photos") == 2
+    victim.write_bytes(good)
+    assert command(tmp_path / "photos") == 0
     assert same_end(tmp_path / "run", whole[0])
 
 

@@ -68,6 +68,14 @@ def test_torch_agrees():
     assert np.allclose(rates("cosine", warmup=0)[:TOTAL], expected, atol=1e-6)
 
 
-def test_warmup_as_long_as_the_run_is_refused():
-    with pytest.raises(ValueError, match="warmup_steps expected fewer than the 10 steps of the run, received 10"):
-        LearningRate(BASE, 10, Schedule(warmup_steps=10))
+@pytest.mark.parametrize(
+    ("warmup", "cooldown", "expected"), [(9, 0, (9, 0)), (10, 0, (1, 0)), (500, 500, (1, 9)), (4, 7, (4, 6))]
+)
+def test_a_warmup_and_a_cooldown_too_long_for_the_run_shrink(warmup, cooldown, expected):
+    found = LearningRate(BASE, 10, Schedule("constant", warmup_steps=warmup, cooldown_steps=cooldown))
+    assert (found.schedule.warmup_steps, found.schedule.cooldown_steps) == expected
+    assert float(found(expected[0])) == pytest.approx(BASE * min(1, (10 - expected[0]) / max(expected[1], 1)))
+
+
+def test_a_run_of_a_single_step_has_no_warmup():
+    assert float(LearningRate(BASE, 1, Schedule(warmup_steps=10))(0)) == pytest.approx(BASE)

@@ -31,7 +31,7 @@ from keras_vit.train.recipe import *
 
 row = Variant("tiny", width=8, depth=2, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
 recipe = Recipe(
-    "tiny", Model(row, channels=1),
+    "tiny", Model(row, channels=1, dropout_rate=0.1, attention_dropout_rate=0.1, drop_path_rate=0.1),
     Data("digits", train_split="train[:5%]", test_split="test[:20%]", batch_size=16),
     Augment(shift=0.1, mixup=0.2),
     Optimizer("adamw", learning_rate=1e-2, weight_decay=0.1, clip_norm=0.1, epsilon=1e-4, accumulate=2),
@@ -97,7 +97,7 @@ def start(code, *arguments, **environment):
     )  # fmt: skip
 
 
-def finish(*processes):
+def finish(*processes, code=0):
     """What each of several processes that run at once wrote to standard output and error; all of them are ended."""
     with ThreadPoolExecutor(len(processes)) as threads:  # side by side: a full pipe would hold one of them up
         try:
@@ -106,13 +106,13 @@ def finish(*processes):
             for process in processes:
                 process.kill()
     for process, (_, errors) in zip(processes, found, strict=True):
-        assert process.returncode == 0, errors[-3000:]
+        assert process.returncode == code, errors[-3000:]
     return found
 
 
 def two_workers(folder, interrupted, first="worker"):
     """Both processes of a run to their end, of which the first one is a worker or a chief."""
-    return finish(*start_two(RECIPE + WORKER, folder, interrupted, first=first))
+    return finish(*start_two(RECIPE + WORKER, folder, interrupted, first=first), code=143 * (interrupted == "yes"))
 
 
 def start_two(code, *arguments, first="worker"):
@@ -134,8 +134,8 @@ def weights(folder):
 
 
 def test_two_workers_stop_together_go_on_and_equal_one_device(tmp_path):
-    """SIGTERM to the second alone stops both at one step; the end is that of one device on the same batches. Going on,
-    the first of them is called chief."""
+    """SIGTERM to the second alone stops both at one step; the end is that of one device on the same batches, dropout
+    included. Going on, the first of them is called chief."""
     (_, told), (_, quiet) = two_workers(tmp_path / "two", "yes")
     assert "stopped at step 4 of 8; the same command goes on from there." in told and "stopped" not in quiet
     assert sorted(path.name for path in (tmp_path / "two" / "checkpoints").iterdir()) == ["00000003", "00000004"]

@@ -1,0 +1,159 @@
+"""What is wrong or odd about the files of a folder of images, found by reading each of them once."""
+
+import hashlib
+import io
+import os
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from keras_vit.data.decode import decode
+from keras_vit.data.folder import files_of_splits
+from keras_vit.image_files.kinds import kind_of
+
+FEW = 10  # images of a class to train on, below which it is listed
+SMALL, LARGE = 32, 50_000_000  # pixels: of the shorter side, and of the whole image
+LONG = 4  # times the shorter side
+ORIENTATION = 0x0112  # EXIF's tag
+_SUFFIXES = {
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "PNG": (".png", ".apng"),
+    "BMP": (".bmp", ".dib"),
+    "TIFF": (".tif", ".tiff"),
+    "HEIC": (".heic", ".heif", ".hif"),
+}
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """A file that was read.
+
+    Args:
+        path: of the file.
+        split: `train` or `test`.
+        label: the class.
+        digest: of its content.
+        broken: why it cannot be read; None where it can.
+        odd: in which ways it is unusual.
+    """
+
+    path: str
+    split: str
+    label: str
+    digest: str
+    broken: str | None
+    odd: tuple[str, ...]
+
+
+def files_to_check(directory: str) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
+    """Return (path, split, class) of each file that training would read, and (split, class) of each empty class.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        ValueError: it has no classes.
+    """
+    found, empty = [], []
+    for split, labels in files_of_splits(directory, empty=True).items():
+        for label, files in labels.items():
+            found += [(path, split, label) for path in files]
+            empty += [] if files else [(split, label)]
+    return found, empty
+
+
+def check_files(files: list[tuple[str, str, str]]) -> Iterator[FileFacts]:
+    """Read the files (path, split, class), several at once, and yield the facts of each in order."""
+    decoded = tf.function(decode, input_signature=[tf.TensorSpec((), tf.string)], autograph=False)
+    with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        warnings.simplefilter("ignore")  # Pillow's, about metadata
+        yield from threads.map(lambda row: _facts(decoded, *row), files)
+
+
+def _facts(decoded, path, split, label) -> FileFacts:
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            data = file.read()
+    except tf.errors.OpError as error:
+        return FileFacts(path, split, label, "", _reason(error), ())
+    digest = hashlib.sha256(data).hexdigest()
+    kind = kind_of(data)
+    try:
+        if not data:
+            return FileFacts(path, split, label, digest, "the file is empty", ())
+        if kind is None:
+            return FileFacts(path, split, label, digest, "no image", ())
+        decoded(data)
+    except tf.errors.OpError as error:
+        return FileFacts(path, split, label, digest, f"{kind} that is damaged ({_reason(error)})", ())
+    return FileFacts(path, split, label, digest, None, tuple(_oddities(path, data, kind)))
+
+
+def _reason(error) -> str:
+    return str(error.message).strip().splitlines()[0].split(" [Op:")[0].split("{{")[0].strip()[:120]
+
+
+def _oddities(path: str, data: bytes, kind: str) -> Iterator[str]:
+    """What is unusual about an image that can be read."""
+    from PIL import Image
+
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in _SUFFIXES.get(kind, (f".{kind.lower()}",)):
+        yield f"{kind} in a file without a suffix" if not suffix else f"{kind} in a file named {suffix}"
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            (width, height), mode = image.size, image.mode
+            frames, turned = getattr(image, "n_frames", 1), image.getexif().get(ORIENTATION, 1)
+    except Exception:  # Pillow raises many kinds; the image itself was decoded, so that it is no fault of the file's
+        return
+    if frames > 1:
+        yield "animated: the first picture is used"
+    if mode in ("1", "L", "LA") or mode.startswith("I"):
+        yield "grey"
+    if mode == "CMYK":
+        yield "CMYK"
+    if turned not in (0, 1):
+        yield "turned by its EXIF orientation"
+    if min(width, height) < SMALL:
+        yield f"a side shorter than {SMALL} pixels"
+    if width * height > LARGE:
+        yield f"more than {LARGE:,} pixels"
+    if max(width, height) > LONG * min(width, height):
+        yield f"more than {LONG} times as long as wide"
+
+
+def findings(facts: list[FileFacts], empty: list[tuple[str, str]]) -> dict:
+    """Return all findings as plain lists and dicts.
+
+    Args:
+        facts: of each file.
+        empty: (split, class) without files.
+    """
+    splits, odd, by_content = {}, defaultdict(list), defaultdict(list)
+    for split, label in empty:
+        splits.setdefault(split, {})[label] = 0
+    for fact in facts:
+        counts = splits.setdefault(fact.split, {})
+        counts[fact.label] = counts.get(fact.label, 0) + (fact.broken is None)
+        if fact.digest:
+            by_content[fact.digest].append(fact)
+        for oddity in fact.odd:
+            odd[oddity].append(fact.path)
+    alike = [group for group in by_content.values() if len(group) > 1]
+    across = [group for group in alike if len({(fact.split, fact.label) for fact in group}) > 1]
+    paths = lambda groups: [[fact.path for fact in group] for group in groups]  # noqa: E731
+    train = splits.get("train", {})
+    found = {
+        "files": len(facts),
+        "splits": {split: dict(sorted(counts.items())) for split, counts in sorted(splits.items(), reverse=True)},
+        "broken": [{"file": fact.path, "reason": fact.broken} for fact in facts if fact.broken],
+        "duplicates_across": paths(across),
+        "duplicates_within": paths([group for group in alike if group not in across]),
+        "empty_classes": [{"split": split, "class": label} for split, label in empty],
+        "tiny_classes": [{"class": label, "files": n} for label, n in sorted(train.items()) if 0 < n < FEW],
+        "odd": dict(sorted(odd.items())),
+    }
+    care = ("broken", "duplicates_across", "empty_classes", "tiny_classes")
+    return found | {"needs_care": any(found[name] for name in care)}
