@@ -119,7 +119,7 @@ def _require_one(model, inside):
 
 
 def _rebuilt(model, opens, call=lambda layer, *args, **kwargs: layer(*args, **kwargs)):
-    """Call the layers of a model in a graph of their own, and those of the nested models that `opens` chooses."""
+    """Call a model's layers in a new graph, where `opens` replaces nested models by their layers."""
 
     def run(nested, inputs):
         graph = keras.Model(nested.inputs, nested.outputs) if isinstance(nested, keras.Sequential) else nested
@@ -184,7 +184,7 @@ def _with_head(model):
 
 
 def require_direct(model: keras.Model, argument: str) -> None:
-    """Raise a ValueError unless the classifier of a flat model takes what the ViT puts out.
+    """Raise a ValueError unless the classifier of a flat model takes the output of the ViT.
 
     Files of weights have no place for a layer between the two, and would be read as another model.
     """

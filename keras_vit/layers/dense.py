@@ -9,7 +9,7 @@ from keras import ops
 from keras_vit.private import stored_kernel
 
 MODES = ("int8", "int4", "float8")
-_ADAPTERS = ("lora_kernel_a", "lora_kernel_b")  # names in a file, beside Keras's own "0", "1", ...
+_ADAPTERS = ("lora_kernel_a", "lora_kernel_b")  # names in a file, where Keras has "0", "1", ...
 _ALPHA = "lora_alpha"
 
 
@@ -36,7 +36,7 @@ class AdaptableDense(keras.layers.Dense):
 
         Args:
             mode: `int8`, `int4` or `float8`.
-            type_check: whether to refuse a subclass with a forward pass of its own.
+            type_check: whether to refuse subclasses, which may override the forward pass.
             config: a `keras.quantizers.QuantizationConfig`; Keras's default for `mode` where None.
 
         Raises:
@@ -57,7 +57,7 @@ class AdaptableDense(keras.layers.Dense):
         super().enable_lora(rank, alpha, a_initializer, b_initializer)
 
     def save_own_variables(self, store):
-        """Write the kernel as it is stored, and the adapters beside it."""
+        """Write the stored kernel and the adapters."""
         if not self.lora_enabled:
             super().save_own_variables(store)
             return
