@@ -117,8 +117,8 @@ def test_a_processor_that_onednn_has_no_product_for_is_not_asked():
 @needs_onednn
 def test_an_operation_that_is_not_there_or_answers_otherwise_is_not_taken(monkeypatch):
     assert onednn.has_norms.__wrapped__(tf.float32)
-    monkeypatch.setattr(onednn, "_NORM", "_MklNoNorm")
-    monkeypatch.setattr(onednn, "_PRODUCT", "_MklNoProduct")
+    monkeypatch.setattr(onednn, "ONEDNN_NORM", "_MklNoNorm")
+    monkeypatch.setattr(onednn, "ONEDNN_PRODUCT", "_MklNoProduct")
     assert not onednn.has_norms.__wrapped__(tf.float32) and not onednn.has_held_products.__wrapped__()
     monkeypatch.setattr(onednn, "normed", lambda rows, gamma, beta, epsilon: rows)
     assert not onednn.has_norms.__wrapped__(tf.float32)
