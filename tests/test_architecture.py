@@ -21,7 +21,7 @@ RULES = {
     "preprocess": ({"image_files"}, False),
     "image_spec": (set(), False),
     "weights": ({"image_spec"}, False),
-    "models": ({"image_spec", "layers", "preprocess", "weights", "xla"}, False),
+    "models": ({"image_spec", "layers", "preprocess", "weights"}, False),
     "analysis": ({"layers", "models", "preprocess"}, False),
     "predict": ({"image_files", "models", "preprocess", "export"}, False),
     "data": ({"image_files", "image_graph", "preprocess"}, True),

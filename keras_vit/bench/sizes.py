@@ -65,7 +65,7 @@ def _copies(contestant, row) -> int:
     """How many copies of the weights a forward pass holds."""
     if contestant.library == "keras_vit-frozen":
         return ALL_CONSTANT if isinstance(row, BiTVariant) else PACKED if row.stem is None else WITH_STEM
-    return PACKED if contestant.library in ("keras_vit-predict", "keras_vit-saved_model-frozen") else PLAIN
+    return PACKED if contestant.library == "keras_vit-saved_model-frozen" else PLAIN
 
 
 def _times_counted(contestant, row) -> float:

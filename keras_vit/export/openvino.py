@@ -47,8 +47,9 @@ def write_openvino(model: keras.Model, file: str | Path, calibration: np.ndarray
         nncf()  # says here what is missing
     model = in_dtype(model, "float32")
     module = ServingModule(model, measured=calibration is not None)
-    with tempfile.TemporaryDirectory(dir=Path(file).parent) as folder, _fastest_forms(model):
-        tf.saved_model.save(module, folder, signatures={"serving_default": module.function(module.answer)})
+    answer = module.function(_fastest_forms(model)(module.answer))
+    with tempfile.TemporaryDirectory(dir=Path(file).parent) as folder:
+        tf.saved_model.save(module, folder, signatures={"serving_default": answer})
         network = openvino.Core().read_model(folder)
         if calibration is not None:
             network = quantised(network, calibration, narrow=overflows(_processor()))
@@ -59,9 +60,9 @@ def write_openvino(model: keras.Model, file: str | Path, calibration: np.ndarray
 
 @contextlib.contextmanager
 def _fastest_forms(model):
-    """While entered the model computes in the forms that are the fastest here."""
-    norms = [(layer, _normed) for layer in usual_norms(model)]
-    with parted_products(model, scores=_scores), taking_forms(norms):
+    """A decorator: the model computes in the forms that are the fastest here."""
+    norms, place = [(layer, _normed) for layer in usual_norms(model)], tf.compat.v1.get_default_graph
+    with parted_products(model, scores=_scores, place=place), taking_forms(norms, place):
         yield
 
 

@@ -50,13 +50,14 @@ class ServingModule(tf.Module):
         self.interface = describe(model)
         kernels, answer = standardized_kernels(model), named_outputs(model)
         in_place = {id(layer.kernel): [kernel.value] for layer, kernel in kernels}
-        forms = [taking_forms(kernel_forms(kernels))]
+        place = tf.compat.v1.get_default_graph
+        forms = [taking_forms(kernel_forms(kernels), place)]
         if served:
             read = block_read_at_first_token(answer)
             parts = kernels_in_parts(model, whole=[read.attention] if read else [])
             in_place |= {id(weight): [] for layer in parts for weight in layer.weights}
             self.variables_in_parts = [variable for pairs in parts.values() for pair in pairs for variable in pair]
-            forms += [taking_forms(norm_forms(model)), parted_products(model, parts)]
+            forms += [taking_forms(norm_forms(model), place), parted_products(model, parts, place=place)]
         self.computed = lambda call: functools.reduce(lambda inner, form: form(inner), forms, call)
         self.variables_held_once = [value for w in model.weights for value in in_place.get(id(w), [w.value])]
         answer = keras.Model(answer.input, answer.output, name=model.name) if measured else answer

@@ -30,14 +30,17 @@ def starting_from(values):
 
 
 @contextlib.contextmanager
-def taking_forms(forms):
+def taking_forms(forms, place=None):
     """Have layers that do not train compute by other forms inside the `with`, in this thread alone.
 
     Args:
         forms: (layer, function) each: of a `LayerNorm` or `GroupNorm` a function as its `norm`, of attention or an MLP
             one of its input alone, of a `StdConv` one of nothing that returns its kernel, standardised.
+        place: a function that returns the current graph. The forms then apply only in the graph in which the `with`
+            was entered, because a layer's own traced function would keep them.
     """
-    token = _forms.set({**_forms.get(), **{id(layer): form for layer, form in forms}})
+    here = place and place()
+    token = _forms.set({**_forms.get(), **{id(layer): (form, place, here) for layer, form in forms}})
     try:
         yield
     finally:
@@ -46,7 +49,8 @@ def taking_forms(forms):
 
 def form_of(layer, training):
     """The function that a layer is to compute by in place of its own, or None."""
-    return None if training else _forms.get().get(id(layer))
+    form, place, here = _forms.get().get(id(layer), (None, None, None))
+    return None if training or (place and place() is not here) else form
 
 
 def norm_of(layer, training):

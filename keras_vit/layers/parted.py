@@ -39,6 +39,7 @@ def parted_products(
     kernels: dict | None = None,
     product: Callable = biased_product,
     scores: Callable = products_with_keys,
+    place: Callable | None = None,
 ):
     """Have a model compute so inside the `with`, but attention with relative positions and MLPs with a convolution.
 
@@ -48,13 +49,14 @@ def parted_products(
             each call cuts the weights it finds.
         product: called as `biased_product` is.
         scores: called as `products_with_keys` is.
+        place: as of `taking_forms`.
     """
     forms, multiply = [], {_attention: (product, scores), _mlp: (product,)}
     for layer, cut, form in parted_layers(model):
         if kernels is None or layer in kernels:
             pairs = partial(cut, layer) if kernels is None else partial(kernels.get, layer)
             forms.append((layer, partial(form, layer, pairs, *multiply[form])))
-    return taking_forms(forms)
+    return taking_forms(forms, place)
 
 
 def parted_kernels(model: keras.Model, dtype: str | None = None) -> dict:

@@ -1,4 +1,4 @@
-"""A model that computes of its last block what is read of it, and in `predict` norms and packed products by oneDNN.
+"""A model that skips the patch tokens in its last block where only the class token is used.
 
 B batch, N tokens, D width.
 """
@@ -10,8 +10,6 @@ import keras
 from keras_vit.image_spec import ImageSpec, preprocessing_of
 from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
 from keras_vit.private import call_behind, calls_in
-from keras_vit.xla.forward import onednn_norms
-from keras_vit.xla.packing import Packing, packing
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -25,13 +23,7 @@ class LeanModel(keras.Model):
 
     Args:
         inputs, outputs, name: as of a functional `keras.Model`.
-
-    Attributes:
-        packs_kernels: whether `predict` may pack kernels, in two copies or three, where it computes in bfloat16 on a
-            CPU; from the eighth batch on it then rounds elsewhere. Set it before the first `predict`.
     """
-
-    packs_kernels = True
 
     @property
     def preprocessing(self) -> ImageSpec:
@@ -50,28 +42,24 @@ class LeanModel(keras.Model):
 
         return super()._run_through_graph(inputs, told, call_fn)
 
-    # Keras's own, too, but for the norms: what `predict`, `evaluate` and `fit`'s validation compute of a batch.
-    def predict_step(self, *args, **kwargs):
-        with onednn_norms(self):
-            return super().predict_step(*args, **kwargs)
-
     def make_predict_function(self, force=False):
-        new = self.predict_function is None or force
-        super().make_predict_function(force)
-        # A tape inside the graph would not see packed products.
-        own = getattr(self.predict_step, "__func__", None) is not LeanModel.predict_step
-        if new and self.packs_kernels and not own:
-            self.predict_function = packing(self, self.predict_function)
-        return self.predict_function
+        self._drop_stale_functions()
+        return super().make_predict_function(force)
+
+    def make_test_function(self, force=False):
+        self._drop_stale_functions()
+        return super().make_test_function(force)
 
     def make_train_function(self, force=False):
-        if isinstance(self.predict_function, Packing):
-            self.predict_function.forget()
+        self._drop_stale_functions()
         return super().make_train_function(force)
 
-    def test_step(self, *args, **kwargs):
-        with onednn_norms(self):
-            return super().test_step(*args, **kwargs)
+    def _drop_stale_functions(self):
+        """Drop Keras's traced functions if the model has other variables since, as after `enable_lora`."""
+        now = tuple(id(weight) for weight in self.weights)
+        if now != getattr(self, "_traced_of", now):
+            self.predict_function = self.test_function = self.train_function = None
+        self._traced_of = now
 
 
 def block_read_at_first_token(model: keras.Model) -> EncoderBlock | None:

@@ -3,66 +3,122 @@
 B batch, H W C image.
 """
 
-import contextlib
 from collections.abc import Callable
 from functools import partial
 
 import keras
 import numpy as np
 
-from keras_vit.layers import GroupNorm, LayerNorm
+from keras_vit.layers import GroupNorm, LayerNorm, StdConv
 from keras_vit.layers.base import taking_forms
-from keras_vit.layers.layernorm import usual_norms
 from keras_vit.layers.parted import biased_product, parted_kernels, parted_products
 from keras_vit.layers.stdconv import kernel_forms, standardized_kernels
 from keras_vit.private import layers_of
-from keras_vit.xla import by_xla, traced_for_cpu
+from keras_vit.xla import by_xla
+from keras_vit.xla.snapshot import Snapshot, same_variables
 
 MOST_CONSTANTS = 0.7e9  # bytes, of which TensorFlow makes up to fifteen times as many
 
 
 def compiled(model: keras.Model, whole: bool = False, frozen: bool = False, parts: int = 1) -> Callable:
-    """The fastest forward pass of a model here: a function images (B, H, W, C) -> what the model answers.
+    """Compile the forward pass of a model for the machine that it runs on.
 
-    On TensorFlow and CPUs layer norms are oneDNN's, where TensorFlow has it, other norms XLA's loops, and kernels of
-    weight-standardised convolutions (BiT, the hybrids) are standardised once, now, into a second copy: compile again
-    when they have changed. All other weights are read at each call, unless they are `frozen`. On GPUs and TPUs, and on
-    JAX everywhere, XLA compiles all of it (measured on JAX alone). It is compiled anew for each shape of images, within
-    the first call of it: keep to one batch size. Exports, which must run elsewhere, and functions that XLA compiles are
-    made of the model itself.
+    On TensorFlow and CPUs layer norms use oneDNN where TensorFlow has it, other norms use loops compiled by XLA, and
+    each weight-standardised kernel (BiT, the hybrids) is standardised by one operation. On GPUs and TPUs, and always
+    on JAX, XLA compiles the whole forward pass (measured on JAX only). The function reads the current weights at each
+    call, unless they are `frozen`. It is compiled again for each new shape of images: keep to one batch size. Exports
+    do not use it, because they must run elsewhere.
 
     Args:
         model: a model of this package, or one that is made of its layers.
-        whole: have XLA compile all of it on CPUs, too: faster where a call is short (one image in a narrow model, in
-            float32), slower elsewhere.
-        frozen: keep the weights as they are now. On TensorFlow oneDNN brings kernels into its own order once, in the
-            first call of each shape of images, and multiplies faster in bfloat16 on CPUs with AMX; float32 weights of a
-            mixed policy are cast once. This takes a copy more of the weights, in bfloat16 one more for each shape and
-            part, and those of then are kept. In float32 nothing is gained but on convolutions.
-        parts: of a batch, nearly equal, which TensorFlow computes side by side on a CPU: where one leaves cores idle,
-            another has them. As many as there are cores, at most; what XLA compiles is never cut.
+        whole: let XLA compile the whole forward pass on CPUs, too. This is faster where a call is short (one image in
+            a narrow model, in float32), and slower elsewhere.
+        frozen: use a snapshot of the weights. oneDNN then prepacks kernels in the first call for each shape of images
+            and multiplies faster in bfloat16 on CPUs with AMX. Kernels are standardised, and float32 weights of a mixed
+            policy are cast, once. The snapshot takes one more copy of the weights, and in bfloat16 one more for each
+            shape and part. In float32 only convolutions gain. Every call compares the snapshot with the model, and
+            raises a ValueError once the weights have changed; `Snapshot` says what it notices and what that costs. Call
+            `refresh()` on the returned function to take a new snapshot. The function cannot be called inside a
+            traced function, which would not compare again.
+        parts: chunks of a batch, of nearly equal size, that TensorFlow computes in parallel on a CPU. Use at most as
+            many as there are cores. `whole` and GPUs ignore it.
+
+    Returns:
+        A `Compiled` function: images (B, H, W, C) -> the model's output.
 
     Raises:
-        ValueError: Keras runs on another backend than TensorFlow and JAX, both `whole` and `frozen` are asked for,
-            `parts` is not positive, or weights outside the blocks, which TensorFlow is to keep as constants, are larger
-            than 0.7 GB.
+        ValueError: Keras runs on another backend than TensorFlow and JAX, both `whole` and `frozen` are True,
+            `parts` is not positive, or the weights outside the blocks, which become constants, exceed 0.7 GB.
     """
     if parts < 1:
         raise ValueError(f"parts expected a positive number, received {parts}.")
     if whole and frozen:
         raise ValueError("frozen expected False beside whole=True, received True.")
-    if keras.backend.backend() == "jax":
-        return _on_jax(model, frozen)
-    if keras.backend.backend() != "tensorflow":
+    if keras.backend.backend() not in ("tensorflow", "jax"):
         raise ValueError(
             f"compiled expected Keras on TensorFlow or JAX, received KERAS_BACKEND={keras.backend.backend()}."
         )
+    on_backend = _on_jax if keras.backend.backend() == "jax" else partial(_on_tensorflow, whole=whole, parts=parts)
+    return Compiled(model, on_backend, frozen)
+
+
+class Compiled:
+    """A compiled forward pass that never uses stale weights: images (B, H, W, C) -> the model's output.
+
+    Attributes:
+        function: the backend's compiled function. It does not compare frozen weights with the model's.
+    """
+
+    def __init__(self, model: keras.Model, compile_forward: Callable, frozen: bool):
+        self._model, self._compile_forward, self._frozen = model, compile_forward, frozen
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take the model's current weights; the next call compiles again."""
+        self._weights = self._model.weights
+        self._snapshot = Snapshot(self._model) if self._frozen else None
+        self.function = self._compile_forward(self._model, self._snapshot)
+
+    def __call__(self, images):
+        """Return the model's output for images (B, H, W, C)."""
+        if self._frozen:
+            self._require_unchanged(images)
+        elif not same_variables(self._weights, self._model.weights):  # after `enable_lora` or `quantize`
+            self.refresh()
+        return self.function(images)
+
+    def _require_unchanged(self, images):
+        if _is_traced(images):
+            raise ValueError("frozen expected False for a function that is called inside a traced function, which "
+                             "would not notice new weights, received True: call it eagerly.")  # fmt: skip
+        if not self._snapshot.has_same_variables(self._model.weights):
+            raise ValueError("frozen expected the same variables as when the model was compiled, received others "
+                             "(enable_lora, quantize): call refresh() on the compiled function.")  # fmt: skip
+        changed = self._snapshot.changed()
+        if changed:
+            others = f" and {len(changed) - 1} others" if changed[1:] else ""
+            raise ValueError(f"frozen expected the same weights as when the model was compiled, received new values in "
+                             f"{changed[0]}{others}: call refresh() on the compiled function to use them.")  # fmt: skip
+
+
+def _is_traced(images) -> bool:
+    """Return whether the caller is being traced into a function."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return isinstance(images, jax.core.Tracer)
     import tensorflow as tf
 
-    call = _of_held_weights(model) if frozen else lambda images: model(images, training=False)
+    return not tf.executing_eagerly() and not tf.config.functions_run_eagerly()
+
+
+def _on_tensorflow(model, snapshot, whole, parts):
+    import tensorflow as tf
+
+    call = _of_held_weights(model, snapshot) if snapshot else lambda images: model(images, training=False)
     if whole or by_xla():
         return tf.function(call, jit_compile=True, autograph=False)
-    call = tf.function(_by_loops(model, frozen)(call), autograph=False)
+    call = tf.function(_by_loops(model, frozen=snapshot is not None)(call), autograph=False)
     return call if parts == 1 else _side_by_side(call, parts)
 
 
@@ -82,9 +138,9 @@ def _side_by_side(call, parts):
     return answer
 
 
-def _of_held_weights(model):
-    """The model's forward pass with its weights as they are now: kernels of products as inputs of the graph, which
-    oneDNN is told to keep, the others as constants in it."""
+def _of_held_weights(model, snapshot):
+    """Return the forward pass with the weights of a snapshot: kernels of the blocks are inputs of the graph, which
+    oneDNN prepacks; other weights are constants."""
     import tensorflow as tf
 
     from keras_vit.xla.onednn import held_product
@@ -92,7 +148,7 @@ def _of_held_weights(model):
     kernels = parted_kernels(model)
     held = {id(weight) for layer in kernels for weight in layer.weights}
     # A tensor is an input of the graph, NumPy's array a constant in it.
-    values = [(v, tf.convert_to_tensor(v.value) if id(v) in held else v.numpy()) for v in model.variables]
+    values = [(v, snapshot.value_of(v) if id(v) in held else v.numpy()) for v in model.variables]
     size = sum(value.nbytes for _, value in values if isinstance(value, np.ndarray))
     if size > MOST_CONSTANTS:
         raise ValueError(f"frozen expected at most {MOST_CONSTANTS / 1e9} GB of weights outside the blocks, received "
@@ -100,14 +156,29 @@ def _of_held_weights(model):
     product = biased_product if by_xla() else held_product
 
     def call(images):
+        graph = tf.compat.v1.get_default_graph()
+
+        def place():
+            if tf.compat.v1.get_default_graph() is not graph:
+                raise ValueError("frozen expected blocks that are called in the model's own graph, received one inside "
+                                 "a tf.function of its own, which would keep the frozen weights.")  # fmt: skip
+            return graph
+
         state = [(variable, tf.convert_to_tensor(value)) for variable, value in values]
-        with keras.StatelessScope(state_mapping=state), parted_products(model, kernels, product):
+        with keras.StatelessScope(state_mapping=state), parted_products(model, kernels, product, place=place):
             return model(images, training=False)
 
     return call
 
 
-def _on_jax(model, frozen):
+def _graph():
+    """Return TensorFlow's function that returns the current graph."""
+    import tensorflow as tf
+
+    return tf.compat.v1.get_default_graph
+
+
+def _on_jax(model, snapshot):
     import jax
 
     variables = model.variables
@@ -117,44 +188,37 @@ def _on_jax(model, frozen):
         with keras.StatelessScope(state_mapping=zip(variables, values, strict=True)):
             return model(images, training=False)
 
-    def current():
-        return [variable.value for variable in variables]
-
-    # Copies: Keras's training and evaluation give the variables' own memory away.
-    kept = [value.copy() for value in current()] if frozen else None
-
-    def answer(images):
-        return call(kept or current(), images)
-
-    return answer
+    if snapshot is None:
+        return lambda images: call([variable.value for variable in variables], images)
+    found = [(variable, snapshot.value_of(variable)) for variable in variables]
+    kept = [variable.value.copy() if value is None else value for variable, value in found]  # seeds are not weights
+    return lambda images: call(kept, images)
 
 
 def _by_loops(model, frozen):
     """A decorator: while the function runs, which is while it is traced, norms and kernels have the forms for CPUs.
 
-    Kernels standardised once are variables, or where `frozen` NumPy's arrays, of which tracing makes constants.
+    Frozen kernels are standardised now, into NumPy arrays, which tracing turns into constants.
     """
     from keras_vit.xla.norms import group_norm
 
     layers = layers_of(model)
     forms = [(layer, group_norm) for layer in layers if isinstance(layer, GroupNorm)]
     forms += [_layer_normed(layer) for layer in layers if isinstance(layer, LayerNorm)]
-    kernels = standardized_kernels(model)
-    kernels = [(layer, kernel.numpy()) for layer, kernel in kernels] if frozen else kernels
-    return taking_forms([*forms, *kernel_forms(kernels)])
+    if frozen:
+        forms += kernel_forms([(layer, kernel.numpy()) for layer, kernel in standardized_kernels(model)])
+    else:
+        forms += [_standardised(layer) for layer in layers if isinstance(layer, StdConv)]
+    return taking_forms([(layer, form) for layer, form in forms if form], place=_graph())
 
 
-def onednn_norms(model: keras.Model):
-    """A context for traces: layer norms are oneDNN's where TensorFlow computes on a CPU and has it; else it is empty.
+def _standardised(layer):
+    """Return a convolution and a function that standardises its kernel in one operation, if any does."""
+    from keras_vit.xla.norms import standardized
 
-    Those with a form that is not the layer's own keep it. XLA, which a model's `jit_compile` asks for, has no oneDNN.
-    """
-    if not traced_for_cpu(model):
-        return contextlib.nullcontext()
-    from keras_vit.xla.norms import onednn_has
-
-    layers = [layer for layer in usual_norms(model) if onednn_has(layer.compute_dtype, layer.variable_dtype)]
-    return taking_forms([_layer_normed(layer) for layer in layers])
+    if layer.epsilon_on != "variance":
+        return layer, None
+    return layer, lambda: standardized(keras.ops.cast(layer.kernel, "float32"), layer.epsilon)
 
 
 def _layer_normed(layer):

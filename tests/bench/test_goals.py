@@ -8,8 +8,9 @@ from support import ROOT
 
 from benchmarks import goals
 
-SAVED, PREDICT = "keras_vit-saved_model", "keras_vit-predict"
-BY_SAVED, BY_PREDICT = (f"ViT_B16, forward by {what}, bfloat16, batch 8" for what in ("the SavedModel", "`predict`"))
+SAVED, FROZEN = "keras_vit-saved_model", "keras_vit-frozen"
+WAYS = ("the SavedModel", "`compiled(frozen=True)`")
+BY_SAVED, BY_FROZEN = (f"ViT_B16, forward by {way}, bfloat16, batch 8" for way in WAYS)
 FORWARD = "ViT_B16, forward, float32, batch 8"
 
 
@@ -33,14 +34,14 @@ def cells(found, words):
 
 
 def test_the_newest_run_that_asked_both_sides_counts():
-    older = [row(PREDICT, 2.0), row(SAVED, 2.0), row("timm-compiled", 2.0)]
-    newer = [row(PREDICT, 2.0), row(SAVED, 1.0, 2.0, 1.0), row("timm-compiled", 1.5, 2.5, 2.0), row("timm", 1.1)]
+    older = [row(FROZEN, 2.0), row(SAVED, 2.0), row("timm-compiled", 2.0)]
+    newer = [row(FROZEN, 2.0), row(SAVED, 1.0, 2.0, 1.0), row("timm-compiled", 1.5, 2.5, 2.0), row("timm", 1.1)]
     runs = {"b-1": run(older), "b-2": run(newer), "b-3": run([row(SAVED, 1.0), row("timm", 1.5)])}
     runs["b-4"] = run([row(SAVED, 1.0), row("timm-compiled", 9.0)], "Xeon")
     found = goals.standing(runs)
     assert [*found] == ["B, family not noted: AMD EPYC, 2 cores, AVX2", "Xeon, 2 cores, AVX2"]
     assert cells(found, BY_SAVED) == ["[**1.50**](results/b-2.md) (1.25 – 2.00)", "[**9.00**](results/b-4.md)"]
-    assert cells(found, BY_PREDICT) == ["[0.75](results/b-2.md)", "–"]
+    assert cells(found, BY_FROZEN) == ["[0.75](results/b-2.md)", "–"]
     assert cells(found, BY_SAVED.replace("Model,", "Model, weights frozen,")) == ["–", "–"]
 
 
@@ -130,7 +131,7 @@ def test_the_picture_has_a_bar_a_goal_and_a_point_an_answer(tmp_path, monkeypatc
     monkeypatch.setattr(goals, "HERE", tmp_path)
     assert "expected runs of `keras-vit bench`" in goals.main()
     (tmp_path / "results").mkdir()
-    some = run([row(SAVED, 1.0), row(PREDICT, 1.25), row("timm-compiled", 1.0)])
+    some = run([row(SAVED, 1.0), row(FROZEN, 1.25), row("timm-compiled", 1.0)])
     (tmp_path / "results/bench-1.json").write_text(json.dumps(some))
     assert goals.main() is None and "goals.md and goals.png" in capsys.readouterr().out
     assert (tmp_path / "goals.png").read_bytes().startswith(b"\x89PNG")

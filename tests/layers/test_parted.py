@@ -24,8 +24,8 @@ def in_four_parts(monkeypatch):
 
 
 def products_of(call):
-    """How many products the graph of a `tf.function` of images has."""
-    graph = call.get_concrete_function(tf.TensorSpec((None, *IMAGES.shape[1:]))).graph
+    """How many products the graph of a `tf.function` of images has, or of what `compiled` gives."""
+    graph = getattr(call, "function", call).get_concrete_function(tf.TensorSpec((None, *IMAGES.shape[1:]))).graph
     types = [operation.type for operation in graph.get_operations()]
     return types.count("MatMul") + types.count("BatchMatMulV2")
 
@@ -118,7 +118,7 @@ def test_each_product_with_weights_has_a_bias(monkeypatch):
     in_four_parts(monkeypatch)
     model = randomise(keras_vit.build(ROW, classes=5, pooling="gap"))
     call = keras_vit.compiled(model, frozen=True)
-    operations = call.get_concrete_function(tf.TensorSpec((None, *IMAGES.shape[1:]))).graph.get_operations()
+    operations = call.function.get_concrete_function(tf.TensorSpec((None, *IMAGES.shape[1:]))).graph.get_operations()
     products = [operation.outputs[0] for operation in operations if operation.type == "MatMul"]
     assert len(products) == 1 + 2 * (4 + 8) + 1  # the embedding, two blocks, the classifier
     assert all({consumer.type for consumer in product.consumers()} == {"BiasAdd"} for product in products)
