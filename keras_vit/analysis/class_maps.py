@@ -102,7 +102,8 @@ def _slopes(forward, images, picked, watched, weights):
     """Gradients of the picked logits by the attention weights: by what is added to them."""
 
     def score(*added):
-        with watching(watched, lambda i, weight: weight + ops.cast(added[i], weight.dtype)):
+        # JAX traces this function for the gradient, and drops it afterwards.
+        with watching(watched, lambda i, weight: weight + ops.cast(added[i], weight.dtype), traced=True):
             return ops.sum(forward(images, training=False) * picked)
 
     return gradients(score, [np.zeros_like(weight) for weight in weights])

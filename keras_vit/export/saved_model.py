@@ -119,7 +119,7 @@ def inference_function(model: keras.Model):
     network = keras.Model(model.input, {"serving_default": start, **outputs})
 
     def infer(images):
-        with watching(attends) as weights:
+        with watching(attends, traced=True) as weights:
             answers = dict(network(images, training=False))
         patches = answers.pop("patches", None)
         if patches is not None and free_size:  # a graph of fixed size takes no other

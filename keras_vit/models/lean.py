@@ -9,6 +9,7 @@ import keras
 
 from keras_vit.image_spec import ImageSpec, preprocessing_of
 from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
+from keras_vit.layers.watching import is_watched
 from keras_vit.private import call_behind, calls_in
 
 
@@ -43,19 +44,27 @@ class LeanModel(keras.Model):
         return super()._run_through_graph(inputs, told, call_fn)
 
     def make_predict_function(self, force=False):
-        self._drop_stale_functions()
+        self._prepare_tracing("predict")
         return super().make_predict_function(force)
 
     def make_test_function(self, force=False):
-        self._drop_stale_functions()
+        self._prepare_tracing("evaluate")
         return super().make_test_function(force)
 
     def make_train_function(self, force=False):
-        self._drop_stale_functions()
+        self._prepare_tracing("fit")
         return super().make_train_function(force)
 
-    def _drop_stale_functions(self):
-        """Drop Keras's traced functions if the model has other variables since, as after `enable_lora`."""
+    def _prepare_tracing(self, method):
+        """Drop Keras's traced functions if the model has other variables since, as after `enable_lora`.
+
+        Raises:
+            ValueError: attention is captured, and the method is not run eagerly.
+        """
+        eager = self.run_eagerly or (keras.backend.backend() == "torch" and not self.jit_compile)
+        if not eager and is_watched(self):
+            raise ValueError(f"{method} expected no `watching` around it, received one: call model(images), or "
+                             "model.compile(run_eagerly=True) first.")  # fmt: skip
         now = tuple(id(weight) for weight in self.weights)
         if now != getattr(self, "_traced_of", now):
             self.predict_function = self.test_function = self.train_function = None

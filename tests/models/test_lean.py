@@ -162,7 +162,7 @@ def test_a_block_says_that_it_cannot_put_out_its_first_token_alone(option):
     if not option:
         assert block(tokens, first_alone=True).shape == (2, 1, 16)
     sentence = "first_alone expected False of a block with relative positions, a convolution inside, watched attention"
-    with watching([] if option else [block.attention]), pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=sentence), watching([] if option else [block.attention]):
         block(tokens, first_alone=True)
 
 
