@@ -1,9 +1,8 @@
 """The routes: TensorFlow Serving's REST, the Open Inference Protocol, health, metrics, and the page."""
 
-import asyncio
 import json
+import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from anyio import CapacityLimiter, to_thread
@@ -15,35 +14,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from keras_vit.serve import inference, rest
+from keras_vit.serve import images, inference, rest
+from keras_vit.serve.bodies import Bodies
 from keras_vit.serve.errors import Refusal
-from keras_vit.serve.images import answer
+from keras_vit.serve.gate import Gate
+from keras_vit.serve.limits import Limits
 from keras_vit.serve.metrics import Metrics
 from keras_vit.serve.repository import Repository
 
 PAGE = Path(__file__).with_name("page.html")
+LARGE_BODY = 1_000_000  # bytes; larger ones are parsed one at a time, which takes up to 25 times their size
+PARSERS = 4  # smaller bodies parsed at the same time
 THREADS = 64  # calls that compute or wait in a batch at the same time
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a request may cost.
-
-    Args:
-        max_request_bytes: largest body.
-        max_pixels: most pixels of an image file, by its header.
-        max_images: most images of a request: an empty file is a few bytes, and a whole pass through the model.
-        header_seconds: longest time that a client may take to send its request's line and headers.
-        body_seconds: the same of its body.
-        max_waiting: requests without an answer, past which one more is refused with status 503.
-    """
-
-    max_request_bytes: int = 32_000_000
-    max_pixels: int = 50_000_000
-    max_images: int = 1024
-    header_seconds: float = 10.0
-    body_seconds: float = 30.0
-    max_waiting: int = 256
 
 
 class VersionNumber(IntegerConvertor):
@@ -60,23 +42,29 @@ class Service:
 
     def __init__(self, repository: Repository, limits: Limits):
         self.repository, self.limits, self.metrics = repository, limits, Metrics()
-        self.waiting, self.threads = 0, None
+        self.bodies, self.budget = Bodies(limits), images.Budget(limits.max_pixels)
+        self.waiting = self.waiting_large = 0
+        self.lanes = None
 
     # TensorFlow Serving
 
     async def predict(self, request: Request) -> Response:
-        def compute(version, body, headers):
-            signature, inputs, rows = rest.read_predict(rest.read_json(body), version)
-            return _json(rest.write_predict(self._answer(version, signature, inputs), rows))
+        def read(body, headers, version):
+            return rest.read_predict(rest.read_json(body), version)
 
-        return await self._compute(request, compute)
+        def write(outputs, signature, version, in_rows):
+            return _json(rest.write_predict(outputs, in_rows))
+
+        return await self._compute(request, read, write)
 
     async def classify(self, request: Request) -> Response:
-        def compute(version, body, headers):
-            signature, inputs = rest.read_classify(rest.read_json(body), version)
-            return _json(rest.write_classify(self._answer(version, signature, inputs)))
+        def read(body, headers, version):
+            return *rest.read_classify(rest.read_json(body), version), None
 
-        return await self._compute(request, compute)
+        def write(outputs, signature, version, _):
+            return _json(rest.write_classify(outputs))
+
+        return await self._compute(request, read, write)
 
     async def v1_status(self, request: Request) -> Response:
         name, number = request.path_params["model"], request.path_params.get("number")
@@ -112,17 +100,17 @@ class Service:
         return JSONResponse({"name": model.name, "ready": True})
 
     async def infer(self, request: Request) -> Response:
-        def compute(version, body, headers):
-            length = headers.get("inference-header-content-length")
-            signature, inputs, asked = inference.read_infer(body, length, version)
-            outputs = self._answer(version, signature, inputs)
+        def read(body, headers, version):
+            return inference.read_infer(body, headers.get("inference-header-content-length"), version)
+
+        def write(outputs, signature, version, asked):
             text, binary = inference.write_infer(outputs, asked, signature, version)
             if not binary:
                 return Response(text, media_type="application/json")
             sizes = {"inference-header-content-length": str(len(text))}
             return Response(text + binary, headers=sizes, media_type="application/octet-stream")
 
-        return await self._compute(request, compute)
+        return await self._compute(request, read, write)
 
     # The rest
 
@@ -134,57 +122,67 @@ class Service:
             self.metrics.loaded.labels(name).set(max(model.versions))
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    def _answer(self, version, signature, inputs):
-        images = max((len(value) for value in inputs.values() if value.ndim), default=1)
-        if images > (most := self.limits.max_images):
-            raise Refusal(413, f"the request expected at most {most:,} images, received {images:,}.")
-        outputs = answer(signature, inputs, self.limits.max_pixels)
-        self.metrics.images.labels(version.model, str(version.number), signature.name).inc(images)
-        return outputs
-
-    async def _compute(self, request: Request, compute) -> Response:
-        """Read the body within its limits, then compute in a thread, where calls meet in batches."""
+    async def _compute(self, request: Request, read, write) -> Response:
+        """Read a body, measure its images and compute its answer, each where it keeps no smaller request waiting."""
         model = self.repository.model(request.path_params["model"])
         version = model.version(request.path_params.get("number"))
-        if self.waiting >= self.limits.max_waiting:
-            limit = self.limits.max_waiting
-            raise Refusal(503, f"the server is at its limit of {limit} requests, try again later.", close=True)
-        if self.threads is None:
-            self.threads = CapacityLimiter(THREADS)  # belongs to the running event loop
-        self.waiting += 1
-        self.metrics.in_flight.inc()
+        self._refuse_past_the_limit()
+        self.lanes = self.lanes or Lanes()
         begun = time.perf_counter()
         try:
-            body = await self._body(request)
-            return await to_thread.run_sync(compute, version, body, request.headers, limiter=self.threads)
+            with self.metrics.in_flight.track_inprogress():
+                async with self.bodies.read(request) as body:
+                    return await self._answer(version, body, request.headers, read, write)
         finally:
-            self.waiting -= 1
-            self.metrics.in_flight.dec()
             self.metrics.seconds.labels(model.name).observe(time.perf_counter() - begun)
 
-    async def _body(self, request: Request) -> bytes:
-        limit = self.limits.max_request_bytes
-        too_large = Refusal(413, f"the body expected at most {limit:,} bytes, received more.", close=True)
-        declared = request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > limit:
-            raise too_large
-        chunks, size = [], 0
+    async def _answer(self, version, body: bytes, headers, read, write) -> Response:
+        self._refuse_past_the_limit()
+        self.waiting += 1
+        large, seconds = False, self.limits.answer_seconds
+        until = time.monotonic() + seconds
+
+        def prepare():
+            signature, inputs, asked = read(body, headers, version)
+            count = max((len(value) for value in inputs.values() if value.ndim), default=1)
+            if count > (most := self.limits.max_images):
+                raise Refusal(413, f"the request expected at most {most:,} images, received {count:,}.")
+            return images.check(signature, inputs, self.limits), asked, count
+
+        def compute(call, asked, count):
+            outputs = images.compute(call, self.budget, until, seconds)
+            self.metrics.images.labels(version.model, str(version.number), call.signature.name).inc(count)
+            return write(outputs, call.signature, version, asked)
+
         try:
-            async with asyncio.timeout(self.limits.body_seconds):
-                async for chunk in request.stream():
-                    size += len(chunk)
-                    if size > limit:
-                        raise too_large
-                    chunks.append(chunk)
-        except TimeoutError:
-            sentence = f"the body expected to arrive within {self.limits.body_seconds:g} s, received {size:,} bytes."
-            raise Refusal(408, sentence, close=True) from None
-        return b"".join(chunks)
+            lane = self.lanes.large_bodies if len(body) > LARGE_BODY else self.lanes.bodies
+            prepared = await to_thread.run_sync(prepare, limiter=lane)
+            if large := prepared[0].large:
+                if self.waiting_large >= max(1, self.limits.max_waiting // 4):
+                    raise Refusal(503, "the server is at its limit of large images, try again later.")
+                self.waiting_large += 1
+            lane = self.lanes.large_calls if large else self.lanes.calls
+            return await to_thread.run_sync(compute, *prepared, limiter=lane)
+        finally:
+            self.waiting -= 1
+            self.waiting_large -= large
+
+    def _refuse_past_the_limit(self) -> None:
+        if self.waiting >= (limit := self.limits.max_waiting):
+            raise Refusal(503, f"the server is at its limit of {limit} requests, try again later.", close=True)
 
 
-def make_app(repository: Repository, limits: Limits | None = None) -> Starlette:
-    """The ASGI application that serves a repository."""
-    service = Service(repository, limits or Limits())
+class Lanes:
+    """How many threads do which work; they belong to the event loop that runs."""
+
+    def __init__(self):
+        self.bodies, self.large_bodies = CapacityLimiter(PARSERS), CapacityLimiter(1)
+        self.calls, self.large_calls = CapacityLimiter(THREADS), CapacityLimiter(max(1, (os.cpu_count() or 1) - 1))
+
+
+def make_app(repository: Repository, limits: Limits | None = None, gate: Gate | None = None) -> Starlette:
+    """The ASGI application that serves a repository to those whom the gate lets in."""
+    service, gate = Service(repository, limits or Limits()), gate or Gate()
 
     def counted(handler):
         """Any end of a handler as a response, counted; what is no Refusal goes on to `_broken`."""
@@ -192,6 +190,7 @@ def make_app(repository: Repository, limits: Limits | None = None) -> Starlette:
         async def handle(request: Request) -> Response:
             status = 500
             try:
+                gate.check(request)
                 response = await handler(request)
                 status = response.status_code
                 return response
@@ -232,8 +231,9 @@ def make_app(repository: Repository, limits: Limits | None = None) -> Starlette:
 
 def _unknown(request: Request, error: HTTPException) -> Response:
     """A path or method without a route, in TensorFlow Serving's words and, below its paths, with its status."""
-    status = 400 if request.url.path.startswith("/v1/models") else error.status_code
-    return JSONResponse({"error": f"Malformed request: {request.method} {request.url.path}"}, status, error.headers)
+    path = request.scope["path"]
+    status = 400 if path.startswith("/v1/models") else error.status_code
+    return JSONResponse({"error": f"Malformed request: {request.method} {path}"}, status, error.headers)
 
 
 def _broken(request: Request, error: Exception) -> Response:

@@ -1,10 +1,15 @@
-"""A connection with bounds on a request's head: uvicorn limits neither the time that it takes nor its size."""
+"""A connection with bounds on a request's head, and on which every whole request is answered.
+
+uvicorn limits neither the time nor the size of a head, closes a connection whose client has sent all it has to say, and
+at a stop those whose request it has not read yet.
+"""
 
 import json
 from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+LAST_REQUEST_SECONDS = 0.5  # in which a request that was on its way when a stop was asked for may arrive
 MAX_HEAD_BYTES = 65_536  # of one request: whole lines of the piece that it begins in, and all of later pieces
 
 
@@ -14,6 +19,7 @@ class Connection(HttpToolsProtocol):
     header_seconds = 10.0
     _deadline = None  # set while a head is awaited
     _head_bytes, _begins = 0, False
+    _stops = False
 
     def connection_made(self, transport) -> None:
         super().connection_made(transport)
@@ -37,6 +43,27 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_is_here()
         super().on_headers_complete()
+        if self._stops and self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def eof_received(self) -> bool:
+        """Keep the connection for the answer to a whole request; a client may close its own direction behind it."""
+        waits = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        if waits:
+            self.cycle.keep_alive = False
+        return waits
+
+    def shutdown(self) -> None:
+        """Answer what is here and what is on its way, then close."""
+        self._stops = True
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(LAST_REQUEST_SECONDS, self._close_unless_asked)
+        else:
+            self.cycle.keep_alive = False
+
+    def _close_unless_asked(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         self._begins = False
@@ -74,6 +101,9 @@ class Connection(HttpToolsProtocol):
             self.transport.close()  # nobody asked anything
         else:
             self._refuse(408, f"the headers expected to arrive within {self.header_seconds:g} s, received a part.")
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "the request expected HTTP/1.1, received a message that does not follow it.")
 
     def _refuse(self, status: int, sentence: str) -> None:
         self._head_is_here()

@@ -2,6 +2,8 @@
 
 from starlette.responses import JSONResponse
 
+HOW_TO_SEND = 'send {"signature_name": "classify_bytes", "instances": [{"b64": "..."}]}, the image file in base64.'
+
 
 class Refusal(Exception):
     """A request that gets no answer.

@@ -1,4 +1,4 @@
-"""TensorFlow's switch for a process whose weights do not change."""
+"""TensorFlow's switches for a process that does nothing but serve."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,16 @@ import tensorflow as tf
 from keras_vit.serve.repository import version_numbers
 
 SWITCH = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
+ALLOCATOR = "TF_ONEDNN_USE_SYSTEM_ALLOCATOR"
+
+
+def release_memory() -> None:
+    """Have TensorFlow take memory from the system's allocator, which returns that of a large image afterwards.
+
+    oneDNN's own, the default, keeps whatever it once took. TensorFlow reads the switch when it first takes memory. What
+    the environment says of it already stays.
+    """
+    os.environ.setdefault(ALLOCATOR, "1")
 
 
 def hold_weights(folders) -> None:

@@ -12,8 +12,9 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.image_files.kinds import kind_of
 from keras_vit.private import name_of_dtype
-from keras_vit.serve.errors import Refusal
+from keras_vit.serve.errors import HOW_TO_SEND, Refusal
 from keras_vit.serve.repository import Repository, Version
 from keras_vit.serve.signature import Signature
 
@@ -36,6 +37,8 @@ def read_json(body: bytes, allow_nan: bool = True) -> dict:
         if "\\u" in text:
             json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no character
     except (ValueError, RecursionError) as error:
+        if kind := kind_of(body):
+            raise Refusal(400, f"the body expected JSON, received a {kind} file: {HOW_TO_SEND}") from None
         raise Refusal(400, f"JSON Parse error: {error}") from None
     if not isinstance(found, dict):
         raise Refusal(400, f"JSON Value: {_shown(found)} Is not object")
@@ -49,6 +52,15 @@ def read_predict(request: dict, version: Version) -> tuple[Signature, dict[str, 
         Refusal: the object does not say so in TensorFlow Serving's way, or its values do not fit.
     """
     signature = version.signature(_signature_name(request, "serving_default"))
+    try:
+        return signature, _arrays(request, signature), "instances" in request
+    except Refusal as refusal:
+        if request.get("signature_name") or not (other := _other_signature(request, signature, version)):
+            raise
+        raise Refusal(refusal.status, f"{refusal.sentence.removesuffix('.')}; {other}") from None
+
+
+def _arrays(request: dict, signature: Signature) -> dict[str, np.ndarray]:
     if "instances" in request and "inputs" in request:
         raise Refusal(400, "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
     if "instances" in request:
@@ -67,8 +79,20 @@ def read_predict(request: dict, version: Version) -> tuple[Signature, dict[str, 
                 raise Refusal(400, f"Missing named input: {name} in 'inputs' object.")
     else:
         raise Refusal(400, "Missing 'inputs' or 'instances' key")
-    arrays = {name: as_array(name, columns[name], spec) for name, spec in signature.inputs.items()}
-    return signature, arrays, "instances" in request
+    return {name: as_array(name, columns[name], spec) for name, spec in signature.inputs.items()}
+
+
+def _other_signature(request: dict, signature: Signature, version: Version) -> str:
+    """What to add to the refusal of a request that names no signature and has the inputs of another one."""
+    given = request.get("instances") or request.get("inputs")
+    first = given[0] if isinstance(given, list) else given
+    names = first.keys() if isinstance(first, dict) and not _is_base64(first) else ()
+    for other in version.signatures.values():
+        takes_files = [spec.dtype for spec in other.inputs.values()] == [tf.string]
+        meant = other.inputs.keys() == set(names) or (takes_files and _is_base64(first))
+        if meant and other.inputs.keys() != signature.inputs.keys():
+            return f'"signature_name": "{other.name}" takes {", ".join(other.inputs)}'
+    return ""
 
 
 def read_classify(request: dict, version: Version) -> tuple[Signature, dict[str, np.ndarray]]:
@@ -261,8 +285,9 @@ def _wrong_type(value, spec: tf.TensorSpec) -> Refusal:
 
 
 def _shown(value) -> str:
-    try:
-        text = json.dumps(value)
-    except RecursionError:
-        return "a value nested too deeply"
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    text = ""
+    for part in json.JSONEncoder().iterencode(value):  # no further than is shown: the rest may be megabytes
+        text += part
+        if len(text) > 80:
+            return f"{text[:77]}..."
+    return text

@@ -1,12 +1,18 @@
 """Load the models, listen, and stop without leaving a request behind."""
 
+import asyncio
+import dataclasses
+import select
 import signal
 import socket
+import time
 
 import uvicorn
 
-from keras_vit.serve.app import Limits, make_app
+from keras_vit.serve.app import make_app
 from keras_vit.serve.connection import bounded
+from keras_vit.serve.gate import Gate
+from keras_vit.serve.limits import Limits
 from keras_vit.serve.repository import Repository
 from keras_vit.serve.signature import Batching
 
@@ -21,6 +27,7 @@ def serve(
     limits: Limits | None = None,
     keep: int = 1,
     poll_seconds: float = 2.0,
+    allowed_hosts=(),
 ) -> None:
     """Serve exported models until SIGTERM or SIGINT, then answer what is in flight and return.
 
@@ -33,15 +40,15 @@ def serve(
         limits: what a request may cost.
         keep: how many of the newest versions of each model to serve.
         poll_seconds: time between two looks for new versions.
+        allowed_hosts: names under which clients reach the server, beside `host`, `localhost` and all IP addresses; `*`
+            for any name.
 
     Raises:
         ValueError: an argument is out of range, a folder holds no export that can be loaded, or the port is taken.
     """
     batching, limits = batching or Batching(), limits or Limits()
     positive = {"keep": keep, "max_batch_size": batching.max_batch_size, "poll_seconds": poll_seconds}
-    positive |= {"max_request_bytes": limits.max_request_bytes, "max_pixels": limits.max_pixels}
-    positive |= {"max_images": limits.max_images, "max_waiting": limits.max_waiting}
-    positive |= {"header_seconds": limits.header_seconds, "body_seconds": limits.body_seconds}
+    positive |= dataclasses.asdict(limits)
     for name, value in positive.items():
         if not value > 0:
             raise ValueError(f"{name} expected a positive number, received {value!r}.")
@@ -49,7 +56,7 @@ def serve(
         raise ValueError(f"batch_timeout expected milliseconds from 0 on, received {batching.batch_timeout_ms!r}.")
     with _listen(host, port) as listener:
         repository = Repository(folders, keep, batching, poll_seconds, lambda sentence: print(sentence, flush=True))
-        app = make_app(repository, limits)
+        app = make_app(repository, limits, Gate({host, *allowed_hosts}))
         config = uvicorn.Config(
             app,
             http=bounded(limits.header_seconds),
@@ -57,10 +64,11 @@ def serve(
             access_log=False,
             timeout_graceful_shutdown=STOP_SECONDS,
             server_header=False,
+            ws="none",
         )
         models = ", ".join(f"{name} (version {max(m.versions)})" for name, m in repository.models.items())
         address, bound = listener.getsockname()[:2]
-        server = uvicorn.Server(config)
+        server = _Server(config)
 
         def stop(*_) -> None:
             server.should_exit = True
@@ -77,6 +85,20 @@ def serve(
         finally:
             signal.signal(signal.SIGTERM, before)
         print("stopped", flush=True)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which takes what waits to be accepted before it stops listening."""
+
+    async def shutdown(self, sockets=None) -> None:
+        for listener in sockets or ():
+            listener.listen(0)  # no more are put in the queue: their clients are told that nobody listens
+            waiting, until = select.poll(), time.monotonic() + 1.0
+            waiting.register(listener, select.POLLIN)
+            while waiting.poll(0) and time.monotonic() < until:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await super().shutdown(sockets)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -56,8 +56,12 @@ class Signature:
     most: int | None
     weights: Any = field(repr=False)
 
-    def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def __call__(self, inputs: dict[str, np.ndarray], alone: bool = False) -> dict[str, np.ndarray]:
         """The outputs of one call.
+
+        Args:
+            inputs: its arrays.
+            alone: whether it may not be computed in a batch with other calls.
 
         Raises:
             Refusal: the graph refuses the values (400), or too many calls wait (503).
@@ -65,11 +69,11 @@ class Signature:
         batch = {value.shape[0] for value in inputs.values() if value.ndim}
         if self.most is not None and len(batch) == 1 and (rows := batch.pop()) > self.most:
             starts = range(0, rows, self.most)
-            parts = [self({name: x[i : i + self.most] for name, x in inputs.items()}) for i in starts]
+            parts = [self({name: x[i : i + self.most] for name, x in inputs.items()}, alone) for i in starts]
             return {name: np.concatenate([part[name] for part in parts]) for name in self.outputs}
         tensors = {name: tf.constant(value, self.inputs[name].dtype) for name, value in inputs.items()}
         try:
-            if self.batched is None or not all(value.shape[0] for value in inputs.values()):
+            if alone or self.batched is None or not all(value.shape[0] for value in inputs.values()):
                 answer = self.alone(**tensors)
             else:
                 try:

@@ -29,7 +29,6 @@ SORTS = {
     "alpha": lambda: encoded(picture().convert("RGBA"), "PNG"),
     "EXIF-rotated": rotated,
     "a photograph with its thumbnail": lambda: animation("MPO"),
-    "animated PNG": lambda: animation("PNG"),
 }
 
 
@@ -67,6 +66,19 @@ def bomb() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
+def photo_cd() -> bytes:
+    """A JPEG file that declares 169 megapixels, and to Pillow a Photo CD of 768 x 512."""
+    data = encoded(picture(), "JPEG")
+    at = data.index(b"\xff\xc0") + 5
+    data = data[:at] + struct.pack(">HH", 13_000, 13_000) + data[at + 4 :]
+    return data[:2] + b"\xff\xfe\x08\x80" + bytes(2042) + b"PCD_IPI" + bytes(125) + data[2:]
+
+
+def scans() -> bytes:
+    data = encoded(picture(), "JPEG", progressive=True)
+    return data[:-2] + 390 * data[data.rindex(b"\xff\xda") : -2] + data[-2:]
+
+
 def animation(kind: str) -> bytes:
     return encoded(picture(), kind, save_all=True, append_images=[picture(1), picture(2)])
 
@@ -74,7 +86,10 @@ def animation(kind: str) -> bytes:
 BAD = {
     "no image": (lambda: b"no image", "expected an image file (JPEG, PNG, GIF or WebP), received 8 other bytes."),
     "empty": (lambda: b"", "expected an image file (JPEG, PNG, GIF or WebP), received 0 other bytes."),
-    "no whole header": (lambda: encoded(picture(), "JPEG")[:300], ", received 300 other bytes."),
+    "no whole header": (lambda: encoded(picture(), "JPEG")[:100], ", received 100 other bytes."),
+    "a Photo CD to Pillow": (photo_cd, "expected an image of at most 1,000,000 pixels, received 13000 x 13000."),
+    "endless scans": (scans, "expected a JPEG file of at most 64 scans at its size, received 400."),
+    "animated PNG": (lambda: animation("PNG"), "expected one image, received an animation."),
     "corrupt JPEG": (damaged, f"expected a whole image, received a damaged JPEG file of {len(damaged())} bytes."),
     "bomb": (bomb, "expected an image of at most 1,000,000 pixels, received 10000 x 8000."),
     "animated GIF": (lambda: animation("GIF"), "expected one image, received an animation."),

@@ -25,7 +25,7 @@ from keras_vit.serve.rest import status as status_of
 from keras_vit.serve.signature import Batching
 
 pytestmark = needs_tensorflow
-CLIENTS = 8
+CLIENTS, FRESH = 8, 64
 
 
 @pytest.fixture(scope="module")
@@ -210,14 +210,25 @@ def test_a_stop_answers_what_is_in_flight_and_takes_nothing_new(photos, images, 
             connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body[:1000])
             until(lambda: in_flight(server) == 1)
+            head = b"POST /v1/models/photos:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+            fresh = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(FRESH)]
+            for client in fresh:
+                client.sendall(head % len(body) + body)
             server.process.send_signal(getattr(signal, name))
             until(lambda: not listens(server))
             assert server.process.poll() is None
             connection.send(body[1000:])
             response = connection.getresponse()
             assert response.status == 200
-            found = json.loads(response.read())["outputs"]["logits"]
-        assert np.allclose(found, logits(photos / "1", images), atol=1e-5)
+            found = [json.loads(response.read())]
+        for client in fresh:
+            with client:
+                data = b"".join(iter(lambda client=client: client.recv(65536), b""))
+            head, _, answer = data.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            found.append(json.loads(answer))
+        expected = logits(photos / "1", images)
+        assert all(np.allclose(answer["outputs"]["logits"], expected, atol=1e-5) for answer in found)
         assert server.process.wait(60) == 0
         server_said = server.said
     assert server_said[-1] == "stopped\n"

@@ -172,6 +172,19 @@ REFUSED = {
         400,
         'Serving signature name: "x" not found in signature def',
     ),
+    "a file for floats": (
+        "photos:predict",
+        {"instances": [{"b64": "aGk="}]},
+        400,
+        'JSON Value: {"b64": "aGk="} Type: Object is not of expected type: float; '
+        '"signature_name": "classify_bytes" takes image_bytes',
+    ),
+    "files of another signature": (
+        "photos:predict",
+        {"inputs": {"image_bytes": [{"b64": "aGk="}]}},
+        400,
+        'Missing named input: images in \'inputs\' object; "signature_name": "classify_bytes" takes image_bytes',
+    ),
     "no examples": ("photos:classify", {}, 400, "When method is classify, key 'examples' is expected"),
     "unknown model": ("cats:predict", ROWS, 404, "Servable not found for request: Latest(cats)"),
     "unknown version": ("photos/versions/9:predict", ROWS, 404, "Servable not found for request: Specific(photos, 9)"),
