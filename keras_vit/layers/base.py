@@ -119,6 +119,11 @@ class Configured(Startable):
         """Return what was changed of the layer since it was built, as arguments of its constructor."""
         return {}
 
+    def get_build_config(self):
+        """Keras's own, with what to do: Keras prints it where it cannot find the class in a file."""
+        config = super().get_build_config()
+        return config and {**config, "needs": "import keras_vit"}
+
 
 class Layer(Configured, keras.layers.Layer):
     """Base of the layers of this package.

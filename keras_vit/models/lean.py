@@ -71,6 +71,11 @@ class LeanModel(keras.Model):
         self._traced_of = now
 
 
+# Files name Keras's own functional model. Where this package is imported, Keras finds the registered name first and
+# makes a `LeanModel`; elsewhere it makes its own.
+LeanModel.__name__, LeanModel.__module__ = "Functional", "keras.src.models.functional"
+
+
 def block_read_at_first_token(model: keras.Model) -> EncoderBlock | None:
     """The block of a functional model of which nothing but the first token is read, or None."""
     nodes = calls_in(model)

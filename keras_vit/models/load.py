@@ -9,7 +9,8 @@ import keras
 from keras_vit.models.builders import create_model, find_named
 from keras_vit.models.pretrained import from_pretrained
 from keras_vit.models.variants import BiTVariant
-from keras_vit.weights import holds_weights, is_weights
+from keras_vit.weights import holds_weights, is_keras_model, is_weights
+from keras_vit.weights.keras_file import read_model
 from keras_vit.weights.stated import note_images
 
 
@@ -17,9 +18,9 @@ def load_model(source: str | os.PathLike) -> keras.Model:
     """Load or build the Keras model that a source means, not compiled.
 
     Args:
-        source: a workdir (it holds `model.keras`), a `.keras` file, a published file or folder of weights as
-            `from_pretrained` takes it, or a model's name as `create_model` takes it; a name without a weights tag
-            gives a freshly initialised model.
+        source: a workdir (it holds `model.keras`), a `.keras` or whole-model `.h5` file, a published file or folder of
+            weights as `from_pretrained` takes it, or a model's name as `create_model` takes it; a name without a
+            weights tag gives a freshly initialised model.
 
     Raises:
         FileNotFoundError: nothing lies at the path.
@@ -37,7 +38,7 @@ def load_model(source: str | os.PathLike) -> keras.Model:
         return _of_weights(path)
     if path.is_file():
         return _of_weights(path) if is_weights(path) else _read(path)
-    if path.suffix == ".keras" or is_weights(path):
+    if is_keras_model(path) or is_weights(path):
         raise FileNotFoundError(f"model expected a {path.suffix} file, found nothing at {str(source)!r}.")
     _find(source)
     return create_model(str(source))
@@ -51,7 +52,7 @@ def holds_model(folder: str | os.PathLike) -> bool:
 def require_trained(source: str | os.PathLike) -> None:
     """Raise a ValueError where a name alone would give fresh weights, whose answers mean nothing."""
     path = Path(source)
-    if path.exists() or path.suffix == ".keras" or is_weights(path):
+    if path.exists() or is_keras_model(path) or is_weights(path):
         return
     if _find(source)[1] is None:
         raise ValueError(f"model expected trained weights, received the name {str(source)!r}, which has fresh ones.")
@@ -82,14 +83,16 @@ def _of_weights(path: Path) -> keras.Model:
 
 
 def _read(path: Path) -> keras.Model:
-    if path.suffix != ".keras" or not zipfile.is_zipfile(path):
-        raise ValueError(f"model expected a .keras file or a file of weights, received {str(path)!r}, which is none.")
+    whole = zipfile.is_zipfile(path) if path.suffix == ".keras" else is_keras_model(path)
+    if not whole:
+        raise ValueError(
+            f"model expected a .keras or .h5 file or a file of weights, received {str(path)!r}, which is none."
+        )
     try:
-        model = keras.saving.load_model(path, compile=False)
-        if not isinstance(model, keras.Model):
-            raise ValueError(f"it holds a {type(model).__name__}")
-        note_images(model, str(path))
-        return model
-    except Exception as error:  # Keras lets h5py's, zipfile's and its own errors through
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"model expected a .keras file of this package, received {str(path)!r}: {reason}") from error
+        model = read_model(path)
+    except ValueError as error:
+        raise ValueError(
+            f"model expected a {path.suffix} file of this package, received {str(path)!r}: {error}"
+        ) from error
+    note_images(model, str(path))
+    return model

@@ -14,7 +14,8 @@ from keras_vit.models.vit import build as build_vit
 from keras_vit.weights.architecture import Architecture, of_contents, of_model, with_config
 from keras_vit.weights.contents import look
 from keras_vit.weights.convert import Early, apply
-from keras_vit.weights.files import KerasFile, open_weights
+from keras_vit.weights.files import open_weights
+from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.resize import require_method
 from keras_vit.weights.stated import note_images, stated
 

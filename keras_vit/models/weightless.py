@@ -1,7 +1,5 @@
 """Models of shapes alone: built without a single weight in memory, to be counted and thrown away."""
 
-import contextlib
-import json
 import os
 import zipfile
 from pathlib import Path
@@ -12,23 +10,8 @@ from keras_vit.models.builders import build
 from keras_vit.models.interface import describe
 from keras_vit.models.load import load_model
 from keras_vit.models.variants import find_variant
-from keras_vit.private import set_waiting_variables, waiting_variables
-from keras_vit.weights import is_weights
-
-
-@contextlib.contextmanager
-def without_weights():
-    """Have models that are built inside the `with` know the shapes of their variables and hold no values.
-
-    What was built, whole or not, can be looked at afterwards and not called.
-    """
-    # Keras gives every waiting variable its value when the next such scope ends; these are to have none.
-    waiting = waiting_variables()
-    try:
-        with keras.StatelessScope(initialize_variables=False):
-            yield
-    finally:
-        set_waiting_variables(waiting)
+from keras_vit.weights import is_keras_model, is_weights
+from keras_vit.weights.keras_file import read_config, reason_of, without_weights
 
 
 def open_weightless(source: str | os.PathLike, image_size: tuple[int, int] | None = None, **options) -> keras.Model:
@@ -49,7 +32,7 @@ def open_weightless(source: str | os.PathLike, image_size: tuple[int, int] | Non
     if path.is_file() and path.suffix == ".keras" and zipfile.is_zipfile(path):
         _refuse(options)
         return _from_file(path, image_size)
-    if path.exists() or path.suffix == ".keras" or is_weights(path):
+    if path.exists() or is_keras_model(path) or is_weights(path):
         _refuse(options)
         model = load_model(source)
         _require_size(model, image_size)
@@ -70,8 +53,7 @@ def build_weightless(row, image_size: tuple[int, int] | None = None, channels: i
 def _from_file(path: Path, image_size) -> keras.Model:
     """The model of a `.keras` file, from its configuration alone."""
     try:
-        with zipfile.ZipFile(path) as file:
-            config = json.loads(file.read("config.json"))
+        config = read_config(path)
         config.pop("compile_config", None)
         for layer in config["config"].get("layers", ()) if image_size else ():
             if layer["class_name"] == "InputLayer":
@@ -82,8 +64,8 @@ def _from_file(path: Path, image_size) -> keras.Model:
             model = keras.saving.deserialize_keras_object(config)
         if not isinstance(model, keras.Model):
             raise ValueError(f"it holds a {type(model).__name__}")
-    except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    except Exception as error:  # Keras lets everything through that a damaged config leads to
+        reason = reason_of(error)
         raise ValueError(f"model expected a .keras file of this package, received {str(path)!r}: {reason}") from error
     own = describe(model)
     if None in own.input_shape[:2] and own.image_size is not None:  # of any size: that of its positions

@@ -8,5 +8,6 @@ from keras_vit.weights.convert import load_weights as load_weights
 from keras_vit.weights.convert import require_classes as require_classes
 from keras_vit.weights.download import published_classes as published_classes
 from keras_vit.weights.files import holds_weights as holds_weights
+from keras_vit.weights.files import is_keras_model as is_keras_model
 from keras_vit.weights.files import is_weights as is_weights
 from keras_vit.weights.write import save_weights as save_weights

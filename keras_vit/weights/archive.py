@@ -1,8 +1,8 @@
 """What the kinds of files share, and the `.npz` archive."""
 
 import contextlib
+import math
 import mmap
-import os
 import re
 import zipfile
 import zlib
@@ -13,6 +13,8 @@ import numpy as np
 from keras_vit.weights.layouts import IGNORED
 
 _MAPPED = 32 * 2**20
+_SMALL = 64 * 2**20  # bytes that any file may ask for
+_MOST_EXPANSION = 100  # of a file's size, in memory: trained weights lose a tenth by compression
 _STACKED = re.compile(r"^(.*)\[(\d+)\]$")
 _INTEGER = re.compile(r"(torch\.)?(u?int\d+|bool)|[IU]\d+|BOOL")  # as NumPy, torch and safetensors spell them
 
@@ -34,6 +36,7 @@ class WeightsFile:
 
     def __init__(self, path: Path, config: dict):
         self.source = str(path)
+        self.size = path.stat().st_size
         self.config = config
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.integers: dict[str, str] = {}  # arrays of integers or booleans, which are never weights: name -> dtype
@@ -59,6 +62,10 @@ class WeightsFile:
 
     def require_weights(self) -> None:
         """Raise a ValueError where the arrays alone do not say the weights."""
+
+    def require_plausible_sizes(self) -> None:
+        """Raise a Refused where the arrays would take far more memory than weights in a file of this size."""
+        require_plausible(4 * sum(map(math.prod, self.shapes.values())), self.size, self.source)
 
     def verify(self, names) -> None:
         """Raise a ValueError where the arrays of these names cannot be read as they were written."""
@@ -98,24 +105,62 @@ class WeightsFile:
         self.close()
 
 
+class MappedZip:
+    """A zip archive whose stored members can be read in place, from a memory map."""
+
+    def __init__(self, path: Path):
+        self._stack = contextlib.ExitStack()
+        try:
+            file = self._stack.enter_context(path.open("rb"))
+            self._zip = self._stack.enter_context(zipfile.ZipFile(file))
+            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except BaseException:
+            self.close()
+            raise
+        self.infos = self._zip.infolist()
+        self.open = self._zip.open
+        self.read = self._zip.read  # checks the member's CRC
+
+    def offset(self, info: zipfile.ZipInfo) -> int:
+        """Where a stored member's bytes begin: the lengths of name and extra field stand in its local header."""
+        at = info.header_offset
+        name, extra = (int.from_bytes(self.map[at + i : at + i + 2], "little") for i in (26, 28))
+        return at + 30 + name + extra
+
+    def is_whole(self, info: zipfile.ZipInfo) -> bool:
+        """Whether a member's bytes have the CRC that was recorded when they were written."""
+        try:
+            if info.compress_type == zipfile.ZIP_STORED:
+                at = self.offset(info)
+                with memoryview(self.map) as view, view[at : at + info.file_size] as data:
+                    return len(data) == info.file_size and zlib.crc32(data) == info.CRC
+            with self.open(info) as member:
+                while member.read(1 << 22):
+                    pass
+            return True
+        except (OSError, EOFError, zipfile.BadZipFile, zlib.error):
+            return False
+
+    def close(self):
+        self._stack.close()
+
+
 class NpzFile(WeightsFile):
     """An `.npz` archive. Arrays that are stored uncompressed are read in place, without a copy."""
 
     def __init__(self, path, config):
         super().__init__(path, config)
-        self._stack = contextlib.ExitStack()
-        self._members = {}
+        self._zip, self._members = None, {}
         try:
-            self._file = self._stack.enter_context(path.open("rb"))
-            self._zip = self._stack.enter_context(zipfile.ZipFile(self._file))
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-            self._maps.append(self._map)
-            for info in self._zip.infolist():
+            self._zip = MappedZip(path)
+            self._maps.append(self._zip.map)
+            for info in self._zip.infos:
                 self._add(info)
-        except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as e:
+        except Refused:
             self.close()
-            if isinstance(e, Refused):
-                raise
+            raise
+        except Exception:  # what zipfile raises of damaged archives is not listed anywhere
+            self.close()
             raise self._refuse("a whole .npz archive", "something else") from None
 
     def _add(self, info: zipfile.ZipInfo) -> None:
@@ -125,15 +170,14 @@ class NpzFile(WeightsFile):
             header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             try:
                 shape, in_columns, dtype = header(member)
-            except ValueError:
-                raise Refused(f"source expected .npy headers, received none for {name!r}.") from None
+            except Exception:  # NumPy parses the header as Python: half a dozen kinds, tokenize's among them
+                raise Refused(f"source expected .npy headers, received none for {name!r} in {self.source!r}.") from None
             start = member.tell()
         bfloat16 = dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None
         if not self._takes(name, dtype.kind == "f" or bfloat16, dtype):
             return
-        size = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        room = os.fstat(self._file.fileno()).st_size
-        if start + size != info.file_size or info.compress_size > room or info.file_size > 1100 * room:
+        size = math.prod(shape) * dtype.itemsize
+        if start + size != info.file_size or info.compress_size > self.size or info.file_size > 1100 * self.size:
             raise Refused(
                 f"source expected {name!r} to hold what its header says, received a header for {size} bytes "
                 f"in {self.source!r}."
@@ -145,40 +189,20 @@ class NpzFile(WeightsFile):
 
     def verify(self, names):
         for name in sorted({plain_name(name) for name in names}):
-            info = self._members[name][0]
-            try:
-                if info.compress_type == zipfile.ZIP_STORED:
-                    at = self._data_offset(info)
-                    with memoryview(self._map) as view, view[at : at + info.file_size] as data:
-                        whole = len(data) == info.file_size and zlib.crc32(data) == info.CRC
-                else:
-                    with self._zip.open(info) as member:
-                        while member.read(1 << 22):
-                            pass
-                    whole = True
-            except (OSError, EOFError, zipfile.BadZipFile, zlib.error):
-                whole = False
-            if not whole:
+            if not self._zip.is_whole(self._members[name][0]):
                 raise self._refuse(f"{name!r} as it was written", "damaged bytes")
-
-    def _data_offset(self, info: zipfile.ZipInfo) -> int:
-        """Where a stored member's bytes begin: the lengths of name and extra field stand in its local header."""
-        at = info.header_offset
-        name, extra = (int.from_bytes(self._map[at + i : at + i + 2], "little") for i in (26, 28))
-        return at + 30 + name + extra
 
     def _read(self, name):
         info, start, shape, order, dtype = self._members[name]
         if info.compress_type == zipfile.ZIP_STORED:
-            offset = self._data_offset(info) + start
-            array = np.ndarray(shape, dtype, self._map, offset, order=order)
+            array = np.ndarray(shape, dtype, self._zip.map, self._zip.offset(info) + start, order=order)
         else:
-            data = self._zip.read(info)
-            array = np.ndarray(shape, dtype, data, start, order=order)
+            array = np.ndarray(shape, dtype, self._zip.read(info), start, order=order)
         return as_float(array)
 
     def close(self):
-        self._stack.close()
+        if self._zip is not None:
+            self._zip.close()
 
 
 def as_float(array: np.ndarray) -> np.ndarray:
@@ -186,3 +210,25 @@ def as_float(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind == "V":  # bfloat16, which NumPy has no name for: the upper half of a float32
         return (array.view("<u2").astype("<u4") << 16).view("<f4")
     return array
+
+
+def checksum(array: np.ndarray) -> str:
+    """Return the CRC-32 of an array's type, shape and bytes, in hexadecimal."""
+    kind = f"{array.dtype.str} {list(array.shape)}".encode()
+    return f"{zlib.crc32(np.ascontiguousarray(array).reshape(-1).view('u1'), zlib.crc32(kind)):08x}"
+
+
+def require_plausible(size: int, file_size: int, source: str) -> None:
+    """Raise a Refused where what a file declares would take far more memory than any weights in a file of its size.
+
+    Args:
+        size: in bytes, of what the file declares.
+        file_size: in bytes, of the file.
+        source: what the file is called.
+    """
+    most = max(_SMALL, _MOST_EXPANSION * file_size)
+    if size > most:
+        raise Refused(
+            f"source expected at most {most:,} bytes of arrays in a file of {file_size:,} bytes, received {size:,} "
+            f"in {source!r}: no weights are compressed that much."
+        )

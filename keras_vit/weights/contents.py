@@ -1,11 +1,15 @@
 """A file seen through the table of names: which variables of ours it holds, in which layout. Reads no data."""
 
+import itertools
+from collections import Counter
 from dataclasses import dataclass
 
-from keras_vit.weights.layouts import IGNORED, LAYOUTS, MOST, PREFIXES, Layout, fill, find_place
+from keras_vit.weights.layouts import IGNORED, INSIDE, LAYOUTS, MOST, PREFIXES, WRAPPERS, Layout, fill, find_place
 from keras_vit.weights.names import TABLES
 from keras_vit.weights.transforms import Transform
 from keras_vit.weights.unsupported import require_supported
+
+_MOST_WRAPPERS = 4  # that are tried, the most frequent ones of a file
 
 
 @dataclass(frozen=True)
@@ -92,10 +96,17 @@ def look(file, strange: bool = False) -> Contents:
 
 def _candidates(names):
     """Every family, layout and prefix with the places it finds for a file's names."""
-    for theirs, canonical in PREFIXES:
-        if not any(name.startswith(theirs) for name in names):
+    inner = {name: INSIDE.sub("", name) for name in names}
+    wrappers = Counter(match[0] for name in inner.values() if (match := WRAPPERS.match(name)))
+    fronts = ["", *(front for front, _ in wrappers.most_common(_MOST_WRAPPERS))]
+    for front, (theirs, canonical) in itertools.product(fronts, PREFIXES):
+        start = front + theirs
+        if not any(name.startswith(start) for name in inner.values()):
             continue
-        renamed = {name: canonical + name.removeprefix(theirs) if name.startswith(theirs) else name for name in names}
+        renamed = {
+            name: canonical + known.removeprefix(start) if known.startswith(start) else known
+            for name, known in inner.items()
+        }
         for family in TABLES:
             for layout in LAYOUTS:
                 places = {name: find_place(family, layout, new) for name, new in renamed.items()}

@@ -15,9 +15,10 @@ from keras_vit.image_spec import ImageSpec, keep_preprocessing
 from keras_vit.weights.adapters import require_plain
 from keras_vit.weights.architecture import grid_said, of_model, origin
 from keras_vit.weights.contents import Contents, Entry, look
-from keras_vit.weights.files import KerasFile, open_weights
+from keras_vit.weights.files import open_weights
 from keras_vit.weights.fit import Target, fit, other_grid
 from keras_vit.weights.image_configs import read_spec
+from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.layouts import OPTIONAL
 from keras_vit.weights.resize import require_method
 from keras_vit.weights.stated import images_note, notes_on, stated
@@ -76,8 +77,8 @@ def load_weights(
     Args:
         model: a model of this package.
         source: a tag of `list_weights()`, or the path
-            of an `.npz`, `.safetensors`, `.pth`, `.bin`, `.keras` or `.weights.h5` file or of a folder
-            that holds one.
+            of an `.npz`, `.safetensors`, `.pth`, `.pt`, `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5`
+            file or of a folder that holds one.
         strict: False leaves out heads, decoders and what belongs to training, starts a missing classifier anew, and
             prints both. Any other array that is missing or left over is an error whatever `strict` is.
         position_resize: `official` (corner-aligned bilinear, section 3.2), `timm` (antialiased bicubic), `timm_npz`
@@ -107,7 +108,7 @@ def conventions_of(source: str | os.PathLike) -> dict:
     """
     if os.fspath(source).endswith(".weights.h5"):
         return {}
-    with open_weights(source) as file:
+    with open_weights(source, verified=False) as file:
         contents = look(file)
         usual = origin(contents.layout, contents.family)
         said = vars(of_model(file.model)) if isinstance(file, KerasFile) else stated(file, contents)
@@ -116,9 +117,9 @@ def conventions_of(source: str | os.PathLike) -> dict:
 
 def require_classes(source: str | os.PathLike, classes: int) -> None:
     """Raise a ValueError unless a file's classifier, if it has one, is of so many classes."""
-    if os.fspath(source).endswith((".keras", ".weights.h5")):
+    if os.fspath(source).endswith((".keras", ".h5", ".hdf5")):
         return
-    with open_weights(source) as file:
+    with open_weights(source, verified=False) as file:
         head = look(file).entries.get("head/kernel")
     if head is not None and head.shape[-1] != classes:
         raise ValueError(f"classes expected {head.shape[-1]}, as in {os.fspath(source)!r}, received {classes}.")

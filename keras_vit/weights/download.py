@@ -26,12 +26,16 @@ def home() -> Path:
     return Path(os.environ.get("KERAS_HOME") or Path("~/.keras").expanduser()) / "keras_vit"
 
 
-def locate(source: str | os.PathLike) -> Path:
+def locate(source: str | os.PathLike, verified: bool = True) -> Path:
     """The path of a file of weights, downloaded first where `source` is a tag.
+
+    Args:
+        source: a path or a tag.
+        verified: whether the SHA-256 of a published file that is in the cache is checked.
 
     Raises:
         FileNotFoundError: there is no such file, and no way to fetch it.
-        ValueError: `source` is neither a file nor a known tag.
+        ValueError: `source` is neither a file nor a known tag, or the file in the cache has changed.
     """
     path = Path(source)
     if path.exists():
@@ -42,7 +46,8 @@ def locate(source: str | os.PathLike) -> Path:
         if not isinstance(source, str) or path.suffix in _FILES or len(path.parts) > 1:
             raise FileNotFoundError(f"source expected a file of weights, found nothing at {str(path)!r}.") from None
         raise
-    return download(released)
+    cached = home() / released.path
+    return cached if cached.is_file() and not verified else download(released)
 
 
 def published_classes(source: str | os.PathLike) -> int | None:
@@ -50,7 +55,7 @@ def published_classes(source: str | os.PathLike) -> int | None:
     return None if Path(source).exists() else find_released(str(source)).classes
 
 
-_FILES = {".npz", ".safetensors", ".keras", ".h5", ".bin", ".pth", ".pt", ".json"}
+_FILES = {".npz", ".safetensors", ".keras", ".h5", ".hdf5", ".bin", ".pth", ".pt", ".tar", ".ckpt", ".json"}
 
 
 def download(released: Released | str, to: str | os.PathLike | None = None) -> Path:
@@ -58,8 +63,9 @@ def download(released: Released | str, to: str | os.PathLike | None = None) -> P
 
     It is written beside its place and renamed when it is whole; a broken transfer goes on where it stopped, and two
     processes that ask for one file wait for one transfer. Size and SHA-256 are checked where they are known; where
-    not, the hash is recorded beside the file and holds from then on. `KERAS_VIT_WEIGHTS_URL` names mirrors to ask
-    in place of the publisher, separated by spaces; one whose file is not right is passed over.
+    not, the hash is recorded beside the file and holds from then on. The hash of a file that is there already is
+    checked. `KERAS_VIT_WEIGHTS_URL` names mirrors to ask in place of the publisher, separated by spaces; one whose
+    file is not right is passed over.
 
     Args:
         released: a row, a tag of `list_weights()` or an official name.
@@ -68,11 +74,13 @@ def download(released: Released | str, to: str | os.PathLike | None = None) -> P
     Raises:
         FileNotFoundError: no server gave the file; the message says where to put it by hand.
         ValueError: what came is no archive, or has another size or hash than published or recorded; it is not kept.
+            Or the file that is there already has another hash.
     """
     if isinstance(released, str):
         released = find_released(released)
     place = (home() if to is None else Path(to)) / released.path
     if place.is_file():
+        _require_unchanged(released, place)
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
     with _only_one(place.with_name(place.name + ".lock")):
@@ -169,10 +177,37 @@ def _bar(partial, total, done):
     return tqdm(total=total, initial=done, unit="B", unit_scale=True, desc=name, disable=None)
 
 
+def _require_unchanged(released: Released, place: Path) -> None:
+    """Raise a ValueError where a file's SHA-256 is another one than published or recorded; one put by hand has none."""
+    expected = released.sha256 or _recorded(place)
+    if expected is None:
+        return
+    received = _sha256(place)
+    if received != expected:
+        raise ValueError(
+            f"weights {released.tag!r} expected SHA-256 {expected}, received {received} of {str(place)!r}, which was "
+            f"changed or damaged: delete it and {_record(place).name!r}, and it is fetched again."
+        )
+
+
+def _record(place: Path) -> Path:
+    return place.with_name(place.name + ".sha256")
+
+
+def _recorded(place: Path) -> str | None:
+    record = _record(place)
+    words = record.read_text(encoding="utf-8", errors="replace").split() if record.is_file() else []
+    return words[0] if words else None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _fault(released: Released, partial: Path, place: Path, url: str) -> str | None:
     """What is wrong with what came, in a sentence; where nothing is, its hash is recorded for the next time."""
-    record = place.with_name(place.name + ".sha256")
-    recorded = record.read_text().split()[0] if record.is_file() and record.read_text().strip() else None
+    record, recorded = _record(place), _recorded(place)
     size = partial.stat().st_size
     if released.size not in (None, size):
         return f"weights {released.tag!r} expected {released.size:,} bytes, received {size:,} from {url}."
@@ -180,8 +215,7 @@ def _fault(released: Released, partial: Path, place: Path, url: str) -> str | No
         is_page = file.read(64).lstrip().startswith(b"<")  # that says to log in, for instance
     if is_page or (place.suffix == ".npz" and not zipfile.is_zipfile(partial)):
         return f"weights {released.tag!r} expected a whole {place.suffix} file, received something else from {url}."
-    with partial.open("rb") as file:
-        received = hashlib.file_digest(file, "sha256").hexdigest()
+    received = _sha256(partial)
     if received != (released.sha256 or recorded or received):
         said = released.sha256 or f"{recorded}, as recorded in {str(record)!r}"
         return f"weights {released.tag!r} expected SHA-256 {said}, received {received} from {url}."

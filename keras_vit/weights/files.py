@@ -8,50 +8,61 @@ unpickled.
 import json
 import mmap
 import os
-import warnings
 from pathlib import Path
 
 import numpy as np
 
-from keras_vit.composed import flattened, weight_paths
-from keras_vit.weights.adapters import merge_note, readers, require_float
-from keras_vit.weights.archive import NpzFile, Refused, WeightsFile, as_float
+from keras_vit.weights.archive import NpzFile, Refused, WeightsFile, as_float, checksum, plain_name
 from keras_vit.weights.download import locate
+from keras_vit.weights.keras_file import WHOLE, KerasFile
+from keras_vit.weights.torch_file import ENDINGS as TORCH
+from keras_vit.weights.torch_file import TorchFile
+
+_OTHERS = (".npz", ".safetensors", ".safetensors.index.json", ".weights.h5", *TORCH)
+CHECKSUMS = "keras_vit.crc32"  # key in a `.safetensors` file's metadata: name -> `checksum`, as JSON
 
 
-def open_weights(source: str | os.PathLike, model=None):
+def open_weights(source: str | os.PathLike, model=None, *, verified: bool = True):
     """Open a file or a folder of weights.
 
     Args:
         source: a tag of `list_weights()`, or
-            an `.npz`, `.safetensors`, `.pth`, `.pt`, `.bin`, `.keras` or `.weights.h5` file, or a folder that
-            holds one of them under its library's usual name.
+            an `.npz`, `.safetensors`, `.pth`, `.pt`, `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5`
+            file, or a folder that holds one of them under its library's usual name.
         model: the model to be filled, which `.weights.h5` files need because they name no layers.
+        verified: whether the SHA-256 of a published file in the cache is checked; no need where headers are read alone.
 
     Raises:
         FileNotFoundError: nothing lies at `source`.
         ValueError: it is not a whole file of plain arrays.
     """
-    path = locate(source)
+    path = locate(source, verified)
     if path.is_dir():
         path = _in_folder(path)
-    config = _config_beside(path)
     name = path.name
-    if name.endswith(".npz"):
-        return NpzFile(path, config)
-    if name.endswith((".safetensors", ".safetensors.index.json")):
-        return SafetensorsFile(path, config)
-    if name.endswith((".pth", ".pt", ".bin")):
-        return TorchFile(path, config)
-    if name.endswith((".keras", ".weights.h5")):
-        return KerasFile(path, config, model)
-    expected = ".npz, .safetensors, .pth, .pt, .bin, .keras or .weights.h5"
-    raise ValueError(f"source expected a file that ends in {expected}, received {str(path)!r}.")
+    if name.endswith(WHOLE):
+        return KerasFile(path, model)
+    if not name.endswith(_OTHERS):
+        expected = f"{', '.join((*_OTHERS, *WHOLE[:-1]))} or {WHOLE[-1]}"
+        raise ValueError(f"source expected a file that ends in {expected}, received {str(path)!r}.")
+    kind = NpzFile if name.endswith(".npz") else TorchFile if name.endswith(TORCH) else SafetensorsFile
+    file = kind(path, _config_beside(path))
+    try:
+        file.require_plausible_sizes()
+    except Refused:
+        file.close()
+        raise
+    return file
 
 
 def is_weights(path: Path) -> bool:
-    """Whether a path's name is that of a file of weights other than `.keras`; nothing need lie there."""
-    return path.name.endswith((".npz", ".safetensors", ".safetensors.index.json", ".pth", ".pt", ".bin", ".weights.h5"))
+    """Return whether a name ends as files of weights do, whole Keras models left out; no file is looked at."""
+    return path.name.endswith(_OTHERS)
+
+
+def is_keras_model(path: Path) -> bool:
+    """Return whether a name ends as whole Keras models do; no file is looked at."""
+    return path.name.endswith(WHOLE) and not is_weights(path)
 
 
 def holds_weights(folder: Path) -> bool:
@@ -111,9 +122,11 @@ class SafetensorsFile(WeightsFile):
         super().__init__(path, config)
         from safetensors import SafetensorError, safe_open
 
-        self._of = {}
+        self._of, self._checksums = {}, {}
         try:
-            for file in self._files_of(path):
+            files = self._files_of(path)
+            self.size = sum(file.stat().st_size for file in files)
+            for file in files:
                 with safe_open(file, framework="np"):  # the library checks that header and file agree
                     self._add(file)
         except (SafetensorError, OSError):
@@ -125,20 +138,38 @@ class SafetensorsFile(WeightsFile):
             whole = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
         self._maps.append(whole)
         start = 8 + int.from_bytes(whole[:8], "little")
-        for name, tensor in json.loads(whole[8:start]).items():
-            if name == "__metadata__":
-                continue
+        header = json.loads(whole[8:start])
+        checksums = self._recorded(header.pop("__metadata__", {}))
+        for name, tensor in header.items():
+            if name in self.shapes:
+                raise Refused(f"source expected each array once, received {name!r} twice in {self.source!r}.")
+            if checksums is not None:
+                self._checksums[name] = checksums.get(name)
             if not self._takes(name, tensor["dtype"] in _SAFETENSORS_FLOATS, tensor["dtype"]):
                 continue
             self.shapes[name] = tuple(tensor["shape"])
             self._of[name] = (whole, start + tensor["data_offsets"][0], _SAFETENSORS_FLOATS[tensor["dtype"]])
+
+    def _recorded(self, metadata: dict) -> dict | None:
+        """The checksums of a file that this package wrote, None of others."""
+        if CHECKSUMS not in metadata:
+            return None
+        try:
+            return dict(json.loads(metadata[CHECKSUMS]))
+        except (ValueError, TypeError, RecursionError):
+            raise self._refuse("checksums in its metadata", "damaged bytes") from None
+
+    def verify(self, names):
+        for name in sorted({plain_name(name) for name in names} & self._checksums.keys()):
+            if checksum(self._stored(name)) != self._checksums[name]:
+                raise self._refuse(f"{name!r} as it was written", "other bytes than its checksum is of")
 
     def _files_of(self, path):
         if path.suffix != ".json":
             return [path]
         try:
             names = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             raise self._refuse("an index with a weight_map", "other text") from None
         for name in names:
             if not isinstance(name, str) or Path(name).name != name:
@@ -147,88 +178,12 @@ class SafetensorsFile(WeightsFile):
                 raise FileNotFoundError(f"source expected {name!r} beside {self.source!r}, found none.")
         return [path.with_name(name) for name in names]
 
-    def _read(self, name):
+    def _stored(self, name) -> np.ndarray:
         whole, offset, dtype = self._of[name]
-        return as_float(np.ndarray(self.shapes[name], dtype, whole, offset))
+        return np.ndarray(self.shapes[name], dtype, whole, offset)
+
+    def _read(self, name):
+        return as_float(self._stored(name))
 
     def close(self):
         self._of, self._maps = {}, []
-
-
-_STATE_KEYS = ("state_dict_ema", "state_dict", "model_ema", "model", "module")
-
-
-class TorchFile(WeightsFile):
-    """A torch state dict, opened with `weights_only=True`; needs torch."""
-
-    def __init__(self, path, config):
-        super().__init__(path, config)
-        try:
-            import torch
-        except ImportError:
-            raise ImportError(
-                f"source {self.source!r} needs torch to be read: pip install torch, or ask for .safetensors."
-            ) from None
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of pickle protocols; what matters is refused
-                state = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception:  # what a damaged pickle raises is not listed anywhere
-            raise self._refuse("a torch state dict of plain tensors", "something else") from None
-        while isinstance(state, dict) and not any(torch.is_tensor(value) for value in state.values()):
-            found = [key for key in _STATE_KEYS if isinstance(state.get(key), dict)]
-            if not found:
-                raise self._refuse("a torch state dict of plain tensors", "something else")
-            if len(found) > 1:
-                self.notes.append(f"the file holds {' and '.join(map(repr, found))}; {found[0]!r} was read")
-            state = state[found[0]]
-        if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
-            raise self._refuse("a torch state dict of plain tensors", "something else")
-        tensors = {name: value for name, value in state.items() if torch.is_tensor(value)}
-        self._tensors = {
-            name: value for name, value in tensors.items() if self._takes(name, value.is_floating_point(), value.dtype)
-        }
-        self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
-
-    def _read(self, name):
-        tensor = self._tensors[name].detach()
-        return (tensor.float() if tensor.dtype.itemsize < 4 else tensor).numpy()
-
-
-class KerasFile(WeightsFile):
-    """Our own `.keras` or `.weights.h5`, read by Keras into a second model whose variables are handed over."""
-
-    def __init__(self, path, config, model=None):
-        super().__init__(path, {})
-        import keras
-
-        try:
-            if path.name.endswith(".keras"):
-                self.model = keras.saving.load_model(path, compile=False)
-            elif model is None:
-                raise Refused(
-                    f"source expected a file that says its architecture, received {self.source!r}: "
-                    "build the model and pass it to load_weights, or save it as .keras."
-                )
-            else:
-                self.model = model.__class__.from_config(model.get_config())
-                self.model.load_weights(path)
-            if not isinstance(self.model, keras.Model):
-                raise ValueError(f"it holds a {type(self.model).__name__}")
-        except Refused:
-            raise
-        except Exception as error:  # Keras lets h5py's, zipfile's and its own errors through
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise ValueError(f"source expected a Keras file that fits, received {self.source!r}: {first}") from None
-        self._readers = readers(flattened(self.model))
-        self.shapes = {path: tuple(v.shape) for path, v in weight_paths(flattened(self.model)).items()}
-        self.notes += filter(None, [merge_note(self.model)])
-        positions = [layer for layer in flattened(self.model).layers if layer.name == "position_embedding"]
-        self.grid = tuple(positions[0].grid) if positions else None
-
-    def require_weights(self):
-        advice = "keras_vit.load_model opens it; save the model before `quantize` for its weights"
-        require_float(self.model, f"source {self.source!r}", advice)
-
-    def _read(self, name):
-        return self._readers[name]()

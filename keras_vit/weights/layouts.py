@@ -87,9 +87,11 @@ PREFIXES = (
     ("img/", ""),
     ("", "vit."),  # transformers' ViTModel
     ("", "bit."),  # and BitModel
-    ("module.", ""),
-    ("model.", ""),
 )
+# What wrappers and training scripts put in front of the names, in any order: DataParallel, Lightning, DINO, MoCo v3.
+WRAPPERS = re.compile(r"(?:(?:module|model|net|network|backbone|base_encoder)\.)+")
+# What torch puts in front of the names inside any module: `torch.compile`, FSDP, checkpointed activations.
+INSIDE = re.compile(r"(?<![^.])(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 MOST = 999  # blocks, stages or units: names that count further have no place
 # Arrays beside the weights: the optimiser's, counters, the text tower of an image-text model.
 IGNORED = re.compile(r"^(opt(?!/target/)|extra|states?|chrono|step|epoch|params/txt|params/t|params/b|txt|t|b)(/|$)")

@@ -13,9 +13,11 @@ from keras_vit.composed import flattened, require_direct
 from keras_vit.image_spec import preprocessing_of
 from keras_vit.weights.adapters import merge_note, readers, require_float
 from keras_vit.weights.architecture import of_model, origin, pooling_of
+from keras_vit.weights.archive import checksum
 from keras_vit.weights.configs import write_config
-from keras_vit.weights.files import config_path
+from keras_vit.weights.files import CHECKSUMS, config_path
 from keras_vit.weights.image_configs import processor_config
+from keras_vit.weights.keras_file import write_checksums
 from keras_vit.weights.layouts import LAYOUTS, WRITABLE, fill, find_place, spell
 
 _ENDINGS = {"npz": ".npz", "linen": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
@@ -24,6 +26,8 @@ _OWN = (".keras", ".weights.h5")
 
 def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> None:
     """Write a model's weights in a published layout; each file appears whole or not at all.
+
+    Each file records a checksum of every array, or as `.keras` of all of them, which `load_weights` compares.
 
     Args:
         model: a model of this package.
@@ -41,7 +45,7 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
     """
     path = Path(path)
     if layout is None and path.name.endswith(_OWN):
-        _beside(path, model.save if path.suffix == ".keras" else model.save_weights)
+        _beside(path, model.save if path.suffix == ".keras" else lambda partial: _write_hdf5(partial, model))
         return
     layout = layout or ("npz" if path.suffix == ".npz" else None)
     if layout not in WRITABLE:
@@ -110,10 +114,17 @@ def _write_npz(path, arrays):
                 np.lib.format.write_array(member, _array(*parts), allow_pickle=False)
 
 
+def _write_hdf5(path, model):
+    model.save_weights(path)
+    write_checksums(path)
+
+
 def _write_safetensors(path, arrays):
     from safetensors.numpy import save_file
 
-    save_file({name: _array(*parts) for name, parts in arrays.items()}, path, metadata={"format": "pt"})
+    arrays = {name: _array(*parts) for name, parts in arrays.items()}
+    checksums = {name: checksum(array) for name, array in arrays.items()}
+    save_file(arrays, path, metadata={"format": "pt", CHECKSUMS: json.dumps(checksums)})
 
 
 def _write_json(path, config):

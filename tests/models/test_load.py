@@ -1,5 +1,6 @@
 """A model from a workdir, a file or a name."""
 
+import json
 import shutil
 import zipfile
 from dataclasses import replace
@@ -7,7 +8,7 @@ from dataclasses import replace
 import keras
 import numpy as np
 import pytest
-from support import GOLDENS, golden, max_difference, randomise
+from support import GOLDENS, golden, max_difference, randomise, run_python
 
 import keras_vit
 from keras_vit.models.interface import describe
@@ -26,6 +27,81 @@ def test_a_workdir_and_a_file_give_the_saved_model(tmp_path):
         loaded = load_model(source)
         assert max_difference(loaded(images), model(images)) == 0
         assert loaded.get_layer("head").labels == ("a", "b", "c") and not loaded.compiled
+
+
+def nested(model):
+    """A classifier of Keras's own on a model without its head."""
+    images = keras.Input((8, 8, 3))
+    features = keras.Model(model.input, model.get_layer("pooling").output)
+    return keras.Model(images, keras.layers.Dense(3, name="own")(features(images)))
+
+
+@pytest.mark.parametrize("make", [lambda model: model, nested], ids=["a model", "a composition"])
+def test_a_whole_h5_file_is_a_model_to_keras_and_to_us(make, tmp_path):
+    model = make(randomise(keras_vit.build(TINY, classes=3, labels=("a", "b", "c"), dtype="mixed_bfloat16")))
+    model.save(tmp_path / "model.h5")
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
+    loads = [load_model, lambda path: keras.models.load_model(path, compile=False)]
+    for load in loads if make is nested else [*loads, keras_vit.from_pretrained]:
+        loaded = load(tmp_path / "model.h5")
+        assert all((a == b).all() for a, b in zip(loaded.get_weights(), model.get_weights(), strict=True))
+        assert max_difference(loaded(images), model(images)) < 1e-2  # bfloat16
+    if make is not nested:
+        assert load_model(tmp_path / "model.h5").get_layer("head").labels == ("a", "b", "c")
+        other = keras_vit.build(TINY, classes=3)
+        assert len(keras_vit.load_weights(other, tmp_path / "model.h5").used) == len(model.weights)
+
+
+def test_an_h5_file_that_holds_no_model_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "none.h5", "w") as file:
+        file["a"] = np.ones(3)
+    (tmp_path / "text.h5").write_text("no HDF5")
+    keras_vit.build(TINY, classes=3).save(tmp_path / "lying.h5")
+    with h5py.File(tmp_path / "lying.h5", "r+") as file:
+        file.attrs["model_config"] = file.attrs["model_config"].replace('"units": 3', '"units": 1000000000')
+    for name, sentence in {"none": "No model config found", "text": ".", "lying": "Shape mismatch"}.items():
+        with pytest.raises(ValueError, match=f"a .h5 file of this package, received .*{name}.h5': {sentence}") as error:
+            load_model(tmp_path / f"{name}.h5")
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("make", [lambda model: model, nested], ids=["a model", "a composition"])
+def test_in_a_file_models_are_kerass_own_and_layers_say_what_to_import(make, tmp_path):
+    make(keras_vit.build(TINY, classes=3)).save(tmp_path / "model.keras")
+    with zipfile.ZipFile(tmp_path / "model.keras") as file:
+        config = json.loads(file.read("config.json"))
+    custom = [part for part in parts(config) if not part["module"].startswith("keras.") and part["module"] != "keras"]
+    assert config["class_name"] == "Functional" and config["module"] == "keras.src.models.functional"
+    assert {part["module"].split(".")[0] for part in custom} == {"keras_vit"}
+    assert all(part["build_config"]["needs"] == "import keras_vit" for part in custom if "build_config" in part)
+    assert any("build_config" in part for part in custom)
+
+
+def parts(config):
+    """All objects in a Keras config that are of a class."""
+    if isinstance(config, list):
+        for value in config:
+            yield from parts(value)
+    elif isinstance(config, dict):
+        if config.get("module") and "class_name" in config:
+            yield config
+        for value in config.values():
+            yield from parts(value)
+
+
+def test_keras_alone_says_what_to_import(tmp_path):
+    keras_vit.build(TINY, classes=3).save(tmp_path / "model.keras")
+    code = f"""
+import sys, keras
+try:
+    keras.models.load_model({str(tmp_path / "model.keras")!r})
+except TypeError as error:
+    print("'needs': 'import keras_vit'" in str(error), "Could not locate class 'PatchEmbedding'" in str(error))
+import keras_vit
+print(type(keras.models.load_model({str(tmp_path / "model.keras")!r}, compile=False)).__name__)
+"""
+    assert run_python(code).splitlines() == ["True True", "Functional"]
 
 
 @pytest.mark.parametrize("ending", [".npz", ".pth", ".keras", ""], ids=lambda ending: ending or "a hub folder")
@@ -171,7 +247,8 @@ def test_what_is_no_model_gets_a_sentence(tmp_path):
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
     for name in ("broken.keras", "picture.png"):
         with pytest.raises(
-            ValueError, match=f"model expected a .keras file or a file of weights, received .*{name}', which is none"
+            ValueError,
+            match=f"model expected a .keras or .h5 file or a file of weights, received .*{name}', which is none",
         ):
             load_model(tmp_path / name)
     with pytest.raises(ValueError, match="model expected a .keras file of this package, received .*other.keras': "):

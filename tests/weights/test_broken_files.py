@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import torch_files
 from support import GOLDENS
 
 import keras_vit
@@ -122,6 +123,16 @@ def evil_header(path):
     archive(path, members() | {"cls.npy": b"\x93NUMPY\x01\x00\x20\x00__import__('os').system('true')\n"})
 
 
+def open_bracket_in_header(path):
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 48), \n"
+    archive(path, members() | {"cls.npy": b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text})
+
+
+def nested_header(path):
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': " + b"(" * 4000 + b"\n"
+    archive(path, members() | {"cls.npy": b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text})
+
+
 def twice(path):
     archive(path, {**members(), "cls": npy(np.ones((1, 1, 48), "float32"))})
 
@@ -166,6 +177,8 @@ NPZ = {
     text: "expected arrays of floats, received dtype <U1 for 'cls'",
     no_header: "expected",
     evil_header: "expected .npy headers, received none for 'cls'",
+    open_bracket_in_header: "expected .npy headers, received none for 'cls'",
+    nested_header: "expected .npy headers, received none for 'cls'",
     twice: "expected each array once, received 'cls' twice",
     flat_positions: r"expected 'Transformer/.*/pos_embedding' to have at least two axes, received shape \(48,\)",
     scalar_head: r"expected 'head/kernel' to have at least two axes, received shape \(\)",
@@ -239,8 +252,8 @@ def test_integers_of_an_optimiser_are_left_out(ending, tmp_path):
     elif ending == ".safetensors":
         pytest.importorskip("safetensors.numpy").save_file(values, path)
     else:
-        torch = pytest.importorskip("torch", reason="torch is not installed")
-        torch.save({name: torch.from_numpy(value) for name, value in values.items()}, path)
+        values["opt/state/step"] = np.full((), 90_000, "int64")
+        torch_files.save(path, values)
     found, expected = (keras_vit.from_pretrained(source).get_weights() for source in (path, G1))
     assert all((a == b).all() for a, b in zip(found, expected, strict=True))
 
@@ -263,23 +276,35 @@ def test_unknown_arrays_among_the_optimisers_targets_are_left_over(tmp_path):
 @pytest.mark.parametrize("ending", [".keras", ".pth", ".bin"])
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 nothing", pickle.dumps({"a": 1}), b"\x80\x02."])
 def test_other_broken_files(ending, content, tmp_path, capsys):
-    if ending != ".keras":
-        pytest.importorskip("torch", reason="torch is not installed")
     path = tmp_path / f"weights{ending}"
     path.write_bytes(content)
     one_sentence(capsys, "weights", "convert", path, tmp_path / "out.npz")
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("content", ['{"weight_map": ' + "[" * 100_000, '{"weight_map": 3}', "[]", "\x00"])
+def test_an_index_that_is_none(content, tmp_path, capsys):
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(content)
+    assert "expected an index with a weight_map" in one_sentence(capsys, "weights", "show", path)
+
+
+def test_an_array_in_two_files_of_an_index_is_refused(tmp_path):
+    save_file = pytest.importorskip("safetensors.numpy").save_file
+    for name in ("a.safetensors", "b.safetensors"):
+        save_file({"norm.bias": np.ones(3, "float32")}, tmp_path / name)
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(json.dumps({"weight_map": {"norm.bias": "a.safetensors", "norm.weight": "b.safetensors"}}))
+    with pytest.raises(ValueError, match="source expected each array once, received 'norm.bias' twice in"):
+        keras_vit.from_pretrained(path)
+
+
 def test_flipped_bytes_of_torchs_older_files_are_refused_or_harmless(tmp_path):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
     path = tmp_path / "weights.pth"
-    torch.save({1: torch.ones(2)}, path)
+    torch_files.save(path, {1: np.ones(2, "float32")})
     with pytest.raises(ValueError, match="source expected a torch state dict of plain tensors, received something"):
         keras_vit.from_pretrained(path)
-    torch.save(
-        {f"blocks.{i}.norm1.weight": torch.ones(8) for i in range(4)}, path, _use_new_zipfile_serialization=False
-    )
+    torch_files.save_old(path, {f"blocks.{i}.norm1.weight": np.ones(8, "float32") for i in range(4)})
     whole = path.read_bytes()
     for at in np.random.default_rng(0).integers(0, len(whole), 150):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])

@@ -2,6 +2,7 @@
 
 import hashlib
 import http.server
+import os
 import subprocess
 import sys
 import threading
@@ -187,6 +188,26 @@ def test_a_recorded_hash_holds_from_then_on(server):
     with pytest.raises(ValueError, match=r"expected SHA-256 [0-9a-f]{64}, as recorded in '.*ViT-B_16.npz.sha256', rec"):
         download(TAG)
     assert not path.exists()
+
+
+def test_the_hash_of_a_file_in_the_cache_is_checked_at_every_load(server):
+    path, model = download(TAG), keras_vit.from_pretrained(TAG)
+    before, times = path.read_bytes(), path.stat()
+    path.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))  # in the archive's end, where no member's checksum is
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    sentence = (
+        rf"expected SHA-256 [0-9a-f]{{64}}, received [0-9a-f]{{64}} of {str(path)!r}, which was changed or damaged"
+    )
+    for load in (keras_vit.from_pretrained, lambda tag: keras_vit.load_weights(model, tag)):
+        with pytest.raises(ValueError, match=sentence):
+            load(TAG)
+    path.write_bytes(before)
+    keras_vit.load_weights(model, TAG)
+    published = replace(find_released(TAG), sha256="0" * 64)
+    with pytest.raises(ValueError, match=f"expected SHA-256 {'0' * 64}, received"):
+        download(published)
+    (path.parent / f"{path.name}.sha256").unlink()  # as of a file that was put there by hand
+    keras_vit.load_weights(model, TAG)
 
 
 def test_a_page_in_place_of_the_file_is_not_kept(server):

@@ -1,0 +1,189 @@
+"""Torch's files (`.pth`, `.pt`, `.bin`, `.ckpt`, `.pth.tar`), read without torch and without running code in them."""
+
+import math
+import mmap
+import os
+import zipfile
+from dataclasses import dataclass
+
+import numpy as np
+
+from keras_vit.weights.archive import MappedZip, Refused, WeightsFile, as_float, plain_name
+from keras_vit.weights.pickles import Inert, Name, Tensor, Unknown, read_pickle
+
+ENDINGS = (".pth", ".pt", ".bin", ".pth.tar", ".ckpt")
+
+# Where checkpoints keep a model's state, the one to take first: averaged weights, as timm and DeiT evaluate them, and
+# the teacher of DINO.
+_STATES = ("state_dict_ema", "state_dict", "model_ema", "model", "module", "teacher", "student", "network", "net")
+_DTYPES = {
+    "FloatStorage": "<f4",
+    "DoubleStorage": "<f8",
+    "HalfStorage": "<f2",
+    "BFloat16Storage": "V2",
+    "LongStorage": "<i8",
+    "IntStorage": "<i4",
+    "ShortStorage": "<i2",
+    "CharStorage": "i1",
+    "ByteStorage": "u1",
+    "BoolStorage": "?",
+    "UntypedStorage": "u1",
+}
+_MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle of a file from before torch 1.6
+_MOST_PICKLE = 64 * 2**20  # bytes: the pickles of the largest public checkpoints have a few
+_RESAVE = (
+    "if you trust the file, write its weights again with torch: "
+    "torch.save(torch.load(FILE, weights_only=False)['state_dict'], NEW), with the key that they have in it"
+)
+
+
+@dataclass(frozen=True)
+class _Storage:
+    """The values of tensors: the file's member or part that holds them, their type and their count."""
+
+    key: str
+    dtype: str
+    count: int
+
+
+class TorchFile(WeightsFile):
+    """A torch state dict, or a checkpoint that holds one. Its tensors are read in place, without a copy."""
+
+    def __init__(self, path, config):
+        super().__init__(path, config)
+        self._zip = None
+        try:
+            state = self._open_zip(path) if zipfile.is_zipfile(path) else self._open_old(path)
+            self._take(state)
+        except Unknown as error:
+            self.close()
+            raise Refused(f"source expected a torch file of tensors and plain values, received {str(error)!r} in "
+                          f"{self.source!r}, which only code can read; {_RESAVE}.") from None  # fmt: skip
+        except Refused:
+            self.close()
+            raise
+        except Exception:  # what a damaged pickle raises is not listed anywhere
+            self.close()
+            raise self._refuse("a torch state dict of plain tensors", "something else") from None
+
+    def _open_zip(self, path):
+        self._zip = MappedZip(path)
+        self._maps.append(self._zip.map)
+        members = {info.filename: info for info in self._zip.infos}
+        (pickled,) = (name for name in members if name.rpartition("/")[2] == "data.pkl")
+        folder = pickled.removesuffix("data.pkl")
+        if f"{folder}byteorder" in members and self._zip.read(members[f"{folder}byteorder"]) != b"little":
+            raise Refused(f"source expected little-endian numbers, received others in {self.source!r}; {_RESAVE}.")
+        if members[pickled].file_size > _MOST_PICKLE:
+            raise ValueError("the pickle is too large")
+        self._members = {name.removeprefix(f"{folder}data/"): info for name, info in members.items()}
+        self._parts = {}
+        return read_pickle(self._zip.read(members[pickled]), self._storage_in_zip)
+
+    def _storage_in_zip(self, identity):
+        storage = _storage(identity)
+        info = self._members[storage.key]
+        size = storage.count * np.dtype(storage.dtype).itemsize
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size < size:
+            raise ValueError("a storage is shorter than the pickle says")
+        self._parts[storage.key] = self._zip.offset(info)
+        return storage
+
+    def _open_old(self, path):
+        """Read a file from before torch 1.6: pickles one after the other, then the storages."""
+        storages = {}
+
+        def remember(identity):
+            storage = _storage(identity)
+            if storages.setdefault(storage.key, storage) != storage:
+                raise ValueError("one storage has two types")
+            return storage
+
+        with path.open("rb") as file:
+            if read_pickle(file, remember) != _MAGIC:
+                raise ValueError("no torch file")
+            for _ in range(2):  # the version of the format, and the machine's sizes
+                read_pickle(file, remember)
+            state, keys = read_pickle(file, remember), read_pickle(file, remember)
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._maps.append(self._map)
+            at, self._parts, end = file.tell(), {}, os.fstat(file.fileno()).st_size
+        for key in keys:
+            storage = storages[key]
+            self._parts[key] = at + 8
+            if int.from_bytes(self._map[at : at + 8], "little") != storage.count:
+                raise ValueError("a storage has another length than the pickle says")
+            at += 8 + storage.count * np.dtype(storage.dtype).itemsize
+        if at > end or storages.keys() - self._parts.keys():
+            raise ValueError("the file ends too early")
+        return state
+
+    def _take(self, state):
+        """Find the model's state in a checkpoint, and the tensors in it."""
+        for _ in _STATES:
+            found = [key for key in _STATES if isinstance(state, dict) and isinstance(state.get(key), dict)]
+            if not found:
+                break
+            if len(found) > 1:
+                self.notes.append(f"the file holds {' and '.join(map(repr, found))}; {found[0]!r} was read")
+            state = state[found[0]]
+        if isinstance(state, Inert):
+            raise Unknown(state.kind.full.replace(" ", "."))
+        if not isinstance(state, dict):
+            raise ValueError("no dict")
+        self._tensors = {}
+        for name, tensor in state.items():
+            if not isinstance(tensor, Tensor):
+                continue
+            dtype = tensor.dtype or _dtype_name(tensor.storage.dtype)
+            if self._takes(name, tensor.dtype is None and np.dtype(tensor.storage.dtype).kind in "fV", dtype):
+                _require_room(tensor)
+                self._tensors[name] = tensor
+                self.shapes[name] = tensor.shape
+        if not self._tensors or not all(isinstance(name, str) for name in state):
+            raise ValueError("no tensors")
+
+    def verify(self, names):
+        if self._zip is None:
+            return  # torch's older files have no checksums
+        for name in sorted({plain_name(name) for name in names}):
+            if not self._zip.is_whole(self._members[self._tensors[name].storage.key]):
+                raise self._refuse(f"{name!r} as it was written", "damaged bytes")
+
+    def _read(self, name):
+        tensor = self._tensors[name]
+        dtype = np.dtype(tensor.storage.dtype)
+        if not math.prod(tensor.shape):
+            return np.zeros(tensor.shape, "float32")
+        offset = self._parts[tensor.storage.key] + tensor.offset * dtype.itemsize
+        strides = [stride * dtype.itemsize for stride in tensor.strides]
+        return as_float(np.ndarray(tensor.shape, dtype, self._maps[0], offset, strides))
+
+    def close(self):
+        self._tensors, self._maps = {}, []
+        if self._zip is not None:
+            self._zip.close()
+
+
+def _storage(identity) -> _Storage:
+    """Return the storage of a persistent id: ("storage", type, key, device, count); older files add a view."""
+    what, kind, key, _, count, *view = identity
+    if what != "storage" or not isinstance(kind, Name) or not isinstance(key, str) or any(view):
+        raise ValueError("a persistent id is no storage's")
+    if type(count) is not int or count < 0:
+        raise ValueError("a storage's count is no whole number")
+    return _Storage(key, _DTYPES[kind.full.rpartition(" ")[2]], count)
+
+
+def _dtype_name(dtype: str) -> str:
+    return "bfloat16" if dtype == "V2" else np.dtype(dtype).name
+
+
+def _require_room(tensor: Tensor) -> None:
+    """Raise a ValueError unless a tensor lies in its storage, and is no larger."""
+    if not isinstance(tensor.storage, _Storage):
+        raise ValueError("a tensor has no storage")
+    size = math.prod(tensor.shape)
+    last = tensor.offset + sum((side - 1) * stride for side, stride in zip(tensor.shape, tensor.strides, strict=True))
+    if size and (last >= tensor.storage.count or size > tensor.storage.count):
+        raise ValueError("a tensor is larger than its storage")
