@@ -19,6 +19,7 @@ recipes = [
 ]
 analysis = ["matplotlib>=3.9", "scikit-learn>=1.5"]
 parquet = ["pyarrow>=18"]
+heic = ["pillow-heif>=1"]
 
 setup(
     name="keras_vit",
@@ -36,7 +37,7 @@ setup(
         "tensorflow>=2.21,<2.22",
         "keras>=3.15,<3.16",
         "numpy>=1.26",
-        "pillow>=10",
+        "pillow>=11.3",
         "tqdm>=4.66",
         "safetensors>=0.5",
     ],
@@ -46,6 +47,7 @@ setup(
         "serve": serve,
         "formats": formats,
         "parquet": parquet,
+        "heic": heic,
         "parity": ["torch", "torchvision", "timm>=1.0.31", "transformers>=5", "keras-hub>=0.32", "kserve>=0.15"],
         "dev": [
             *recipes,
@@ -53,6 +55,7 @@ setup(
             *serve,
             *formats,
             *parquet,
+            *heic,
             "pytest>=8",
             "pytest-xdist>=3.6",
             "ruff>=0.15",

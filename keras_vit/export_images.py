@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_vit.image_files.folders import image_files_below
 from keras_vit.models.interface import describe
-from keras_vit.preprocess import image_files_below, load_image
+from keras_vit.preprocess import load_image
 
 
 def images_to_compare(model, folder: str | None, data, data_dir: str | None, limit: int):

@@ -27,7 +27,7 @@ AUGMENTS = {  # share of mixup, and RandAugment's operations and magnitude
     "medium2": (0.5, (2, 15)), "strong1": (0.5, (2, 20)), "strong2": (0.8, (2, 20)),
 }  # fmt: skip
 DATA = {
-    "i1k": Data("tfds:imagenet2012", None, "train[:99%]", "validation", 4096, shuffle=250_000, resize=256),
+    "i1k": Data("tfds:imagenet2012", None, "train[:99%]", "validation", 4096, shuffle=250_000, resize=256, exif=False),
     "i21k": Data("folder", batch_size=4096, resize=256),
 }
 

@@ -19,7 +19,7 @@ recipes = {
     f"{epochs}ep": Recipe(
         f"imagenet_s16:{epochs}ep",
         Model(row, pooling="gap", representation_size=384),
-        Data("tfds:imagenet2012", None, "train[:99%]", "validation", 1024, shuffle=250_000, resize=256),
+        Data("tfds:imagenet2012", None, "train[:99%]", "validation", 1024, shuffle=250_000, resize=256, exif=False),
         Augment(crop="inception", flip=True, randaugment=(2, 10), mixup=0.2),
         Optimizer("adamw", learning_rate=1e-3, weight_decay=0.1, clip_norm=1.0, moment_dtype="bfloat16"),
         Schedule("cosine", warmup_steps=10_000),

@@ -60,7 +60,7 @@ for (model, (tag, dropout)), (name, (percent, test, steps)) in (
     (model, data) for model in MODELS.items() for data in DATA.items()
 ):
     row, rate = f"{model}-{name}", 0.01 if (model, name) == ("b16", "cifar10") else 0.03
-    data = Data(f"tfds:{name}", None, f"train[:{percent}%]", test, 512, shuffle=50_000)
+    data = Data(f"tfds:{name}", None, f"train[:{percent}%]", test, 512, shuffle=50_000, exif=False)
     recipes[row] = _recipe(row, tag, dropout, data, f"train[{percent}%:]", rate, steps, 500)
 for model, tag in AUGREG.items():
     data = Data("folder", batch_size=512, shuffle=50_000)

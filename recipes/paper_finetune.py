@@ -51,7 +51,9 @@ def _recipe(row, data, rate, steps, warmup, *, start=START, size=384, average=0.
 
 
 def _task(name, tfds_name, percent, test_split, steps, warmup, rate, **options):
-    data = Data(f"tfds:{tfds_name}", None, f"train[:{percent}%]", test_split, 512, shuffle=50_000, resize=448)
+    data = Data(
+        f"tfds:{tfds_name}", None, f"train[:{percent}%]", test_split, 512, shuffle=50_000, resize=448, exif=False
+    )
     return _recipe(name, data, rate, steps, warmup, split=f"train[{percent}%:]", **options)
 
 
@@ -67,5 +69,5 @@ for name, start, size in (
     task = _task(name, *TABLE["imagenet"][:-1], 0.03, start=start, size=size, average=0.9999)
     recipes[name] = Recipe(**{**vars(task), "data": Data(**{**vars(task.data), "resize": size * 7 // 6})})
 for task in VTAB:  # all of the 1,000 examples, the whole image: a crop can lose what the structured tasks ask for
-    data = Data(f"vtab:{task}", None, "vtab1k", "test", 512, shuffle=50_000)
+    data = Data(f"vtab:{task}", None, "vtab1k", "test", 512, shuffle=50_000, exif=False)
     recipes[f"vtab_{task}"] = _recipe(f"vtab_{task}", data, 0.01, 2_500, 500, augment=Augment())

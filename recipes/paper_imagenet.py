@@ -18,7 +18,7 @@ recipes = {
     variant: Recipe(
         f"paper_imagenet:{variant}",
         Model(variant, representation_size=width, dropout_rate=0.1),
-        Data("tfds:imagenet2012", None, "train[:99%]", "validation", 4096, shuffle=50_000),
+        Data("tfds:imagenet2012", None, "train[:99%]", "validation", 4096, shuffle=50_000, exif=False),
         Augment(crop="inception", flip=True),
         Optimizer("adamw", learning_rate=3e-3, weight_decay=0.3, clip_norm=1.0),
         Schedule("cosine", warmup_steps=10_000),

@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_vit.data.decode import decode, decode_other
 from keras_vit.data.examples import Examples
 from keras_vit.data.settings import untuned
+from keras_vit.image_files.kinds import KINDS
 
 MOST, FEW = 0.01, 3  # share of the files that may be left out, and how many may whatever the share
 DATA_ERRORS = (
@@ -132,8 +133,8 @@ def naming_broken_files(*splits: Examples):
             sentence = f"data expected image files that may be read, received {path!r}, which this user may not read."
         else:
             sentence = (
-                "data expected an image file (JPEG, PNG, BMP of 24 or 32 bits a pixel, ...), received "
-                f"{path!r}; repair or remove it, or leave such files out by data.on_error=skip."
+                f"data expected an image file ({', '.join(KINDS)}), received {path!r}; repair or remove it, or leave "
+                "such files out by data.on_error=skip."
             )
         raise BrokenFile(sentence, path) from error
 

@@ -3,40 +3,78 @@
 H W C image.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.augment import crop_box, random_crop
+from keras_vit.image_files.decode import decode_image
+from keras_vit.image_graph import decode_webp, is_still_webp, orientation_of, stored_box, turned, turned_shape
 from keras_vit.preprocess import resize
 
 
-def decode(data):
-    """Decode an image file to uint8 (H, W, 3), to the bit as Pillow does for JPEG and PNG."""
+def decode(data, exif: bool = True):
+    """Decode an image file to uint8 (H, W, 3), to the bit as `image_files.decode_image` does for JPEG and PNG.
+
+    Args:
+        data: (), the file's bytes.
+        exif: whether to turn the image as its EXIF orientation says.
+    """
     image = tf.cond(
         tf.io.is_jpeg(data),
-        lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
-        lambda: decode_other(data),
+        lambda: _turned(tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"), data, exif),
+        lambda: decode_other(data, exif),
     )
     return tf.ensure_shape(image, (None, None, 3))
 
 
-def decode_other(data):
-    """Decode an image file that is no JPEG to uint8 (H, W, 3); a BMP fails that has not 24 or 32 bits a pixel, for
-    TensorFlow takes numbers of colours for shades of grey."""
+def decode_other(data, exif: bool = True):
+    """Decode an image file that is not a JPEG to uint8 (H, W, 3): PNG, GIF, BMP and still WebP by TensorFlow, the other
+    kinds by Pillow.
+
+    A BMP of less than 24 bits a pixel is Pillow's, too: TensorFlow takes numbers of colours for shades of grey.
+    """
     start = tf.io.decode_raw(data, tf.uint8, fixed_length=30)
-    refused = tf.reduce_all(start[:2] == list(b"BM")) & (start[28] != 24) & (start[28] != 32)
-    return tf.io.decode_image(tf.where(refused, b"", data), channels=3, expand_animations=False)
+
+    def begins(text):
+        return tf.reduce_all(start[: len(text)] == list(text))
+
+    known = begins(b"\x89PNG") | begins(b"GIF8") | (begins(b"BM") & ((start[28] == 24) | (start[28] == 32)))
+    return tf.case(
+        [
+            (known, lambda: _turned(tf.io.decode_image(data, channels=3, expand_animations=False), data, exif)),
+            (is_still_webp(data), lambda: _turned(decode_webp(data), data, exif)),
+        ],
+        lambda: _by_pillow(data, exif),
+    )
 
 
-def decode_crop(data, seed, smallest_area: float):
-    """A random part of an image file, as `augment.random_crop` cuts it out, to uint8 (h, w, 3); of a JPEG only that
-    part is decoded."""
+@tf.function(input_signature=[tf.TensorSpec((), tf.string), tf.TensorSpec((), tf.bool)], autograph=False)
+def _by_pillow(data, exif):
+    """Decode by Pillow; a function of its own, so that TensorFlow's errors are raised outside of graphs, too."""
+
+    def decoded(data: bytes, exif):
+        return np.ascontiguousarray(decode_image(data, exif=bool(exif)))
+
+    return tf.numpy_function(decoded, [data, exif], tf.uint8, stateful=False)
+
+
+def _turned(image, data, exif: bool):
+    return turned(image, orientation_of(data)) if exif else image
+
+
+def decode_crop(data, seed, smallest_area: float, exif: bool = True):
+    """A random part of an image file, as `augment.random_crop` cuts it out of the upright image, to uint8 (h, w, 3); of
+    a JPEG only that part is decoded."""
 
     def jpeg():
-        box = crop_box(tf.image.extract_jpeg_shape(data), seed, smallest_area)
-        return tf.io.decode_and_crop_jpeg(data, box, channels=3)
+        shape = tf.image.extract_jpeg_shape(data)
+        orientation = orientation_of(data) if exif else tf.constant(1)
+        box = crop_box(turned_shape(shape, orientation), seed, smallest_area)
+        part = tf.io.decode_and_crop_jpeg(data, stored_box(box, shape, orientation), channels=3)
+        return turned(part, orientation)
 
     def other():
-        return random_crop(decode_other(data), seed, smallest_area)
+        return random_crop(decode_other(data, exif), seed, smallest_area)
 
     return tf.ensure_shape(tf.cond(tf.io.is_jpeg(data), jpeg, other), (None, None, 3))
 

@@ -25,6 +25,7 @@ class Examples:
         multi: True where a label is a list (n,) of classes, n >= 0, and not one class.
         targets: class index of each example in order, where that is known without reading them all.
         whole: the split with the files that are left out of this one; None where none is.
+        exif: whether encoded images are turned as their EXIF orientation says.
     """
 
     count: int
@@ -38,6 +39,7 @@ class Examples:
     multi: bool = False
     targets: np.ndarray | None = None
     whole: "Examples | None" = None
+    exif: bool = True
 
     def images(self, seed=None):
         """`stream`, each image read."""

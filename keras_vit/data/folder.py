@@ -1,21 +1,21 @@
-"""One's own images: CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg, wherever TensorFlow can read files."""
+"""One's own images: CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg, wherever TensorFlow can read files.
+
+Which files are images is told by their names and first bytes, and one warning counts the files that are left out.
+"""
 
 import contextlib
 import hashlib
 import os
-import warnings
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.examples import Examples, in_memory
-from keras_vit.preprocess import image_files_below
+from keras_vit.image_files.folders import LeftOut, image_files_below
+from keras_vit.image_files.kinds import KINDS, SUFFIXES
 
 HELD_OUT = 0.2  # share of every class in a fixed split
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
-OTHERS = (".webp", ".tif", ".tiff", ".heic", ".heif", ".avif")  # pictures, too, which are left out with a warning
 TEST_FOLDERS = ("test", "validation", "val", "valid")
 
 
@@ -126,17 +126,16 @@ def _by_class(root, labels, gone: set[str], some: bool = False) -> Iterator[list
     if strangers:
         raise ValueError(f"directory expected only the classes {', '.join(labels)} in {root!r}, found "
                          f"{', '.join(strangers)}.")  # fmt: skip
-    left_out = Counter()
+    left_out = LeftOut(root)
+    for name in sorted(name for name in tf.io.gfile.listdir(root) if name.lower().endswith(SUFFIXES)):
+        if name[0] != "." and not tf.io.gfile.isdir(f"{root}/{name}"):
+            left_out.add(name, "in no class's folder")
     for label in labels:
         place = f"{root}/{label}"
         with _naming(place):
-            every = sorted(image_files_below(place, tf.io.gfile.walk, SUFFIXES + OTHERS))
-        files = [path for path in every if path.lower().endswith(SUFFIXES)]
-        left_out.update(os.path.splitext(path)[1].lower() for path in every if path.lower().endswith(OTHERS))
+            files = list(image_files_below(place, tf.io.gfile, left_out, decodable=True))
         files = sorted({*files, *(path for path in gone if path.startswith(f"{place}/"))})
         if not files and not some:
-            raise ValueError(f"directory expected images ({', '.join(SUFFIXES)}) in {place!r}, found none.")
+            raise ValueError(f"directory expected images ({', '.join(KINDS)}) in {place!r}, found none.")
         yield files
-    if left_out:
-        counts = ", ".join(f"{count:,} {suffix}" for suffix, count in left_out.most_common())
-        warnings.warn(f"left out of {root!r}, for training does not read them: {counts}.", stacklevel=2)
+    left_out.warn()

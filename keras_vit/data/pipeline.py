@@ -146,11 +146,11 @@ def _changed(image, examples: Examples, augment, input_shape, *numbers):
     if augment.crop == "inception":
         seed = change.seed_pair(*numbers, _CROP)
         if examples.encoded:
-            image = decode_crop(image, seed, augment.crop_area)
+            image = decode_crop(image, seed, augment.crop_area, examples.exif)
         else:
             image = change.random_crop(image, seed, augment.crop_area)
     elif examples.encoded:
-        image = decode(image)
+        image = decode(image, examples.exif)
     else:
         image = tf.ensure_shape(image, examples.shape)
     if augment.flip:
@@ -245,7 +245,7 @@ def _require_larger(resize, input_shape) -> None:
 def _whole(image, examples: Examples, input_shape, resize):
     """An example's image as evaluation sees it: float32 (H, W, C), 0..255."""
     image = examples.read(image) if examples.read else image
-    image = decode(image) if examples.encoded else tf.ensure_shape(image, examples.shape)
+    image = decode(image, examples.exif) if examples.encoded else tf.ensure_shape(image, examples.shape)
     return middle(image, resize, input_shape) if resize else fitted(image, input_shape)
 
 

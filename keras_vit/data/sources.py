@@ -5,6 +5,7 @@ pixels uint8 (H, W, C) or still encoded, the index the same in every epoch, so t
 """
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def open_data(data, split: str | None = None, directory: str | None = None, left
         left_out: as in `open_split`.
     """
     directory, split = directory or data.directory, split or data.train_split
-    return open_split(data.source, split, directory, data.shuffle, data.on_error, left_out=left_out)
+    return open_split(data.source, split, directory, data.shuffle, data.on_error, left_out, exif=data.exif)
 
 
 def open_split(
@@ -41,6 +42,7 @@ def open_split(
     shuffle: int = SHUFFLE,
     on_error: str = "stop",
     left_out: tuple[str, ...] = (),
+    exif: bool = True,
 ) -> Examples:
     """Open one split of a source.
 
@@ -52,6 +54,7 @@ def open_split(
         on_error: `stop` at a file that is no image, when it is come to, or `skip` it.
         left_out: of a folder, names of files that may be gone since the run began, which then leave the split as it
             was: the other files keep their split, their order and their seeds.
+        exif: whether to turn images as their EXIF orientation says.
 
     Raises:
         FileNotFoundError: the data is absent; the sentence says what to do.
@@ -74,6 +77,7 @@ def open_split(
         examples = open_task(source.removeprefix("vtab:"), split, directory, shuffle)
     else:
         raise ValueError(f"source expected one of {', '.join(SOURCES)}, received {source!r}.")
+    examples = replace(examples, exif=exif)
     if on_error == "skip":
         return without_broken(examples, f"{split} of {source}")
     return without_absent(examples, files_of(left_out, directory)) if left_out and examples.files else examples

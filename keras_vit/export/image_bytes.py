@@ -5,6 +5,7 @@ B batch, H W C image.
 
 import tensorflow as tf
 
+from keras_vit.image_graph import decode_webp, is_still_webp, orientation_of, turned
 from keras_vit.models.interface import Interface
 from keras_vit.preprocess import preprocess_input
 
@@ -56,30 +57,15 @@ def _image(data, interface: Interface):
     # This op reads PNG and GIF too; with the accurate transform it gives Pillow's pixels exactly. Its option
     # try_recover_truncated is no way around the error: with it some broken headers never return.
     image = tf.cond(
-        _is_still_webp(data),
-        lambda: tf.io.decode_image(data, expand_animations=False)[..., :3],  # of a file with alpha it refuses to give 3
+        is_still_webp(data),
+        lambda: decode_webp(data),
         lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
     )
-    image = tf.ensure_shape(image, (None, None, 3))
+    image = tf.ensure_shape(turned(image, orientation_of(data)), (None, None, 3))
     if interface.input_shape[2] == 1:
         image = _grey(image)
     image = tf.ensure_shape(_resized(image, interface.image_size), (*interface.image_size, interface.input_shape[2]))
     return image if interface.takes_pixels else preprocess_input(image)
-
-
-def _is_still_webp(data):
-    """Whether a file is a WebP without animation: with one of 3 channels TensorFlow writes past its memory where the
-    number of channels is left to it, and refuses it where that is 3.
-
-    https://developers.google.com/speed/webp/docs/riff_container
-    """
-    start = tf.io.decode_raw(data, tf.uint8, fixed_length=21)
-
-    def lies(tag, at):
-        return tf.reduce_all(start[at : at + 4] == list(tag))
-
-    animated = lies(b"VP8X", 12) & (start[20] & 2 > 0)
-    return lies(b"RIFF", 0) & lies(b"WEBP", 8) & ~animated
 
 
 def _resized(image, size):

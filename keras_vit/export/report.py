@@ -102,6 +102,7 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Ori
             "shape": interface.input_shape,
             "image_size": interface.image_size,
             "range": interface.input_range,
+            "exif": True,  # `classify_bytes` turns photographs upright; files of older versions lack this entry
         },
         "classes": interface.classes,
         "labels": interface.labels,

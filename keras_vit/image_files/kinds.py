@@ -8,7 +8,6 @@ import os
 
 HEAD = 64  # bytes that are enough to tell the kind
 KINDS = ("JPEG", "PNG", "GIF", "BMP", "WebP", "TIFF", "HEIC", "AVIF")  # that all verbs read
-EXTRA = "keras_vit[heic]"  # the extra whose package reads HEIC
 # Files of these names are taken for images whatever they hold, so that a damaged one is not passed over.
 SUFFIXES = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff"),
@@ -24,9 +23,7 @@ _OTHERS = {
     b"\xff\x0a": "JPEG XL",
     b"\0\0\0\x0cJXL ": "JPEG XL",
     b"\0\0\0\x0cjP  ": "JPEG 2000",
-    b"\0\0\1\0": "icon",
     b"<svg": "SVG",
-    b"PK\3\4": "zip",
 }
 
 

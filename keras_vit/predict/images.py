@@ -3,7 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from keras_vit.preprocess import IMAGE_SUFFIXES, image_files_below
+from keras_vit.image_files.folders import image_files_below
+from keras_vit.image_files.kinds import KINDS
 
 
 def image_files(names: Sequence[str], lines: Iterable[bytes] = ()) -> list[str] | Iterator[str]:
@@ -24,8 +25,8 @@ def image_files(names: Sequence[str], lines: Iterable[bytes] = ()) -> list[str] 
         return _each(names, lines)
     files = list(_each(names, ()))
     if not files:
-        suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
-        raise ValueError(f"images expected image files ({suffixes}), found none in {', '.join(map(repr, names))}.")
+        kinds = ", ".join(KINDS)
+        raise ValueError(f"images expected image files ({kinds}), found none in {', '.join(map(repr, names))}.")
     return files
 
 

@@ -25,7 +25,8 @@ MAX_RANK = 8  # of a TensorFlow tensor that most operations take
 
 
 def metadata(model: Model, version: Version) -> dict:
-    """Name, versions and the tensors of the first signature; `parameters` names all and the range of float images."""
+    """Name, versions and the tensors of the first signature; `parameters` names all, the range of float
+    images, and whether image files are turned by their EXIF orientation."""
     first = next(iter(version.signatures.values()))
     return {
         "name": model.name,
@@ -114,7 +115,7 @@ def _range(version: Version) -> dict:
         low, high = version.manifest["input"]["range"]
     except (KeyError, TypeError, ValueError):
         return {}
-    return {"input_low": low, "input_high": high}
+    return {"input_low": low, "input_high": high, "exif": version.manifest["input"].get("exif") is True}
 
 
 def _signature(request: dict, names: set[str], version: Version) -> Signature:

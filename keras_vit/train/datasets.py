@@ -55,7 +55,7 @@ class Datasets:
         if evaluate.few_shot is not None:
             directory = evaluate.few_shot_directory or data_dir or data.directory
             few_shot = tuple(
-                open_split(evaluate.few_shot, split, directory, data.shuffle, data.on_error)
+                open_split(evaluate.few_shot, split, directory, data.shuffle, data.on_error, exif=data.exif)
                 for split in evaluate.few_shot_splits
             )
         found = cls(recipe, train, test, validation, few_shot)

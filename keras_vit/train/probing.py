@@ -66,7 +66,7 @@ class Extractor:
         Raises:
             FileNotFoundError: the data is absent.
         """
-        examples = open_split(source, split, self._directory)
+        examples = open_split(source, split, self._directory, exif=False)  # as published figures have it
         key = {"model": self._hash, "source": source, "split": split, "size": self._shape, "resize": self._resize}
         if self._folder:
             key["data"] = data_fingerprint(source, self._directory)

@@ -29,6 +29,9 @@ class Data:
             squeezes the whole image into the model's size, as the official code does.
         on_error: `stop` at a file that is no image, or `skip` it with a warning, up to three files or one in a
             hundred; in the data of the few-shot evaluation, too. A run that stopped goes on with another value.
+        exif: whether photographs are turned upright as their EXIF orientation says, in training and in evaluation;
+            false takes them as their files store them, as the official code and TensorFlow Datasets do. Prediction and
+            exports always turn them.
     """
 
     source: str = "digits"
@@ -39,6 +42,7 @@ class Data:
     shuffle: int = 250_000
     resize: int | None = None
     on_error: str = "stop"
+    exif: bool = True
 
     def __post_init__(self):
         known = self.source in SOURCES[:3] or (isinstance(self.source, str) and self.source.startswith(PREFIXES))
@@ -51,6 +55,7 @@ class Data:
             require(is_count(getattr(self, name)), name, "a positive int", getattr(self, name))
         require(self.resize is None or is_count(self.resize), "resize", "a positive int or null", self.resize)
         require(self.on_error in ("stop", "skip"), "on_error", "'stop' or 'skip'", self.on_error)
+        require(isinstance(self.exif, bool), "exif", "true or false", self.exif)
 
 
 @dataclass(frozen=True)

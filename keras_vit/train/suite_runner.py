@@ -119,7 +119,7 @@ class Runner:
 
     def _as_it_is(self, source, split, some: bool) -> dict:
         """Accuracy and calibration of the model's own classifier; among the classes that occur where they are some."""
-        examples = open_split(source, split, self.settings.data_dir)
+        examples = open_split(source, split, self.settings.data_dir, exif=False)  # as published figures have it
         interface = describe(self.model)
         if interface.classes != len(examples.labels):
             raise ValueError(f"model expected a classifier of the {len(examples.labels)} classes of {source!r}, "
@@ -149,8 +149,9 @@ class Runner:
             return found
         model = load_model(folder / "final")
         batches = evaluation_batches(
-            open_split(task.test_source, task.test, self.settings.data_dir), batch_size=self.settings.batch_size,
-            input_shape=model.input_shape[1:], resize=self._recipe(task, rate).data.resize,
+            open_split(task.test_source, task.test, self.settings.data_dir, exif=False),
+            batch_size=self.settings.batch_size, input_shape=model.input_shape[1:],
+            resize=self._recipe(task, rate).data.resize,
         )  # fmt: skip
         return found | {name: value for name, value in evaluate(model, batches).items() if name != "loss"}
 

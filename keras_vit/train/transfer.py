@@ -102,7 +102,9 @@ def fine_tuning(task: Transfer, start: Model, rate: float, choosing: bool = Fals
     return Recipe(
         f"{task.trained_as or task.name}_lr{rate:g}",
         start,
-        Data(task.source, None, *parts, 512, shuffle=50_000, resize=task.resize),
+        Data(
+            task.source, None, *parts, 512, shuffle=50_000, resize=task.resize, exif=False
+        ),  # as its files store them, as the paper did
         task.augment,
         Optimizer("sgd", learning_rate=rate, momentum=0.9, clip_norm=1.0, moment_dtype="bfloat16"),
         Schedule("cosine", warmup_steps=task.warmup),

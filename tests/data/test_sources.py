@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,12 @@ from PIL import Image
 from serving import tiny
 from support import needs_tensorflow
 
+from keras_vit.data.decode import decode
 from keras_vit.data.pipeline import held_out
 from keras_vit.data.sources import from_arrays, open_split
 from keras_vit.export_images import images_to_compare
 from keras_vit.predict.images import image_files
-from keras_vit.preprocess import load_image
+from keras_vit.preprocess import decode_image, load_image
 from keras_vit.train.recipe import Data
 
 pytestmark = needs_tensorflow
@@ -31,7 +33,7 @@ def everything(examples):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Ten pictures of cats and five of dogs of several sizes and formats, and things that are no pictures."""
+    """Ten pictures of cats and five of dogs of several sizes and formats, beside what file managers leave there."""
     rng = np.random.default_rng(0)
     for label, count in (("cat", 10), ("dog", 5)):
         (tmp_path / label).mkdir()
@@ -39,7 +41,7 @@ def folder(tmp_path):
             suffix = (".png", ".jpg", ".JPEG")[i % 3]
             pixels = rng.integers(0, 256, (20 + i, 30, 3), dtype="uint8")
             Image.fromarray(pixels).save(tmp_path / label / f"{label}{i}{suffix}")
-    (tmp_path / "cat" / "notes.txt").write_text("no picture")
+    (tmp_path / "cat" / "Thumbs.db").write_text("no picture")
     (tmp_path / ".ipynb_checkpoints").mkdir()
     return tmp_path
 
@@ -117,11 +119,54 @@ def test_the_only_picture_of_a_class_is_trained_on(folder):
     assert (train.counts, test.counts) == ((1, 8, 4), (0, 2, 1))
 
 
-def test_pictures_that_training_does_not_read_are_counted(folder):
-    for name in ("1.webp", "2.WEBP", "3.heic", ".4.heic", "notes.txt"):
-        (folder / "cat" / name).touch()
-    with pytest.warns(UserWarning, match="left out of .*, for training does not read them: 2 .webp, 1 .heic.$"):
-        assert open_split("folder", "train", str(folder)).counts == (8, 4)
+def test_files_are_taken_by_what_they_hold(tmp_path):
+    """Names as a browser, a camera or nobody gave them; the same files for training, prediction and export."""
+    names = (
+        "a.jfif",
+        "b.jpe",
+        "c.JPG.jpg",
+        "IMG_0001",
+        "e.webp",
+        "f.TIFF",
+        "g.tif",
+        "h.bmp",
+        "i.txt",
+        "j.png",
+        "k.avif",
+    )
+    kinds = ("JPEG", "JPEG", "JPEG", "JPEG", "WEBP", "TIFF", "TIFF", "BMP", "PNG", "JPEG", "AVIF")
+    rng = np.random.default_rng(0)
+    for label in ("cat", "dog"):
+        (tmp_path / label).mkdir()
+        for name, kind in zip(names, kinds, strict=True):
+            Image.fromarray(rng.integers(0, 256, (9, 7, 3), "uint8")).save(tmp_path / label / name, kind)
+    splits = [open_split("folder", split, str(tmp_path)) for split in ("train", "test")]
+    expected = sorted(str(tmp_path / label / name) for label in ("cat", "dog") for name in names)
+    assert sorted(path for split in splits for path in split.files) == expected == sorted(image_files([str(tmp_path)]))
+    assert len(images_to_compare(tiny(), str(tmp_path), None, None, 99)[0]) == len(expected)
+    for split in splits:
+        found = [decode(data).numpy() for _, data, _ in split.images().as_numpy_iterator()]
+        assert all(
+            np.array_equal(x, decode_image(Path(p).read_bytes())) for x, p in zip(found, split.files, strict=True)
+        )
+
+
+def test_what_is_left_out_is_counted_and_named_by_reason_in_one_line(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as if it were not installed
+    for name, data in {"notes.txt": b"no image", "more.csv": b"a,b", "raw.NEF": b"MM\0*", "e.heic": b"", "x": b"%PDF-1",
+                       "IMG_1.HEIC": b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", ".hidden": b""}.items():  # fmt: skip
+        (folder / "cat" / name).write_bytes(data)
+    shutil.copy(folder / "cat" / "cat0.png", folder / "lost.png")
+    sentence = (
+        "2 not images (more.csv, ...); 1 in no class's folder (lost.png); "
+        "1 HEIC, read after pip install 'keras_vit[heic]' (IMG_1.HEIC); 1 camera raw (raw.NEF); 1 PDF (x)."
+    )
+    with pytest.warns(UserWarning) as warned:
+        train, test = (open_split("folder", split, str(folder)) for split in ("train", "test"))
+    assert {str(warning.message) for warning in warned} == {f"left out of {str(folder)!r}: {sentence}"}
+    files = {Path(path).name for path in (*train.files, *test.files)}
+    assert "e.heic" in files  # no image at all, which its name hides: reading it stops the run
+    assert not files & {"notes.txt", "more.csv", "raw.NEF", "x", "IMG_1.HEIC", ".hidden"}
 
 
 def test_a_class_may_have_any_name(folder):
@@ -216,7 +261,7 @@ def test_a_folder_without_classes_or_images(tmp_path):
         open_split("folder", "train", str(tmp_path))
     for label in ("cat", "dog"):
         (tmp_path / label).mkdir()
-    with pytest.raises(ValueError, match=r"directory expected images \(.jpg.*cat'.*found none"):
+    with pytest.raises(ValueError, match=r"directory expected images \(JPEG.*cat'.*found none"):
         open_split("folder", "train", str(tmp_path))
 
 

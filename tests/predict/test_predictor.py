@@ -13,6 +13,7 @@ from support import needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit import cli
+from keras_vit.image_files.kinds import KINDS
 from keras_vit.predict import load_predictor, predict, predict_each
 from keras_vit.predict.predictor import BATCH
 
@@ -110,8 +111,8 @@ def test_a_file_that_cannot_be_read_is_a_row_with_an_error_and_changes_no_other(
     rows = predict(model, [files[0], tmp_path / "notes.txt", tmp_path / "cut.jpg", tmp_path / "absent.png", files[1]])
     errors = [row["error"] for row in rows]
     assert errors[0] is errors[4] is None
-    assert errors[1].endswith("notes.txt expected an image file (JPEG, PNG, ...), received 8 other bytes.")
-    assert "cut.jpg expected an image file" in errors[2]
+    assert errors[1].endswith(f"notes.txt expected an image file ({', '.join(KINDS)}), received 8 other bytes.")
+    assert "cut.jpg expected a whole image, received a damaged JPEG file of" in errors[2]
     assert errors[3].startswith("image expected a file, found none at ") and "absent.png" in errors[3]
     assert [row["predictions"] for row in rows[1:4]] == [[], [], []]
     for row, alone in zip((rows[0], rows[4]), predict(model, files[:2]), strict=True):

@@ -19,7 +19,7 @@ from keras_vit import cli
 from keras_vit.predict import predict
 from keras_vit.predict.images import image_files
 
-pytestmark = needs_tensorflow
+pytestmark = [needs_tensorflow, pytest.mark.filterwarnings("ignore:left out of .*1 not images .notes.txt")]
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ SORTS = {
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_sorts_of_image_files_are_read_as_preprocess_reads_them(server, own, sort):
-    """A rotation that EXIF asks for is ignored, in training as in serving: pixels are taken as they are stored."""
+    """A photograph is turned upright by its EXIF orientation, in serving as in prediction."""
     data = SORTS[sort]()
     given = tf.constant(preprocess_input(load_image(data, (16, 16, 3)))[None])
     expected = own()["serving_default"](images=given)["probabilities"].numpy()[0]
