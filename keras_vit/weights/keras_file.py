@@ -63,6 +63,12 @@ def read_model(path: Path):
         raise ValueError(reason_of(error)) from error
     if not isinstance(model, keras.Model):
         raise ValueError(f"it holds a {type(model).__name__}")
+    if path.suffix != ".keras" and type(model).__name__ == "Functional":
+        # This form keeps no registered name of the outermost class, which builders' models have.
+        flag = {} if model.trainable else {"trainable": False}
+        model = keras.saving.get_registered_object("keras_vit>LeanModel")(
+            model.input, model.output, name=model.name, **flag
+        )
     _warn_of_not_finite(model, path)
     return model
 

@@ -46,8 +46,12 @@ def test_a_whole_h5_file_is_a_model_to_keras_and_to_us(make, tmp_path):
         loaded = load(tmp_path / "model.h5")
         assert all((a == b).all() for a, b in zip(loaded.get_weights(), model.get_weights(), strict=True))
         assert max_difference(loaded(images), model(images)) < 1e-2  # bfloat16
+    again = load_model(tmp_path / "model.h5")
+    assert max_difference(again(images), model(images)) == 0
+    assert keras_vit.preprocessing_of(again) == keras_vit.preprocessing_of(model)
     if make is not nested:
-        assert load_model(tmp_path / "model.h5").get_layer("head").labels == ("a", "b", "c")
+        assert again.preprocessing == model.preprocessing
+        assert again.get_layer("head").labels == ("a", "b", "c")
         other = keras_vit.build(TINY, classes=3)
         assert len(keras_vit.load_weights(other, tmp_path / "model.h5").used) == len(model.weights)
 
