@@ -1,5 +1,6 @@
 """The page at `/`: whole by itself, and what it shows of a dropped file, in Chromium and by Node without a browser."""
 
+import base64
 import json
 import re
 import shutil
@@ -11,9 +12,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from chromium import browser
+from PIL import Image, ImageOps
 from serving import encoded, picture, started
-from support import needs_tensorflow
+from support import ROOT, needs_tensorflow
 
+from keras_vit.image_files.exif import orientation_of
+
+PAGE = ROOT / "keras_vit" / "serve" / "page.html"
 pytestmark = needs_tensorflow
 
 
@@ -100,6 +105,32 @@ def test_a_file_that_is_no_image_gets_its_sentence(server, tmp_path):
     assert found["rows"] == []
 
 
+def test_the_page_reads_the_orientation_that_python_reads(tmp_path):
+    """Of whole files of three kinds, and of the same with bytes changed or cut off."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node, which runs the page's script, is not installed")
+    rng, files = np.random.default_rng(0), []
+    for kind in ("JPEG", "PNG", "WEBP"):
+        for value in range(1, 9):
+            exif = Image.Exif()
+            exif.endian = "<>"[value % 2]
+            exif[0x010F], exif[0x0112] = "a maker", value
+            files.append(encoded(picture(), kind, exif=exif))
+    for i in range(300):
+        data = bytearray(files[rng.integers(24)][:200])
+        for place in rng.integers(2, len(data), rng.integers(1, 6)):
+            data[place] = rng.integers(256)
+        files.append(bytes(data[: rng.integers(1, len(data))] if i % 3 == 0 else data))
+    script = re.search(r"function exifOf.*?\n}\n", PAGE.read_text(), re.DOTALL)[0]
+    script += "const files = JSON.parse(require('fs').readFileSync(0)).map(text => Buffer.from(text, 'base64'));"
+    script += "console.log(JSON.stringify(files.map(file => exifOf(new Uint8Array(file)).value)));"
+    given = json.dumps([base64.b64encode(data).decode() for data in files])
+    done = subprocess.run([node, "-e", script], input=given, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [orientation_of(data) for data in files]
+
+
 # In a browser
 
 
@@ -145,6 +176,71 @@ def test_in_chromium_a_dropped_image_gets_five_classes_and_its_attention(exports
     asked = {event["request"]["url"] for event in page.of("Network.requestWillBeSent")}
     assert {url for url in asked if not url.startswith(("data:", "blob:", address))} == set()
     assert not page.of("Runtime.exceptionThrown")
+
+
+@pytest.fixture(scope="module")
+def corner_server(tmp_path_factory):
+    """An export that turns photographs and one of an older version, whose graph takes them as they are stored.
+
+    Their four probabilities are how bright the corners of the picture are that the graph sees.
+    """
+    from keras_vit.export.image_bytes import read_images
+    from keras_vit.models.interface import Interface
+
+    root, interface = (
+        tmp_path_factory.mktemp("corners"),
+        Interface((16, 16, 3), (16, 16), (0.0, 255.0), 4, tuple("abcd")),
+    )
+
+    def module(turns):
+        made = tf.Module()
+
+        def corner_scores(image_bytes):
+            if turns:
+                images = read_images(image_bytes, interface)[0]
+            else:
+                decoded = lambda data: tf.image.resize(tf.io.decode_jpeg(data, channels=3), (16, 16))  # noqa: E731
+                images = tf.map_fn(decoded, image_bytes, fn_output_signature=tf.float32)
+            scores = tf.stack([images[:, y, x, 0] for y in (1, -2) for x in (1, -2)], axis=1) / 255
+            return {"labels": tf.repeat(tf.constant([["a", "b", "c", "d"]]), tf.size(image_bytes), 0), "scores": scores}
+
+        made.classify_bytes = tf.function(corner_scores, [tf.TensorSpec((None,), tf.string, name="image_bytes")])
+        return made
+
+    for name, turns in (("turning", True), ("older", False)):
+        made = module(turns)
+        tf.saved_model.save(made, str(root / name / "1"), signatures={"classify_bytes": made.classify_bytes})
+        manifest = {"input": {"shape": [16, 16, 3], "range": [0, 255]} | ({"exif": True} if turns else {})}
+        (root / name / "1" / "manifest.json").write_text(json.dumps(manifest))
+    with started([root / "turning", root / "older"]) as server:
+        yield server
+
+
+def test_in_chromium_the_picture_stands_as_the_scores_see_it(corner_server, page, tmp_path):
+    """For all eight values of EXIF's orientation, and by exports that turn photographs and those that do not."""
+    shades = np.array([[250, 170], [10, 90]], "uint8")
+    stored = Image.fromarray(np.repeat(np.kron(shades, np.ones((16, 24), "uint8"))[..., None], 3, -1))
+    page.open(f"http://127.0.0.1:{corner_server.port}/", 1000, 800)
+    page.until("document.querySelectorAll('#model option').length === 2")
+    for model in ("turning", "older"):
+        page.evaluate(f"document.querySelector('#model').value = '{model}'")
+        for value in range(1, 9):
+            exif = Image.Exif()
+            exif[0x0112] = value
+            path = tmp_path / f"{model}{value}.jpg"
+            path.write_bytes(encoded(stored, "JPEG", exif=exif, quality=95))
+            page.drop(path, "#drop")
+            drawn = f"document.querySelector('#pictures figcaption')?.textContent === '{path.name}'"
+            page.until(f"{drawn} && document.querySelector('#message').textContent === ''")
+            upright = ImageOps.exif_transpose(Image.open(path)) if model == "turning" else stored
+            expected = np.asarray(upright)[[1, 1, -2, -2], [1, -2, 1, -2], 0].astype(int)
+            size = page.evaluate("(c => [c.width, c.height])(document.querySelector('#pictures canvas'))")
+            assert tuple(size) == upright.size
+            assert np.allclose(corners(page, 0)[:, 0], expected, atol=4), (model, value)
+            scores = page.evaluate(
+                "[...document.querySelectorAll('#answers td.score')].map(td => parseFloat(td.innerText))"
+            )
+            assert np.allclose(np.array(scores) * 2.55, expected, atol=4), (model, value)
 
 
 def test_in_chromium_a_file_that_is_no_image_gets_its_sentence(server, page, tmp_path):
