@@ -124,20 +124,20 @@ def agreement(sample, run) -> float:
 
 
 def saved_model(folder, what):
-    from keras_vit.export.saved_model import signatures_of
+    from keras_vit.exported.run import signatures_of
 
     answer = signatures_of(folder / what)["serving_default"]
     return lambda images: {name: value.numpy() for name, value in answer(images=images).items()}
 
 
 def openvino(folder, what):
-    from keras_vit.export.openvino import runner
+    from keras_vit.exported.openvino import runner
 
     return runner(folder / "int8.xml") if what == "int8" else runner(folder / "model.xml", what)
 
 
 def tflite(folder, what):
-    from keras_vit.export.tflite import runner
+    from keras_vit.exported.tflite import runner
 
     return runner((folder / f"{what}.tflite").read_bytes())
 

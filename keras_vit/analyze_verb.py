@@ -32,24 +32,27 @@ def add_analyze(verb, data_options, model_help: str) -> None:
 
 
 def _analyze(options):
-    from keras_vit import analysis
-    from keras_vit.analysis.report import require_parts
-    from keras_vit.models.load import load_model, require_trained
+    from keras_vit.models.source import require_trained
     from keras_vit.train.recipe_file import load_recipe
 
     require_trained(options.model)
+    own = Path(options.model) / "recipe.json"
+    recipe = options.recipe or (own if own.is_file() else None)
+    if not options.images and recipe is None:
+        raise ValueError(f"images expected files to look at, for {options.model!r} is no workdir with data of its own.")
+    recipe = recipe and load_recipe(recipe)
+    from keras_vit import analysis
+    from keras_vit.analysis.report import require_parts
+    from keras_vit.models.load import load_model
+
     model = load_model(options.model)
     parts = options.parts and [part.strip() for part in options.parts.split(",")]
     if parts:
         require_parts(model, parts)
-    own = Path(options.model) / "recipe.json"
-    recipe = options.recipe or (own if own.is_file() else None)
     if options.images:
         found = analysis.analyze(model, options.images, options.output, parts=parts)
-    elif recipe is not None:
-        found = _analyze_run(model, load_recipe(recipe), options, parts)
     else:
-        raise ValueError(f"images expected files to look at, for {options.model!r} is no workdir with data of its own.")
+        found = _analyze_run(model, recipe, options, parts)
     if parts is None and "pooling" not in found:
         print(f"{model.name} has no attention from patch to patch; the pictures show what it has")
     page = Path(options.output) / "index.html"

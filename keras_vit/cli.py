@@ -1,10 +1,10 @@
-"""`keras-vit VERB ...`: parse, call, print. TensorFlow is imported inside the verb that needs it."""
+"""`keras-vit VERB ...`: parse, call, print. A verb imports Keras once its options are known to be right."""
 
 import argparse
-import atexit
-import gc
 import sys
 from pathlib import Path
+
+from keras_vit.terminal import held_back, own_lines
 
 MISTAKES = (
     *(ValueError, ImportError),
@@ -21,15 +21,15 @@ def main(arguments: list[str] | None = None) -> int:
         The exit code: 0, 2 for a mistake in what was asked, 130 after Ctrl-C, or what the verb says of its own.
     """
     options = _parser().parse_args(arguments)
-    atexit.register(gc.freeze)  # or Python ends with a search of TensorFlow's objects for garbage: one or two seconds
-    try:
-        return options.run(options) or 0
-    except MISTAKES as error:
-        print(f"keras-vit {options.verb}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"keras-vit {options.verb}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    with own_lines():
+        try:
+            return options.run(options) or 0
+        except MISTAKES as error:
+            print(f"keras-vit {options.verb}: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print(f"keras-vit {options.verb}: interrupted", file=sys.stderr)
+            return INTERRUPTED
 
 
 def _train(options):
@@ -64,25 +64,29 @@ def _evaluate(options):
     if options.suite:
         run_suite_verb(options)
         return
-    from keras_vit.models.load import load_model, require_trained
-    from keras_vit.train.evaluate import evaluate_model
+    from keras_vit.models.source import require_trained
 
     require_trained(options.model)
     recipe = _recipe_of(options)
     if recipe is None:
         raise ValueError(f"--recipe expected the recipe whose test data to use, for {options.model!r} is no workdir.")
+    from keras_vit.models.load import load_model
+    from keras_vit.train.evaluate import evaluate_model
+
     result = evaluate_model(load_model(options.model), recipe.data, options.data_dir, recipe.loss, flip=options.flip)
     print(f"accuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['examples']:,} test images")
 
 
 def _export(options):
-    from keras_vit.export import export, origin_of
-    from keras_vit.export_images import images_to_calibrate, images_to_compare
-    from keras_vit.models.load import load_model, require_trained
+    from keras_vit.models.source import require_trained
 
     require_trained(options.model)
-    model = load_model(options.model)
     recipe = _recipe_of(options)
+    from keras_vit.export import export, origin_of
+    from keras_vit.export_images import images_to_calibrate, images_to_compare
+    from keras_vit.models.load import load_model
+
+    model = load_model(options.model)
     data = recipe and recipe.data
     images, labels = images_to_compare(model, options.images, data, options.data_dir, options.limit)
     if images is None:
@@ -94,7 +98,9 @@ def _export(options):
     batch = None if options.dynamic_batch else 1
     calibration = options.calibration and images_to_calibrate(model, options.calibration, data, options.data_dir)
     chosen = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}
-    print(export(model, options.output, images, labels, origin=origin_of(options.model), **chosen))
+    with held_back(MISTAKES):  # converters say what they do
+        report = export(model, options.output, images, labels, origin=origin_of(options.model), **chosen)
+    print(report)
 
 
 def _serve(options):
@@ -120,15 +126,8 @@ def _serve(options):
     serve(options.models, options.host, options.port, batching, limits, options.versions, options.poll, hosts)
 
 
-def _summary(options):
-    from keras_vit.analysis.summary_verb import run_summary
-
-    run_summary(options)
-
-
 def _list(options):
-    from keras_vit.models.builders import describe_variant
-    from keras_vit.models.table import variants_table
+    from keras_vit.models.table import describe_variant, variants_table
     from keras_vit.models.variants import find_variant, list_models
 
     if options.markdown:
@@ -150,12 +149,12 @@ def _recipe_of(options):
 
 
 def _parser() -> argparse.ArgumentParser:
-    from keras_vit.analysis.summary_verb import add_summary
     from keras_vit.analyze_verb import add_analyze
     from keras_vit.bench.verb import add_bench
     from keras_vit.check_verb import add_check
     from keras_vit.models.weights_verbs import add_weights
     from keras_vit.predict.verb import add_predict
+    from keras_vit.summary_verb import add_summary
     from keras_vit.train.suite_verb import add_suite
 
     parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
@@ -267,8 +266,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")
     sub.add_argument("--markdown", action="store_true", help="all of them, as the README's table")
 
-    sub = verb("summary", _summary, "Count what a model takes, from its shapes.", "summary ViT_L16 --image-size 384")
-    add_summary(sub)
+    add_summary(verb)
     add_weights(verbs)
     add_bench(verb)
     return parser

@@ -1,5 +1,5 @@
 """Image -> model input, and the model's output -> names. Training's evaluation (but for a recipe's `data.resize`),
-prediction, the exported graph and the analysis tools all go through here.
+prediction, the exported graph and the analysis tools all go through here. Keras is imported for tensors alone.
 
 B batch, H W C image.
 """
@@ -10,7 +10,8 @@ import os
 from pathlib import Path
 
 import numpy as np
-from keras import ops
+
+from keras_vit.image_files.resize import resize_image
 
 from keras_vit.image_files.decode import decode_image as decode_image
 from keras_vit.image_files.kinds import is_camera_raw
@@ -28,12 +29,16 @@ def preprocess_input(x, data_format: str | None = None):
     if isinstance(x, np.ndarray):
         x = x.astype("float32") if x.dtype.kind in "ui" else x
     elif "int" in str(getattr(x, "dtype", "")):
+        from keras import ops
+
         x = ops.cast(x, "float32")
     return x / 127.5 - 1.0
 
 
 def resize(images, size: tuple[int, int]):
     """Resize (H, W, C) or (B, H, W, C) to `size`, bilinear with antialiasing: within 1/255 of Pillow. float32."""
+    from keras import ops
+
     how = {"interpolation": "bilinear", "antialias": True, "data_format": "channels_last"}
     return ops.image.resize(ops.cast(images, "float32"), size, **how)
 
@@ -64,7 +69,7 @@ def load_image(source: str | os.PathLike | bytes, input_shape: tuple[int | None,
             )
         image = decode_image(Path(source).read_bytes(), input_shape[2], source=str(source))
     size = tuple(wanted or side for wanted, side in zip(input_shape[:2], image.shape[:2], strict=True))
-    return image.astype("float32") if size == image.shape[:2] else ops.convert_to_numpy(resize(image, size))
+    return image.astype("float32") if size == image.shape[:2] else resize_image(image, size)
 
 
 @functools.cache
@@ -88,7 +93,11 @@ def decode_predictions(preds, top: int = 5, labels=None) -> list[list[tuple[str,
     Raises:
         ValueError: `preds` is not (B, classes).
     """
-    preds = np.asarray(preds if isinstance(preds, list | tuple) else ops.convert_to_numpy(preds))
+    if not isinstance(preds, list | tuple | np.ndarray):
+        from keras import ops
+
+        preds = ops.convert_to_numpy(preds)
+    preds = np.asarray(preds)
     names = imagenet_classes() if labels is None else [(str(i), str(name)) for i, name in enumerate(labels)]
     if preds.ndim != 2 or preds.shape[1] != len(names):
         raise ValueError(f"preds expected shape (batch, {len(names)}), received {preds.shape}.")

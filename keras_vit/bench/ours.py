@@ -79,7 +79,8 @@ def saved_model(contestant: dict):
     import tensorflow as tf
 
     from keras_vit.export.precision import in_dtype
-    from keras_vit.export.saved_model import signatures_of, write_saved_model
+    from keras_vit.export.saved_model import write_saved_model
+    from keras_vit.exported.run import signatures_of
 
     require_device(contestant["device"])
     model, dtype = _classifier(contestant), contestant["dtype"]
@@ -99,7 +100,8 @@ def saved_model_frozen(contestant: dict):
 def openvino(contestant: dict, calibration: np.ndarray | None = None):
     """The file that `keras-vit export` writes for OpenVINO, which computes in the contestant's type."""
     _require_tensorflow("the file for OpenVINO")
-    from keras_vit.export.openvino import runner, write_openvino
+    from keras_vit.export.openvino import write_openvino
+    from keras_vit.exported.openvino import runner
 
     require_device(contestant["device"])
     images = batch_of(contestant["image_size"], contestant["batch"])[0]

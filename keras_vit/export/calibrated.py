@@ -1,22 +1,15 @@
 """Quantising a TFLite file with scales that were measured on real images."""
 
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.export.flatbuffer import operators
+from keras_vit.exported.tflite import pieces
 from keras_vit.private import calibrated_only, quantize_calibrated
 
 PRODUCTS = ("FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D")
-
-
-def pieces(images: np.ndarray, batch: int) -> Iterator[np.ndarray]:
-    """Images (N, H, W, C) as float32 in pieces (batch, H, W, C), the last one filled up with its last image."""
-    for start in range(0, len(images), batch):
-        piece = images[start : start + batch].astype("float32")
-        yield np.concatenate([piece, np.repeat(piece[-1:], batch - len(piece), axis=0)])
 
 
 def quantised(converter, inputs: np.ndarray, activations: str, batch: int | None = 1) -> bytes:

@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 
 from keras_vit.export.metadata import KEY, metadata
-from keras_vit.export.optional import needed
+from keras_vit.exported.optional import needed
 from keras_vit.models.interface import Interface
 
 

@@ -1,5 +1,6 @@
-"""The table of formats: how each is written, read back and judged."""
+"""The table of formats: how each is written and judged; `keras_vit.exported` reads them back."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,8 @@ import numpy as np
 
 from keras_vit.export import onnx, openvino, parity, saved_model, tflite
 from keras_vit.export.precision import in_dtype
+from keras_vit.exported.folders import FILES
+from keras_vit.exported.run import load_signatures, signatures_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,6 @@ class Format:
         write: (model, folder, settings) -> anything; writes the files into the version's folder.
         load: folder -> functions by signature; reads the files back.
         tolerance: what it may differ by where the model itself computes in float32.
-        file: whose presence in a version's folder says that the format is there.
         free_size: whether it holds a model of a free image size.
         by_default: whether it is written where no formats are named.
         calibrated: whether it needs images to measure the scales of integers on.
@@ -42,7 +44,6 @@ class Format:
     write: Callable
     load: Callable
     tolerance: parity.Tolerance
-    file: str = ""
     free_size: bool = True
     by_default: bool = True
     calibrated: bool = False
@@ -52,8 +53,8 @@ def _saved_model(model, folder: Path, chosen: Settings) -> None:
     saved_model.write_saved_model(model if chosen.dtype is None else in_dtype(model, chosen.dtype), folder)
 
 
-def _tflite(file: str, precision: str, tolerance: parity.Tolerance) -> Format:
-    calibrated = precision in tflite.CALIBRATED
+def _tflite(name: str, precision: str, tolerance: parity.Tolerance) -> Format:
+    file, calibrated = FILES[name], precision in tflite.CALIBRATED
 
     def write(model, folder: Path, chosen: Settings) -> None:
         images = {"calibration": chosen.calibration} if calibrated else {}
@@ -61,39 +62,37 @@ def _tflite(file: str, precision: str, tolerance: parity.Tolerance) -> Format:
 
     return Format(
         write=write,
-        load=lambda folder: {"serving_default": tflite.runner((folder / file).read_bytes())},
+        load=functools.partial(load_signatures, name),
         tolerance=tolerance,
-        file=file,
         free_size=False,
         by_default=not calibrated,
         calibrated=calibrated,
     )
 
 
-def _one_file(file: str, write, runner, calibrated: bool = False) -> Format:
+def _one_file(name: str, write, calibrated: bool = False) -> Format:
     def written(model, folder: Path, chosen: Settings) -> None:
-        write(model, folder / file, **({"calibration": chosen.calibration} if calibrated else {}))
+        write(model, folder / FILES[name], **({"calibration": chosen.calibration} if calibrated else {}))
 
     return Format(
         write=written,
-        load=lambda folder: {"serving_default": runner(folder / file)},
+        load=functools.partial(load_signatures, name),
         tolerance=parity.CALIBRATED if calibrated else parity.EXACT,
-        file=file,
         by_default=False,
         calibrated=calibrated,
     )
 
 
 FORMATS = {
-    "saved_model": Format(_saved_model, saved_model.signatures_of, parity.EXACT, file="saved_model.pb"),
-    "tflite": _tflite("model.tflite", "float32", parity.EXACT),
-    "tflite-fp16": _tflite("model-fp16.tflite", "float16", parity.REDUCED),
-    "tflite-int8-dynamic": _tflite("model-int8-dynamic.tflite", "int8-dynamic", parity.REDUCED),
-    "onnx": _one_file("model.onnx", onnx.write_onnx, onnx.runner),
-    "openvino": _one_file("model.xml", openvino.write_openvino, openvino.runner),
-    "openvino-int8": _one_file("model-int8.xml", openvino.write_openvino, openvino.runner, calibrated=True),
-    "tflite-int8": _tflite("model-int8.tflite", "int8", parity.CALIBRATED),
-    "tflite-int16x8": _tflite("model-int16x8.tflite", "int16x8", parity.CALIBRATED),
+    "saved_model": Format(_saved_model, signatures_of, parity.EXACT),
+    "tflite": _tflite("tflite", "float32", parity.EXACT),
+    "tflite-fp16": _tflite("tflite-fp16", "float16", parity.REDUCED),
+    "tflite-int8-dynamic": _tflite("tflite-int8-dynamic", "int8-dynamic", parity.REDUCED),
+    "onnx": _one_file("onnx", onnx.write_onnx),
+    "openvino": _one_file("openvino", openvino.write_openvino),
+    "openvino-int8": _one_file("openvino-int8", openvino.write_openvino, calibrated=True),
+    "tflite-int8": _tflite("tflite-int8", "int8", parity.CALIBRATED),
+    "tflite-int16x8": _tflite("tflite-int16x8", "int16x8", parity.CALIBRATED),
 }
 
 

@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from keras_vit.export.optional import needed
+from keras_vit.exported.optional import needed
 
 _IN_A_TEST = "NNCF_CI"
 _OUTSIDE = re.compile(r"/(position_embedding|embedding|pre_logits|head)(_\d+)?/")  # layers that stay float32

@@ -12,9 +12,9 @@ import keras
 import numpy as np
 
 from keras_vit.export.metadata import KEY, metadata
-from keras_vit.export.optional import needed
 from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import ServingModule
+from keras_vit.exported.optional import needed
 
 OPSET = 18  # the newest that tf2onnx writes
 MOST_BYTES = 2**31 - 2**24  # a protobuf message ends at 2 GiB; the difference is for the graph itself
@@ -95,19 +95,3 @@ def _name_free_sides(graph) -> None:
         for side, name in zip(value.type.tensor_type.shape.dim, ("batch", "height", "width"), strict=False):
             if side.HasField("dim_param"):
                 side.dim_param = name
-
-
-def runner(file: str | Path):
-    """A function (images=(B, H, W, C)) -> outputs by name that runs an ONNX file in ONNX Runtime.
-
-    Raises:
-        ValueError: ONNX Runtime is not installed.
-    """
-    runtime = needed("onnxruntime", "onnxruntime", "onnx")
-    session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-
-    def infer(*, images) -> dict[str, np.ndarray]:
-        return dict(zip(names, session.run(names, {"images": np.asarray(images, "float32")}), strict=True))
-
-    return infer

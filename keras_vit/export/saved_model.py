@@ -134,11 +134,6 @@ def inference_function(model: keras.Model):
     return infer
 
 
-def signatures_of(folder: str | Path) -> dict:
-    """The signatures of the SavedModel in `folder` by name: functions of named tensors to a dict of tensors."""
-    return dict(tf.saved_model.load(str(folder)).signatures)
-
-
 def write_saved_model(model: keras.Model, folder: str | Path) -> None:
     """Write a model as a SavedModel into `folder`.
 

@@ -1,18 +1,16 @@
 """A Keras model -> TensorFlow Lite, builtin operators only."""
 
-import os
 import re
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.export.calibrated import pieces, quantised
+from keras_vit.export.calibrated import quantised
 from keras_vit.export.flatbuffer import operators as operators
 from keras_vit.export.flatbuffer import read_metadata as read_metadata
 from keras_vit.export.flatbuffer import require_builtin, with_metadata
 from keras_vit.export.flatbuffer import stored_types as stored_types
-from keras_vit.export.optional import needed
 from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import ServingModule
 
@@ -65,24 +63,3 @@ def convert(
         raise ValueError(f"tflite expected a model of TFLite's builtin operators, received {reason}.") from error
     require_builtin(flatbuffer)
     return with_metadata(flatbuffer, module.interface, precision)
-
-
-def runner(flatbuffer: bytes):
-    """A function (images=(B, H, W, C)) -> outputs by name that runs a TFLite file, in batches of the file's size.
-
-    Raises:
-        ValueError: the interpreter is not installed.
-    """
-    interpreter = _import("interpreter").Interpreter(model_content=flatbuffer, num_threads=os.cpu_count())
-    run = interpreter.get_signature_runner("serving_default")
-    size = run.get_input_details()["images"]["shape_signature"][0]  # -1 where it is free
-
-    def infer(*, images: np.ndarray) -> dict[str, np.ndarray]:
-        answers = [run(images=piece) for piece in pieces(images, len(images) if size == -1 else size)]
-        return {name: np.concatenate([answer[name] for answer in answers])[: len(images)] for name in answers[0]}
-
-    return infer
-
-
-def _import(module: str):
-    return needed("ai-edge-litert", f"ai_edge_litert.{module}", "tflite")

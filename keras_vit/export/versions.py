@@ -7,18 +7,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from keras_vit.exported.folders import versions
+
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
 
 PARTIAL = ".partial-"
-
-
-def versions(output: str | os.PathLike) -> list[int]:
-    """The versions that lie in a folder, ascending."""
-    folder = Path(output)
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
 
 
 def write_version(output: str | os.PathLike, fill: Callable[[Path], None]) -> Path:

@@ -4,9 +4,8 @@ import keras
 
 from keras_vit.models import variants
 from keras_vit.models.bit import build_bit
+from keras_vit.models.source import find_named
 from keras_vit.models.vit import build as build_vit
-from keras_vit.weights.catalogue import find_released
-from keras_vit.weights.released import Released
 
 
 def build(
@@ -60,41 +59,6 @@ def build(
         name,
         **options,
     )
-
-
-def describe_variant(variant: variants.Variant | variants.BiTVariant) -> str:
-    """The sizes of a row in words."""
-    if isinstance(variant, variants.BiTVariant):
-        kind = "axial units" if variant.axial else "units"
-        return f"stages of {', '.join(map(str, variant.units))} {kind}, {variant.width_factor} times as wide"
-    kind = "axial blocks" if variant.axial else "blocks"
-    row = f"{variant.depth} {kind} of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
-    if variant.stem is None:
-        return f"{row}, patches of {variant.patch_size} pixels"
-    units = ", ".join(map(str, variant.stem.units)) or "no"
-    return f"{row}, patches of {variant.patch_size} cells on a ResNet of stages with {units} units"
-
-
-def released_tag(variant: variants.Variant | variants.BiTVariant, tag: str) -> str:
-    """The tag of `list_weights()` that a row and what stands behind its name's dot mean.
-
-    Raises:
-        ValueError: nothing was published for the row.
-    """
-    if variant.timm_name is None:
-        raise ValueError(f"weights expected none for {variant.name}, of which none are published, received {tag!r}.")
-    size = f"_{variant.image_size}" if isinstance(variant, variants.Variant) else ""
-    return f"{variant.timm_name}{size}.{tag}"
-
-
-def find_named(name: str) -> tuple[variants.Variant | variants.BiTVariant, Released | None]:
-    """The row that a model's name means, and the published file that a weights tag behind its dot means.
-
-    Raises:
-        ValueError: no model, or no published file, has this name.
-    """
-    variant, tag = variants.find_variant(name)
-    return variant, None if tag is None else find_released(released_tag(variant, tag))
 
 
 def create_model(name: str, **options) -> keras.Model:

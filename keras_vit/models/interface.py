@@ -1,17 +1,15 @@
-"""What a model takes and what it puts out, read from its layers' names.
+"""What a model takes and what it puts out, read from its layers' names. Keras is imported for a Keras model alone.
 
 B batch, H W C image, D width.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import keras
 import numpy as np
-from keras import ops
 
-from keras_vit.composed import flattened
-from keras_vit.models.lean import LeanModel
-from keras_vit.private import output_of
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(frozen=True)
@@ -45,12 +43,14 @@ class Interface:
         return (*self.image_size, self.input_shape[2])
 
 
-def describe(model: keras.Model) -> Interface:
+def describe(model: "keras.Model") -> Interface:
     """Read the interface of a model of this package.
 
     Raises:
         ValueError: the model does not take one batch of images.
     """
+    from keras_vit.composed import flattened
+
     model = flattened(model)
     shapes = [tuple(tensor.shape) for tensor in model.inputs]
     if len(shapes) != 1 or len(shapes[0]) != 4:
@@ -67,11 +67,13 @@ def describe(model: keras.Model) -> Interface:
     )
 
 
-def scales_pixels(model: keras.Model) -> bool:
+def scales_pixels(model: "keras.Model") -> bool:
     """Whether a model scales pixels 0..255 itself: by `include_preprocessing`, or by a `Rescaling` of a user's own.
 
     A scale far below one is of pixels.
     """
+    import keras
+
     scales = [layer.scale for layer in model.layers if isinstance(layer, keras.layers.Rescaling)]
     return any(float(np.max(np.abs(scale))) < 0.1 for scale in scales)
 
@@ -88,13 +90,19 @@ def _image_size(sides, layers) -> tuple[int, int] | None:
     return tuple(side or cells * pixels * stride for side, cells, pixels in zip(sides, grid, patch, strict=True))
 
 
-def named_outputs(model: keras.Model) -> keras.Model:
+def named_outputs(model: "keras.Model") -> "keras.Model":
     """A model that shares `model`'s weights and returns a dict of float32 outputs.
 
     Returns:
         `logits` (B, classes), the output of the layer `head`, and `probabilities` (B, classes), that of `predictions`
         or else the softmax of the logits; without a head `features`, the model's own output.
     """
+    from keras import ops
+
+    from keras_vit.composed import flattened
+    from keras_vit.models.lean import LeanModel
+    from keras_vit.private import output_of
+
     model = flattened(model)
     layers = {layer.name: layer for layer in model.layers}
     if "head" not in layers:

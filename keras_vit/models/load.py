@@ -6,10 +6,11 @@ from pathlib import Path
 
 import keras
 
-from keras_vit.models.builders import create_model, find_named
+from keras_vit.models.builders import create_model
 from keras_vit.models.pretrained import from_pretrained
+from keras_vit.models.source import find_source, holds_model
 from keras_vit.models.variants import BiTVariant
-from keras_vit.weights import holds_weights, is_keras_model, is_weights
+from keras_vit.weights import is_keras_model, is_weights
 from keras_vit.weights.keras_file import read_model
 from keras_vit.weights.stated import note_images
 
@@ -40,32 +41,8 @@ def load_model(source: str | os.PathLike) -> keras.Model:
         return _of_weights(path) if is_weights(path) else _read(path)
     if is_keras_model(path) or is_weights(path):
         raise FileNotFoundError(f"model expected a {path.suffix} file, found nothing at {str(source)!r}.")
-    _find(source)
+    find_source(source)
     return create_model(str(source))
-
-
-def holds_model(folder: str | os.PathLike) -> bool:
-    """Whether `load_model` may mean a file in this folder."""
-    return holds_weights(Path(folder))
-
-
-def require_trained(source: str | os.PathLike) -> None:
-    """Raise a ValueError where a name alone would give fresh weights, whose answers mean nothing."""
-    path = Path(source)
-    if path.exists() or is_keras_model(path) or is_weights(path):
-        return
-    if _find(source)[1] is None:
-        raise ValueError(f"model expected trained weights, received the name {str(source)!r}, which has fresh ones.")
-
-
-def _find(source: str | os.PathLike):
-    """What `find_named` gives for a source that is no path."""
-    if "://" in str(source):
-        raise ValueError(f"model expected a local path, one that is mounted, or a name, received {str(source)!r}.")
-    try:
-        return find_named(str(source))
-    except ValueError as error:
-        raise ValueError(f"nothing lies at {str(source)!r}, and as a name it is unknown: {error}") from None
 
 
 def _of_weights(path: Path) -> keras.Model:

@@ -1,6 +1,6 @@
-"""The rows as a table for people."""
+"""The rows for people: as a table, and in words."""
 
-from keras_vit.models.variants import BIT_VARIANTS, VARIANTS
+from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, Variant
 
 
 def variants_table() -> str:
@@ -30,3 +30,16 @@ def variants_table() -> str:
 def _patch(row) -> str:
     """Pixels of a patch, a hybrid's on the image as its stem sees it."""
     return str(row.patch_size) if row.stem is None else f"{row.stem.stride} × {row.patch_size}"
+
+
+def describe_variant(variant: Variant | BiTVariant) -> str:
+    """The sizes of a row in words."""
+    if isinstance(variant, BiTVariant):
+        kind = "axial units" if variant.axial else "units"
+        return f"stages of {', '.join(map(str, variant.units))} {kind}, {variant.width_factor} times as wide"
+    kind = "axial blocks" if variant.axial else "blocks"
+    row = f"{variant.depth} {kind} of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
+    if variant.stem is None:
+        return f"{row}, patches of {variant.patch_size} pixels"
+    units = ", ".join(map(str, variant.stem.units)) or "no"
+    return f"{row}, patches of {variant.patch_size} cells on a ResNet of stages with {units} units"

@@ -3,11 +3,10 @@
 import argparse
 import re
 
-from keras_vit.models.pretrained import from_pretrained
 from keras_vit.models.variants import find_variant
 from keras_vit.weights.catalogue import INDEX_PATH, find
 from keras_vit.weights.contents import look
-from keras_vit.weights.download import download, home
+from keras_vit.weights.download import download, home, locate
 from keras_vit.weights.files import open_weights
 from keras_vit.weights.image_configs import read_spec
 from keras_vit.weights.unsupported import unsupported
@@ -118,6 +117,9 @@ def _download(options):
 
 
 def _convert(options):
+    locate(options.source)  # raises before Keras is imported
+    from keras_vit.models.pretrained import from_pretrained
+
     model = from_pretrained(options.source, num_heads=options.num_heads, source_grid=options.source_grid)
     save_weights(model, options.target, options.layout)
     print(f"wrote {options.target}: {model.count_params():,} parameters")

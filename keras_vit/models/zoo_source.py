@@ -9,7 +9,7 @@ from pathlib import Path
 
 from keras_vit.models import variants
 from keras_vit.models.bit import build_bit
-from keras_vit.models.builders import describe_variant
+from keras_vit.models.table import describe_variant
 from keras_vit.models.vit import build
 
 FILE = Path(__file__).with_name("zoo.py")

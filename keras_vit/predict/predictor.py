@@ -8,12 +8,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import keras
 import numpy as np
 
-from keras_vit.composed import flattened
+from keras_vit.exported import ExportedModel, load_export
 from keras_vit.models.interface import Interface, describe
-from keras_vit.models.load import holds_model, load_model
+from keras_vit.models.source import holds_model
 from keras_vit.predict.progress import Progress
 from keras_vit.preprocess import load_image, preprocess_input
 
@@ -35,9 +34,9 @@ def load_predictor(source: str | os.PathLike):
     """
     exported = os.path.isfile(source) and os.path.splitext(source)[1] in EXPORTED
     if exported or os.path.isdir(source) and not holds_model(source):
-        from keras_vit.export.load import load_export  # needs TensorFlow, a Keras model does not
-
         return load_export(source)
+    from keras_vit.models.load import load_model  # needs Keras, an export need not
+
     return load_model(source)
 
 
@@ -98,18 +97,22 @@ def _load(path, shape):
 
 def interface_of(model) -> Interface:
     """What a Keras model or an export takes and gives."""
-    return describe(model) if isinstance(model, keras.Model) else model.interface
+    return model.interface if isinstance(model, ExportedModel) else describe(model)
 
 
 def _answering(model):
     """The function from a batch to its probabilities."""
-    if not isinstance(model, keras.Model):
+    if isinstance(model, ExportedModel):
         return lambda batch: model(batch)["probabilities"]
+    from keras import ops
+
+    from keras_vit.composed import flattened
+
     activated = any(layer.name == "predictions" for layer in flattened(model).layers)
 
     def answer(batch):
         scores = model.predict_on_batch(batch)  # the model's own, so that it is traced once for all calls
-        return scores if activated else keras.ops.convert_to_numpy(keras.ops.softmax(scores))
+        return scores if activated else ops.convert_to_numpy(ops.softmax(scores))
 
     return answer
 

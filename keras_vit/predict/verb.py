@@ -4,6 +4,8 @@ import contextlib
 import os
 import sys
 
+from keras_vit.terminal import held_back
+
 UNANSWERED, INTERRUPTED = 1, 130
 FORMS = ".csv, .json (one array), .jsonl (one object a line) or .parquet"
 
@@ -36,7 +38,7 @@ def add_predict(verb, model_help: str) -> None:
 
 def run(options) -> int:
     """Predict and print or write the rows; the exit status."""
-    from keras_vit.models.load import require_trained
+    from keras_vit.models.source import require_trained
     from keras_vit.predict import load_predictor, predict_each
     from keras_vit.predict.images import image_files
     from keras_vit.predict.predictor import BATCH, interface_of
@@ -48,7 +50,8 @@ def run(options) -> int:
     require_trained(options.model)
     images = image_files(options.images, sys.stdin.buffer)
     total = len(images) if isinstance(images, list) else None
-    model = load_predictor(options.model)
+    with held_back():  # TFLite says how it computes
+        model = load_predictor(options.model)
     rows = predict_each(model, images, options.top)
     top = min(options.top, interface_of(model).classes)
     say = as_json if options.json else as_line

@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from keras_vit.composed import weight_paths
 from keras_vit.private import layers_of, stored_kernel
 
 ADAPTERS = ("lora_kernel_a", "lora_kernel_b")
@@ -13,6 +12,8 @@ ADAPTERS = ("lora_kernel_a", "lora_kernel_b")
 
 def readers(model) -> dict[str, Callable[[], np.ndarray]]:
     """Return what reads each weight of a flat model in float32, by its path: kernels with LoRA's adapters merged."""
+    from keras_vit.composed import weight_paths  # needs Keras
+
     merged = {id(stored_kernel(layer)): partial(_merged, layer) for layer in adapted(model)}
     return {
         path: merged.get(id(variable), partial(np.asarray, variable, dtype="float32"))

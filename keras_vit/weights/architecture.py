@@ -6,7 +6,6 @@ D width, h heads, P patch, N tokens.
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from keras_vit.composed import flattened
 from keras_vit.private import calls_in
 from keras_vit.weights.contents import Contents
 from keras_vit.weights.fit import positions_of
@@ -202,6 +201,8 @@ def of_model(model) -> Architecture:
     Raises:
         ValueError: it is no such model.
     """
+    from keras_vit.composed import flattened
+
     model = flattened(model)
     layers = {layer.name: layer for layer in model.layers}
     head = getattr(layers.get("head"), "units", None)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_vit.composed import flattened, weight_paths
 from keras_vit.image_spec import ImageSpec, keep_preprocessing
 from keras_vit.weights.adapters import require_plain
 from keras_vit.weights.architecture import grid_said, of_model, origin
@@ -153,6 +152,8 @@ def apply(
 
     `given` are the names of the model's fields that the caller chose.
     """
+    from keras_vit.composed import flattened, weight_paths  # needs Keras
+
     require_method(position_resize)
     model = flattened(model)
     require_plain(model)
@@ -232,6 +233,8 @@ def _plan(model, variables, contents, report, position_resize, source_grid):
 def _require_heads(model, file, said: dict) -> None:
     """Raise a ValueError unless attention has the heads it has in the file, whose arrays fit any number of them."""
     if isinstance(file, KerasFile):
+        from keras_vit.composed import flattened
+
         heads = {layer.name: getattr(layer, "num_heads", None) for layer in flattened(file.model).layers}
     else:
         blocks = (layer.name for layer in model.layers if layer.name.startswith("encoder_block_"))

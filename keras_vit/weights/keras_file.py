@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.composed import flattened, weight_paths
 from keras_vit.weights.adapters import merge_note, readers, require_float
 from keras_vit.weights.archive import MappedZip, Refused, WeightsFile, checksum, require_plausible
 
@@ -186,6 +185,8 @@ class KerasFile(WeightsFile):
         except Exception as error:  # Keras lets h5py's and its own errors through
             reason = reason_of(error)
             raise ValueError(f"source expected a Keras file that fits, received {self.source!r}: {reason}") from None
+        from keras_vit.composed import flattened, weight_paths
+
         self._readers = readers(flattened(self.model))
         self.shapes = {path: tuple(v.shape) for path, v in weight_paths(flattened(self.model)).items()}
         self.notes += filter(None, [merge_note(self.model)])

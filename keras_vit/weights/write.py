@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.composed import flattened, require_direct
 from keras_vit.image_spec import preprocessing_of
 from keras_vit.weights.adapters import merge_note, readers, require_float
 from keras_vit.weights.architecture import of_model, origin, pooling_of
@@ -54,6 +53,8 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
     file = path / "model.safetensors" if as_folder else path
     if file.suffix != _ENDINGS[layout]:
         raise ValueError(f"path expected to end in {_ENDINGS[layout]!r} for layout {layout!r}, received {str(path)!r}.")
+    from keras_vit.composed import flattened, require_direct  # needs Keras
+
     model = flattened(model)
     require_direct(model, f"layout {layout!r}")
     architecture = of_model(model)

@@ -13,7 +13,8 @@ from PIL import Image
 from support import TOLERANCE, golden, golden_model, max_difference, needs_tensorflow, quick_first, randomise
 
 import keras_vit
-from keras_vit.export.saved_model import signatures_of, write_saved_model
+from keras_vit.export.saved_model import write_saved_model
+from keras_vit.exported.run import signatures_of
 from keras_vit.models.interface import named_outputs
 from keras_vit.preprocess import load_image, preprocess_input
 

@@ -11,8 +11,9 @@ from support import max_difference, needs_onednn, needs_tensorflow, quick_first,
 import keras_vit
 from keras_vit import analysis
 from keras_vit.export.precision import in_dtype
-from keras_vit.export.saved_model import ServingModule, signatures_of, write_saved_model
+from keras_vit.export.saved_model import ServingModule, write_saved_model
 from keras_vit.export.served import norm_forms
+from keras_vit.exported.run import signatures_of
 from keras_vit.layers import LayerNorm, parted
 from keras_vit.layers.layernorm import layer_norm
 

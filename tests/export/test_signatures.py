@@ -11,10 +11,11 @@ from PIL import Image
 from support import max_difference, needs_tensorflow, quick_first, randomise
 
 import keras_vit
-from keras_vit import analysis
+from keras_vit import analysis, exported
 from keras_vit.export import tflite
 from keras_vit.export.precision import in_dtype
-from keras_vit.export.saved_model import signatures_of, write_saved_model
+from keras_vit.export.saved_model import write_saved_model
+from keras_vit.exported.run import signatures_of
 from keras_vit.models.interface import describe
 
 pytestmark = needs_tensorflow
@@ -189,7 +190,7 @@ def test_a_tflite_file_says_what_it_is_and_takes_any_batch_on_request(precision,
     with zipfile.ZipFile(tmp_path / "model.tflite") as archive:
         assert archive.read("labels.txt").decode().split() == ["a", "b", "c", "d", "e"]
     assert not any(name.startswith("CUSTOM") for name in tflite.operators(flatbuffer))
-    run = tflite.runner(flatbuffer)
+    run = exported.tflite.runner(flatbuffer)
     for count in (1, 3):
         answer = run(images=images.numpy()[:count])
         assert answer.keys() == {"logits", "probabilities"}

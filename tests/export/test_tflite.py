@@ -7,7 +7,9 @@ import tensorflow as tf
 from support import TOLERANCE, golden, golden_model, max_difference, needs_tensorflow, quick_first, randomise
 
 import keras_vit
-from keras_vit.export import optional, tflite
+from keras_vit import exported
+from keras_vit.export import tflite
+from keras_vit.exported import optional
 from keras_vit.train.evaluate import logits_model
 
 pytestmark = needs_tensorflow
@@ -30,7 +32,7 @@ def tiny(**options):
 @pytest.mark.parametrize("name", ["g1", "g2", "g3"])
 def test_goldens_hold(name):
     expected = golden(name)
-    answer = tflite.runner(tflite.convert(golden_model(name)))(images=expected["images"])
+    answer = exported.tflite.runner(tflite.convert(golden_model(name)))(images=expected["images"])
     assert answer.keys() == {"logits", "probabilities"}
     assert max_difference(answer["logits"], expected["logits"]) < TOLERANCE
 
@@ -42,7 +44,7 @@ def test_every_kind_converts_to_builtin_operators(kind):
     operators = tflite.operators(flatbuffer)
     assert operators and not any(name.startswith("CUSTOM") for name in operators)
     images = np.random.default_rng(0).uniform(-1, 1, (3, *model.input_shape[1:])).astype("float32")
-    answer = tflite.runner(flatbuffer)(images=images)
+    answer = exported.tflite.runner(flatbuffer)(images=images)
     assert max_difference(answer["features" if kind == "headless" else "probabilities"], model(images)) < 1e-5
     if kind != "headless":  # probabilities hardly tell one GELU from the other
         assert max_difference(answer["logits"], logits_model(model)(images)) < 1e-5
@@ -63,7 +65,7 @@ def test_half_precision_halves_the_weights_and_stays_close():
     half = tflite.convert(model, "float16")
     images = golden("g1")["images"]
     assert len(half) < len(tflite.convert(model)) - 1.5 * model.count_params()
-    assert max_difference(tflite.runner(half)(images=images)["logits"], golden("g1")["logits"]) < 1e-2
+    assert max_difference(exported.tflite.runner(half)(images=images)["logits"], golden("g1")["logits"]) < 1e-2
 
 
 def test_a_model_outside_tflites_operators_is_refused_by_their_names():
@@ -96,7 +98,7 @@ def test_without_its_interpreter_the_sentence_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(optional.importlib, "import_module", missing)
     with pytest.raises(ValueError, match=r"expected ai-edge-litert, which `pip install keras_vit\[formats\]` brings"):
-        tflite.runner(b"")
+        exported.tflite.runner(b"")
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])

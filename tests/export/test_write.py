@@ -10,7 +10,7 @@ import tensorflow as tf
 from support import TOLERANCE, golden, golden_model, need_rounded_bfloat16, needs_tensorflow, randomise, run_python
 
 import keras_vit
-from keras_vit import export
+from keras_vit import export, exported
 from keras_vit.export import image_bytes, saved_model, tflite, write
 from keras_vit.export.formats import FORMATS
 from keras_vit.export.versions import versions, write_version
@@ -207,7 +207,7 @@ def test_a_half_precision_model_passes_by_agreement_and_is_float32_in_tflite(dty
     assert {row.format for row in report.rows} == {"saved_model", "tflite"}
     assert all(row.max_difference < 0.1 for row in report.rows)
     assert all(row.agreement >= 0.99 for row in report.rows if row.signature in ("serving_default", "classify_bytes"))
-    answer = tflite.runner((report.path / "model.tflite").read_bytes())(images=golden("g1")["images"])
+    answer = exported.tflite.runner((report.path / "model.tflite").read_bytes())(images=golden("g1")["images"])
     assert np.abs(answer["logits"] - golden("g1")["logits"]).max() < (TOLERANCE if "mixed" in dtype else 0.1)
 
 

@@ -11,7 +11,8 @@ from support import needs_tensorflow
 
 from keras_vit import cli
 from keras_vit.export.precision import in_dtype
-from keras_vit.export.saved_model import signatures_of, write_saved_model
+from keras_vit.export.saved_model import write_saved_model
+from keras_vit.exported.run import signatures_of
 from keras_vit.serve import server
 from keras_vit.serve.held import SWITCH, hold_weights
 

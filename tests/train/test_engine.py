@@ -14,7 +14,7 @@ import tensorflow as tf
 from support import needs_tensorflow
 
 import keras_vit
-from keras_vit.models.load import require_trained
+from keras_vit.models.source import require_trained
 from keras_vit.train import engine, state
 from keras_vit.train import workdir as workdir_module
 from keras_vit.train.checkpoint import Checkpoints

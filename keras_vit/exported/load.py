@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.export.formats import FORMATS
-from keras_vit.export.optional import NotInstalled
-from keras_vit.export.versions import versions
+from keras_vit.exported.folders import FILES, formats_in, version_folder
+from keras_vit.exported.optional import NotInstalled
+from keras_vit.exported.run import load_signatures
 from keras_vit.models.interface import Interface
 
 
@@ -21,7 +21,7 @@ class ExportedModel:
 
     Args:
         path: the version's folder.
-        format: of the files that were loaded, one of `FORMATS`.
+        format: of the files that were loaded, one of `keras_vit.export.FORMATS`.
         name: of the Keras model it came from.
         interface: what it takes and puts out.
         signatures: functions of named tensors to tensors by name; only a SavedModel has more than `serving_default`.
@@ -39,21 +39,6 @@ class ExportedModel:
         return {name: np.asarray(value) for name, value in answer.items()}
 
 
-def version_folder(source: str | os.PathLike) -> Path | None:
-    """The version that a path means, itself one or the newest in it; None where the path is no export."""
-    path = Path(source)
-    newest = [path / str(number) for number in versions(path)[-1:]]
-    for folder in (path, *newest):
-        if (folder / "manifest.json").is_file() and formats_in(folder):
-            return folder
-    return None
-
-
-def formats_in(folder: Path) -> list[str]:
-    """The formats that lie in a version's folder, in the order of the table."""
-    return [name for name, form in FORMATS.items() if (folder / form.file).is_file()]
-
-
 def load_export(source: str | os.PathLike) -> ExportedModel:
     """Load an export.
 
@@ -68,7 +53,7 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
     folder = version_folder(path.parent if path.is_file() else path)
     found = [] if folder is None else formats_in(folder)
     if path.is_file():
-        found = [name for name in found if FORMATS[name].file == path.name]
+        found = [name for name in found if FILES[name] == path.name]
     if not found:
         raise ValueError(
             f"model expected a folder with model.keras, or an export (saved_models/NAME or a version in it, or one of "
@@ -77,7 +62,7 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
     with _naming(folder, "manifest.json"):
         name, interface = _said(folder / "manifest.json")
     with _naming(folder, found[0]):  # each format's library has errors of its own
-        signatures = FORMATS[found[0]].load(folder)
+        signatures = load_signatures(found[0], folder)
     return ExportedModel(folder, found[0], name, interface, signatures)
 
 

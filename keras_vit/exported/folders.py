@@ -1,0 +1,38 @@
+"""Where exports lie on disk: numbered version folders, `NAME/1`, `NAME/2`, ..., and in them a file of each format."""
+
+import os
+from pathlib import Path
+
+# format -> the file whose presence in a version's folder says that the format is there, in the order of preference
+FILES = {
+    "saved_model": "saved_model.pb",
+    "tflite": "model.tflite",
+    "tflite-fp16": "model-fp16.tflite",
+    "tflite-int8-dynamic": "model-int8-dynamic.tflite",
+    "onnx": "model.onnx",
+    "openvino": "model.xml",
+    "openvino-int8": "model-int8.xml",
+    "tflite-int8": "model-int8.tflite",
+    "tflite-int16x8": "model-int16x8.tflite",
+}
+
+
+def versions(output: str | os.PathLike) -> list[int]:
+    """The versions that lie in a folder, ascending."""
+    folder = Path(output)
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
+
+
+def version_folder(source: str | os.PathLike) -> Path | None:
+    """The version that a path means, itself one or the newest in it; None where the path is no export."""
+    path = Path(source)
+    newest = [path / str(number) for number in versions(path)[-1:]]
+    for folder in (path, *newest):
+        if (folder / "manifest.json").is_file() and formats_in(folder):
+            return folder
+    return None
+
+
+def formats_in(folder: Path) -> list[str]:
+    """The formats that lie in a version's folder, in the order of the table."""
+    return [name for name, file in FILES.items() if (folder / file).is_file()]

@@ -1,0 +1,59 @@
+"""What a user names as a model (a path, a name, a tag), told before anything is loaded. Needs no Keras."""
+
+import os
+from pathlib import Path
+
+from keras_vit.models.variants import BiTVariant, Variant, find_variant
+from keras_vit.weights import holds_weights, is_keras_model, is_weights
+from keras_vit.weights.catalogue import find_released
+from keras_vit.weights.released import Released
+
+
+def released_tag(variant: Variant | BiTVariant, tag: str) -> str:
+    """The tag of `list_weights()` that a row and what stands behind its name's dot mean.
+
+    Raises:
+        ValueError: nothing was published for the row.
+    """
+    if variant.timm_name is None:
+        raise ValueError(f"weights expected none for {variant.name}, of which none are published, received {tag!r}.")
+    size = f"_{variant.image_size}" if isinstance(variant, Variant) else ""
+    return f"{variant.timm_name}{size}.{tag}"
+
+
+def find_named(name: str) -> tuple[Variant | BiTVariant, Released | None]:
+    """The row that a model's name means, and the published file that a weights tag behind its dot means.
+
+    Raises:
+        ValueError: no model, or no published file, has this name.
+    """
+    variant, tag = find_variant(name)
+    return variant, None if tag is None else find_released(released_tag(variant, tag))
+
+
+def holds_model(folder: str | os.PathLike) -> bool:
+    """Whether `load_model` may mean a file in this folder."""
+    return holds_weights(Path(folder))
+
+
+def require_trained(source: str | os.PathLike) -> None:
+    """Raise a ValueError where a name alone would give fresh weights, whose answers mean nothing."""
+    path = Path(source)
+    if path.exists() or is_keras_model(path) or is_weights(path):
+        return
+    if find_source(source)[1] is None:
+        raise ValueError(f"model expected trained weights, received the name {str(source)!r}, which has fresh ones.")
+
+
+def find_source(source: str | os.PathLike):
+    """Return what `find_named` does, for a source that is no path.
+
+    Raises:
+        ValueError: it is the address of another machine, or no model has this name.
+    """
+    if "://" in str(source):
+        raise ValueError(f"model expected a local path, one that is mounted, or a name, received {str(source)!r}.")
+    try:
+        return find_named(str(source))
+    except ValueError as error:
+        raise ValueError(f"nothing lies at {str(source)!r}, and as a name it is unknown: {error}") from None
