@@ -46,7 +46,7 @@ def run_command(code, *arguments, **environment):
     return done.stdout.splitlines(), done.stderr
 
 
-VERBS = ("train", "evaluate", "predict", "export", "serve", "analyze", "list", "summary", "weights", "bench")
+VERBS = ("train", "evaluate", "predict", "export", "serve", "analyze", "list", "summary", "weights", "bench", "check")
 
 
 def test_help_and_mistakes_are_answered_without_keras(tmp_path):
