@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.image_files.resize import resize_image
-
 from keras_vit.image_files.decode import decode_image as decode_image
 from keras_vit.image_files.kinds import is_camera_raw
+from keras_vit.image_files.resize import resize_image
 
 
 def preprocess_input(x, data_format: str | None = None):
