@@ -139,6 +139,35 @@ def test_an_interrupt_keeps_the_rows_so_far_beside_the_older_file(
     assert len(read(partial)) == 32
 
 
+def test_every_picture_of_a_folder_has_a_row_and_the_rest_is_named_in_one_line(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as if it were not installed
+    rng, readable = np.random.default_rng(0), {"a.jfif": "JPEG", "IMG_1": "JPEG", "b.tif": "TIFF", "c.avif": "AVIF"}
+    for name, kind in readable.items():
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), "uint8")).save(tmp_path / name, kind)
+    heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
+    broken = {
+        "d.heic": heic,
+        "e.jpg": b"",
+        "f.PNG": b"no image",
+        "g.NEF": b"MM\0*",
+        "IMG_2": b"\xff\xd8\xff\xe0",
+        "h.png": heic,
+    }
+    for name, data in broken.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere")
+    for name in ("notes.txt", "more.txt"):
+        (tmp_path / name).write_text("no image")
+    with pytest.warns(UserWarning, match=r"^left out of .*: 2 not images \(more.txt, ...\)\.$"):
+        assert cli.main(["predict", str(model), str(tmp_path), "--json"]) == 1
+    rows = {os.path.basename(row["image"]): row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert rows.keys() == {*readable, *broken, "gone.jpg"}
+    assert {name for name, row in rows.items() if row["error"] is None} == set(readable)
+    for name in ("d.heic", "h.png"):
+        assert "received HEIC: pip install 'keras_vit[heic]'" in rows[name]["error"]
+    assert "received a camera's raw file" in rows["g.NEF"]["error"]
+
+
 def test_a_name_that_is_no_text_is_written_with_escapes(model, tmp_path, capsys):
     Image.new("RGB", (8, 8)).save(tmp_path / "x.png")
     try:
