@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from keras_vit.disk import failure_of_disk
 from keras_vit.terminal import held_back, own_lines
 
 MISTAKES = (
@@ -24,12 +25,26 @@ def main(arguments: list[str] | None = None) -> int:
     with own_lines():
         try:
             return options.run(options) or 0
-        except MISTAKES as error:
-            print(f"keras-vit {options.verb}: {error}", file=sys.stderr)
-            return 2
         except KeyboardInterrupt:
             print(f"keras-vit {options.verb}: interrupted", file=sys.stderr)
             return INTERRUPTED
+        except Exception as error:
+            sentence = _sentence(error)
+            if sentence is None:
+                raise
+            print(f"keras-vit {options.verb}: {sentence}", file=sys.stderr)
+            return 2
+
+
+def _sentence(error: Exception) -> str | None:
+    """What a user reads of an error; None of one that is no mistake of the user's, nor of the disk."""
+    if isinstance(error, MISTAKES) and getattr(error, "errno", None) is None:
+        return str(error)
+    reason = failure_of_disk(error)
+    if reason is None:
+        return None
+    place = f" {error.filename!r}" if getattr(error, "filename", None) else ""
+    return f"the system refused to read or write{place}: {reason}."
 
 
 def _train(options):
@@ -78,9 +93,13 @@ def _evaluate(options):
 
 
 def _export(options):
+    from keras_vit.exported.folders import require_formats
     from keras_vit.models.source import require_trained
 
     require_trained(options.model)
+    formats = options.formats and options.formats.split(",")
+    if formats:
+        require_formats(formats)
     recipe = _recipe_of(options)
     from keras_vit.export import export, origin_of
     from keras_vit.export_images import images_to_calibrate, images_to_compare
@@ -94,7 +113,6 @@ def _export(options):
             "keras-vit export: --images names no folder, and no others are at hand: compared on random pixels.",
             file=sys.stderr,
         )
-    formats = options.formats and options.formats.split(",")
     batch = None if options.dynamic_batch else 1
     calibration = options.calibration and images_to_calibrate(model, options.calibration, data, options.data_dir)
     chosen = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}

@@ -55,6 +55,7 @@ def test_help_and_mistakes_are_answered_without_keras(tmp_path):
         "evaluate ViT_B16": "evaluate: model expected trained weights, received the name 'ViT_B16'",
         "evaluate setup.py": "evaluate: --recipe expected the recipe",
         "export absent --output out": "export: nothing lies at 'absent'",
+        "export setup.py --output out --formats onnxx": "export: formats expected some of ('saved_model', 'tflite', ",
         "analyze setup.py --output out": "analyze: images expected files to look at",
         "train absent.py --workdir out": "train: recipe expected a Python file",
         "train recipes/digits.py --workdir out --set epoch=3": "train: set expected the path of a recipe's field",
@@ -169,3 +170,28 @@ def test_an_import_of_keras_is_silent_unless_it_fails_or_the_user_asks(fails, as
     said = "cpu_feature_guard.cc\n" if fails or asked else ""
     assert errors == said + ("keras-vit list: no AVX\n" if fails else "")
     assert lines == ([] if fails else [asked or "3"]) + ["2" if fails else "0"]
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OSError(28, "No space left on device"), "the system refused to read or write: No space left on device."),
+        (PermissionError(13, "Permission denied", "a.csv"), "the system refused to read or write 'a.csv': Permission "
+         "denied."),
+        (RuntimeError("{{node SaveV2}} /tmp/x; No space left on device [Op:SaveV2]"), "the system refused to read or "
+         "write: No space left on device."),
+        (OSError("checkpoint of step 3 expected a disk."), "checkpoint of step 3 expected a disk."),
+        (ValueError("images expected a folder: Permission denied."), "images expected a folder: Permission denied."),
+        (RuntimeError("a fault of ours"), None),
+    ],
+)  # fmt: skip
+def test_a_disk_that_refuses_is_a_sentence_and_a_fault_of_ours_is_none(error, sentence, monkeypatch, capsys):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr("keras_vit.cli._list", fail)
+    if sentence is None:
+        with pytest.raises(RuntimeError):
+            cli.main(["list"])
+        return
+    assert cli.main(["list"]) == 2 and capsys.readouterr().err == f"keras-vit list: {sentence}\n"

@@ -4,6 +4,7 @@ B batch, H W C image.
 """
 
 import contextlib
+import errno
 import tempfile
 from pathlib import Path
 
@@ -49,7 +50,10 @@ def write_openvino(model: keras.Model, file: str | Path, calibration: np.ndarray
             network = quantised(network, calibration, narrow=overflows(processor()))
         precision = "float32" if calibration is None else "int8"
         network.set_rt_info(metadata(module.interface, precision), [KEY])
-        openvino.save_model(network, str(file), compress_to_fp16=False)
+        try:
+            openvino.save_model(network, str(file), compress_to_fp16=False)
+        except RuntimeError as error:  # of C++'s streams, which do not say why
+            raise OSError(errno.EIO, f"OpenVINO could not write it: {error}", str(file)) from error
 
 
 @contextlib.contextmanager

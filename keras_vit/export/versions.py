@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from keras_vit.disk import failure_of_disk
 from keras_vit.exported.folders import versions
 
 try:
@@ -33,6 +34,7 @@ def write_version(output: str | os.PathLike, fill: Callable[[Path], None]) -> Pa
 
     Raises:
         ValueError: `output` is a file.
+        OSError: the disk is full, or may not be written to.
     """
     output = Path(output)
     made = [folder for folder in (output, *output.parents) if not folder.exists()]
@@ -47,11 +49,17 @@ def write_version(output: str | os.PathLike, fill: Callable[[Path], None]) -> Pa
         partial.chmod(0o755)  # mkdtemp closes it to all others, and a server runs under another account
         fill(partial)
         return _rename_to_next(partial, output)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         for folder in made:
             with contextlib.suppress(OSError):  # another export may have begun to use it
                 folder.rmdir()
+        reason = None if isinstance(error, ValueError) else failure_of_disk(error)
+        if reason is not None:
+            raise OSError(
+                f"output expected a disk that can be written to, received {str(output)!r}, where writing failed "
+                f"({reason}); nothing of this export is left."
+            ) from error
         raise
     finally:
         if lock is not None:

@@ -18,6 +18,7 @@ from keras_vit.export.origin import Origin
 from keras_vit.export.precision import whole_float32
 from keras_vit.export.report import ExportReport, files_of, manifest
 from keras_vit.export.versions import write_version
+from keras_vit.exported.folders import require_formats
 from keras_vit.models.interface import describe
 from keras_vit.preprocess import preprocess_input, resize
 from keras_vit.private import layers_of
@@ -68,8 +69,7 @@ def export(
         raise ValueError(f"batch expected a positive int or None, received {batch!r}.")
     if formats is None:
         formats = default_formats(None in describe(model).input_shape)
-    if isinstance(formats, str) or not formats or any(name not in FORMATS for name in formats):
-        raise ValueError(f"formats expected some of {tuple(FORMATS)}, received {formats!r}.")
+    require_formats(formats)
     _require_float_or_alone(model, formats, dtype)
     if calibration is None and (missing := [name for name in formats if FORMATS[name].calibrated]):
         raise ValueError(f"calibration expected real images for {', '.join(missing)}, received None.")

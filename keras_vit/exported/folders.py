@@ -36,3 +36,9 @@ def version_folder(source: str | os.PathLike) -> Path | None:
 def formats_in(folder: Path) -> list[str]:
     """The formats that lie in a version's folder, in the order of the table."""
     return [name for name, file in FILES.items() if (folder / file).is_file()]
+
+
+def require_formats(names) -> None:
+    """Raise a ValueError unless these are names of formats."""
+    if isinstance(names, str) or not names or any(name not in FILES for name in names):
+        raise ValueError(f"formats expected some of {tuple(FILES)}, received {names!r}.")

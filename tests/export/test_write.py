@@ -100,6 +100,33 @@ def test_two_exports_at_once_take_two_numbers(tmp_path):
     assert [(tmp_path / name / "file").read_text() for name in ("1", "2")] == ["second", "first"]
 
 
+@pytest.mark.parametrize("name", ["saved_model", "tflite"])
+def test_a_disk_that_cannot_be_written_to_gets_one_sentence_and_keeps_nothing(name, tmp_path):
+    """By the system's limit on the size of files, which TensorFlow and Python meet as they meet a full disk."""
+    resource = pytest.importorskip("resource", reason="no limits on this system")
+    model = keras_vit.build(replace(TINY, width=128, mlp_dim=256), classes=3)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"^output expected a disk .*/new', where writing failed \(File too large\)"):
+            export.export(model, tmp_path / "new", formats=(name,))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not names(tmp_path)
+
+
+def test_what_openvino_cannot_write_gets_one_sentence_too(model, tmp_path, monkeypatch):
+    library = pytest.importorskip("openvino", reason="extra `formats` is not installed")
+
+    def full(*_, **__):
+        raise RuntimeError("basic_ios::clear: iostream error")  # on a full disk it says no more
+
+    monkeypatch.setattr(library, "save_model", full)
+    with pytest.raises(OSError, match=r"where writing failed \(OpenVINO could not write it: basic_ios::clear"):
+        export.export(model, tmp_path / "new", formats=("openvino",))
+    assert not names(tmp_path)
+
+
 @pytest.mark.parametrize("wrong", ["tflite", "saved_model"])
 def test_a_file_that_disagrees_is_not_let_out(wrong, model, images, tmp_path, monkeypatch):
     other = randomise(keras_vit.build(TINY, classes=3), seed=1)
