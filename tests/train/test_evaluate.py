@@ -142,7 +142,7 @@ def test_a_model_of_free_image_size_is_refused_in_a_sentence(monkeypatch):
     examples = in_memory(np.zeros((2, 8, 8, 1), "uint8"), [0, 1], tuple("ab"))
     sentence = r"^model expected a known image size, received input shape \(None, None, 1\)\.$"
     for module, name in (evaluation, "open_data"), (suite_runner, "open_split"):
-        monkeypatch.setattr(module, name, lambda *_: examples)
+        monkeypatch.setattr(module, name, lambda *_, **__: examples)
     with pytest.raises(ValueError, match=sentence):
         evaluate_model(model, Data("arrays", batch_size=2))
     runner = suite_runner.Runner(suite_runner.Settings("real", "", None))

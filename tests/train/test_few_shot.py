@@ -121,12 +121,14 @@ def test_its_broken_files_are_left_out_where_the_recipe_skips_them(tmp_path, mon
 
 
 def test_its_data_is_held_by_the_recipes_shuffle(monkeypatch):
-    """How many encoded images of a TFDS source a run keeps in memory."""
+    """How many encoded images of a TFDS source a run keeps in memory; and by its `exif`."""
     asked = []
-    monkeypatch.setattr(datasets, "open_split", lambda *given: asked.append(given) or open_split(*given))
+    monkeypatch.setattr(datasets, "open_split", lambda *given, exif: asked.append((*given, exif)) or open_split(*given))
     few = Evaluate(few_shot="digits", few_shot_splits=("train[:5%]", "test[:5%]"))
-    Datasets.open(Recipe("few", Model(ROW, channels=1), Data("digits", batch_size=2, shuffle=7), evaluate=few))
-    assert [given[1:] for given in asked] == [(split, None, 7, "stop") for split in few.few_shot_splits]
+    Datasets.open(
+        Recipe("few", Model(ROW, channels=1), Data("digits", batch_size=2, shuffle=7, exif=False), evaluate=few)
+    )
+    assert [given[1:] for given in asked] == [(split, None, 7, "stop", False) for split in few.few_shot_splits]
 
 
 def test_what_is_held_out_is_measured_at_the_end_of_a_run_without_a_curve(tmp_path):
