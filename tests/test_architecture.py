@@ -35,7 +35,7 @@ RULES = {
         {"analysis", "image_spec", "image_files", "layers", "models", "data", "preprocess", "weights", "xla"},
         True,
     ),
-    "export": ({"disk", "exported", "image_graph", "layers", "models", "preprocess"}, True),
+    "export": ({"analysis", "disk", "exported", "image_graph", "layers", "models", "preprocess"}, True),
     "image_graph": ({"image_files"}, True),
     "serve": ({"image_files", "preprocess"}, True),
     # its plan counts models, its run shows progress and writes files as others do; its contestants are in processes,

@@ -160,9 +160,9 @@ def keras_answer(model: keras.Model, inputs: np.ndarray) -> dict[str, np.ndarray
     return in_batches(lambda batch: outputs(batch, training=False), inputs)
 
 
-def in_batches(function, inputs) -> dict[str, np.ndarray]:
+def in_batches(function, inputs, size: int = BATCH) -> dict[str, np.ndarray]:
     """The outputs by name of a function that answers a batch, for any number of inputs."""
-    parts = [function(inputs[i : i + BATCH]) for i in range(0, len(inputs), BATCH)]
+    parts = [function(inputs[i : i + size]) for i in range(0, len(inputs), size)]
     return {name: np.concatenate([np.asarray(part[name]) for part in parts]) for name in parts[0]}
 
 

@@ -35,7 +35,7 @@ def rollout(model, weights, grid):
     flow = _start(weights, len(blocks), pooling, prefix_tokens)  # (B, 1, N)
     for attention in weights[: len(blocks)][::-1]:
         flow = (flow + ops.matmul(flow, ops.mean(attention, axis=1))) / 2
-    return ops.reshape(flow[:, 0, prefix_tokens:], (-1, *grid))
+    return ops.reshape(flow[:, 0, prefix_tokens:], (ops.shape(flow)[0], *grid))  # a wrong grid fails here
 
 
 def _start(weights, depth, pooling, prefix_tokens):

@@ -1,6 +1,5 @@
 """A Keras model -> a version folder of files that were compared with it."""
 
-import functools
 import json
 import os
 from dataclasses import replace
@@ -8,11 +7,11 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_vit.composed import flattened
-from keras_vit.export import parity, saved_model
+from keras_vit.export import parity
 from keras_vit.export.card import model_card
+from keras_vit.export.expected import Expected
 from keras_vit.export.formats import FORMATS, Settings, default_formats
 from keras_vit.export.origin import Origin
 from keras_vit.export.precision import whole_float32
@@ -20,7 +19,6 @@ from keras_vit.export.report import ExportReport, files_of, manifest
 from keras_vit.export.versions import write_version
 from keras_vit.exported.folders import require_formats
 from keras_vit.models.interface import describe
-from keras_vit.preprocess import preprocess_input, resize
 from keras_vit.private import layers_of
 
 DTYPES = ("float32", "bfloat16")
@@ -110,18 +108,18 @@ def _write(name: str, model, folder: Path, sample: parity.Sample, chosen: Settin
     before = set(files_of(folder))
     form.write(model, folder, chosen)
     size = sum(file.stat().st_size for file in files_of(folder) if file not in before)
-    rows, inside = [], functools.cache(lambda: _inside(model, sample))
-    for signature, function in form.load(folder).items():
-        if signature in _READ:
-            answers = _READ[signature](model, sample, function)
-        else:
-            answers = _compared(inside()[signature], sample, function)
-        for output, expected, received in answers:
-            found = parity.figures(output, expected, received, sample.labels)
+    rows, expected, signatures = [], Expected(model, sample), form.load(folder)
+    if name == "saved_model" and (missing := sorted(expected.signatures - signatures.keys())):
+        raise ValueError(f"{name} expected the signatures of the model, received none named {', '.join(missing)}.")
+    for signature, function in signatures.items():
+        for output, values, received in expected.compare(name, signature, function):
+            found = parity.figures(output, values, received, sample.labels)
             row = parity.Comparison(name, signature, output, size, **found)
-            parity.require(row, tolerance, expected)
-            timed = signature == "serving_default"
-            rows.append(replace(row, latency=parity.latency(function, sample.inputs)) if timed else row)
+            parity.require(row, tolerance, values)
+            if signature != "serving_default":
+                rows.append(row)
+            elif output == sample.output:  # probabilities are compared, and not reported beside their logits
+                rows.append(replace(row, latency=parity.latency(function, sample.inputs)))
     return rows
 
 
@@ -129,43 +127,3 @@ def _shared(measured: np.ndarray, compared: np.ndarray) -> int:
     """How many images of the first array are in the second, too."""
     known = {image.tobytes() for image in compared}
     return sum(image.tobytes() in known for image in measured)
-
-
-def _floats(model, sample, function):
-    received = parity.in_batches(lambda images: function(images=images), sample.inputs)
-    return [(sample.output, sample.expected[sample.output], received[sample.output])]
-
-
-def _encoded(model, sample, function):
-    """The images as PNG files, which hold 8-bit pixels without loss; what is no 8-bit pixel is rounded first."""
-    interface = describe(model)
-    pixels = np.clip(np.round(sample.pixels), 0, 255)
-    files = [tf.io.encode_png(image.astype("uint8")).numpy() for image in pixels]
-    received = parity.in_batches(lambda data: function(image_bytes=tf.constant(data)), files)["probabilities"]
-    seen = np.asarray(resize(pixels, interface.image_size))
-    if np.array_equal(seen, sample.pixels):
-        return [("probabilities", sample.expected["probabilities"], received)]
-    inputs = seen if interface.takes_pixels else preprocess_input(seen)
-    return [("probabilities", parity.keras_answer(model, inputs)["probabilities"], received)]
-
-
-_READ = {"serving_default": _floats, "classify_bytes": _encoded}
-
-
-def _inside(model, sample) -> dict[str, dict[str, np.ndarray]]:
-    """What the Keras model answers to the other signatures, by signature and output, computed untraced in one pass."""
-    infer = saved_model.inference_function(model)
-
-    def others(images):
-        answers = {signature: found for signature, found in infer(images).items() if signature not in _READ}
-        return {(signature, name): value for signature, found in answers.items() for name, value in found.items()}
-
-    expected = {}
-    for (signature, name), values in parity.in_batches(others, sample.inputs).items():
-        expected.setdefault(signature, {})[name] = values
-    return expected
-
-
-def _compared(expected, sample, function):
-    received = parity.in_batches(lambda images: function(images=images), sample.inputs)
-    return [(name, expected[name], received[name]) for name in sorted(expected)]

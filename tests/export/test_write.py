@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -147,6 +148,79 @@ def test_a_wrong_byte_signature_is_not_let_out(model, images, tmp_path, monkeypa
     with pytest.raises(ValueError, match=r"saved_model \(classify_bytes\) expected probabilities within"):
         export.export(model, tmp_path / "tiny", images, formats=("saved_model",))
     assert not names(tmp_path)
+
+
+WRONG_ROLLOUTS = {
+    "a map upside down": (lambda maps: tf.reverse(maps, [1]), "expected rollout w"),
+    "of one head more": (lambda maps: maps * 1.3, "expected rollout w"),
+    "cut into more rows": (
+        lambda maps: tf.reshape(maps, (-1, 1, 2)),
+        r"expected rollout of shape \(1, 2, 2\), received",
+    ),
+    "the same for all": (lambda maps: maps[:1], r"expected rollout of shape \(32, 2, 2\), received \(1, 2, 2\)"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_ROLLOUTS)
+def test_a_wrong_attention_signature_is_not_let_out(wrong, model, images, tmp_path, monkeypatch):
+    """Whose code the gate once compared with itself, and by broadcasting."""
+    change, sentence = WRONG_ROLLOUTS[wrong]
+    right = saved_model.rollout
+    monkeypatch.setattr(saved_model, "rollout", lambda *args: change(right(*args)))
+    with pytest.raises(ValueError, match=rf"saved_model \(attention\) {sentence}"):
+        export.export(model, tmp_path / "tiny", images, formats=("saved_model",))
+    assert not names(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The folder of a right SavedModel of `model`, made once."""
+    folder = tmp_path_factory.mktemp("right")
+    saved_model.write_saved_model(randomise(keras_vit.build(TINY, classes=3, labels=("a", "b", "c"))), folder)
+    return folder
+
+
+def answering(written, changes, form=FORMATS["saved_model"]):
+    """A copy of that SavedModel whose signatures answer otherwise: signature -> a function of its outputs, or None."""
+
+    def load(folder):
+        signatures = dict(form.load(folder))
+        for signature, change in changes.items():
+            right = signatures.pop(signature)
+            if change is not None:
+                signatures[signature] = lambda right=right, change=change, **given: change({**right(**given)})
+        return signatures
+
+    return replace(form, load=load, write=lambda _, folder, __: shutil.copytree(written, folder, dirs_exist_ok=True))
+
+
+@pytest.mark.parametrize(
+    ("signature", "change", "sentence"),
+    [
+        ("serving_default", lambda out: {**out, "probabilities": 0 * out["logits"]}, "expected probabilities within"),
+        ("serving_default", lambda out: {"logits": out["logits"]}, "expected the outputs .*, received"),
+        ("features", lambda out: {**out, "pooled": out["pooled"][:, ::-1]}, "expected pooled within"),
+        ("features", lambda out: {**out, "tokens": out["tokens"][:1]}, "expected tokens of shape"),
+        ("classify_bytes", lambda out: {**out, "labels": out["labels"][:, ::-1]}, "expected labels that follow"),
+        ("classify_bytes", lambda out: {**out, "scores": 1 - out["scores"]}, "expected scores that follow"),
+        ("attention", None, "received none named attention"),
+    ],
+)
+def test_every_output_of_every_signature_is_compared(
+    signature, change, sentence, model, images, written, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(write.FORMATS, "saved_model", answering(written, {signature: change}))
+    with pytest.raises(ValueError, match=f"saved_model.*{sentence}"):
+        export.export(model, tmp_path / "tiny", images[:3], formats=("saved_model",))
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_signatures_are_called_with_two_batch_sizes(count, model, images, written, tmp_path, monkeypatch):
+    sizes = []
+    note = {"features": lambda out: sizes.append(len(out["pooled"])) or out}
+    monkeypatch.setitem(write.FORMATS, "saved_model", answering(written, note))
+    export.export(model, tmp_path / "tiny", images[:count], formats=("saved_model",))
+    assert sizes == ([1, 32, 7] if count == 40 else [1, 2])
 
 
 def test_a_model_that_answers_nan_is_not_let_out(model, images, tmp_path):
