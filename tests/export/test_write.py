@@ -63,7 +63,7 @@ def test_an_export_holds_all_it_says(model, images, tmp_path):
 
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["model"] == "tiny" and manifest["labels"] == ["a", "b", "c"]
-    assert manifest["input"] == {"shape": [8, 8, 3], "image_size": [8, 8], "range": [-1, 1]}
+    assert manifest["input"] == {"shape": [8, 8, 3], "image_size": [8, 8], "range": [-1, 1], "exif": True}
     assert manifest["versions"]["tensorflow"] == tf.__version__
     assert manifest["parity"]["images"] == 40 and len(manifest["parity"]["rows"]) == len(rows)
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - {"manifest.json"}
