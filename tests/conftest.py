@@ -13,7 +13,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 import keras
 import pytest
 
-atexit.register(gc.freeze)  # no search for garbage at the end, as keras_vit.cli has it
+atexit.register(gc.freeze)  # no search for garbage at the end, as keras_vit.terminal has it
 
 
 @pytest.fixture(autouse=True)
