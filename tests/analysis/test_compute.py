@@ -216,7 +216,7 @@ def test_a_file_is_counted_from_its_configuration(tmp_path):
             ["{tmp}/model.keras", "--image-size", "32"],
             r"image_size expected the model's own \(16, 16\), which its file",
         ),
-        (["{tmp}/broken.keras"], "model expected a .keras file"),
+        (["{tmp}/broken.keras"], "model expected a .keras or .h5 file or a file of weights"),
         (["{tmp}/other.keras"], "expected a .keras file of this package, received .* no item named 'config.json'"),
         (["{tmp}/empty.keras"], "model expected a .keras file of this package, received .*empty.keras'"),
         (["{tmp}/layer.keras"], "model expected a .keras file of this package, received .*: it holds a Dense"),
