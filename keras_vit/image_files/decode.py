@@ -48,7 +48,9 @@ def decode_image(data: bytes, channels: int = 3, source: str = "data", exif: boo
     except Image.DecompressionBombError:
         most = 2 * Image.MAX_IMAGE_PIXELS
         raise ValueError(f"{source} expected an image of at most {most:,} pixels, received one of more.") from None
-    except (OSError, SyntaxError, ValueError):
+    except MemoryError:
+        raise
+    except Exception:  # what Pillow's readers raise for a damaged file is not listed anywhere
         sentence = f"{source} expected a whole image, received a damaged {kind} file of {len(data):,} bytes."
         raise ValueError(sentence) from None
     if deep:
@@ -75,10 +77,29 @@ def _pixels(image, mode: str) -> np.ndarray:
     """Return the pixels of a Pillow image in one of Pillow's modes of 8 bits a channel."""
     from PIL import Image
 
+    frame = image.tile[0][1] if image.format == "GIF" else None
     # Grey of 16 bits (in older Pillow a PNG's mode is I), which `convert` clips: the high bytes, as TensorFlow.
     if image.mode.startswith("I;16") or image.mode == "I":
         image = Image.fromarray((np.asarray(image) >> 8).astype("uint8"))
-    return np.asarray(image.convert(mode))
+    pixels = np.asarray(image.convert(mode))
+    return pixels if frame in (None, (0, 0, *image.size)) else _of_frames(image, pixels, *frame)
+
+
+def _of_frames(image, pixels: np.ndarray, left: int, top: int, right: int, bottom: int) -> np.ndarray:
+    """Return the first frame of a GIF that does not fill the file's canvas, as TensorFlow does.
+
+    Its canvas is as large as the largest frame, with zeros where the first one is not.
+    """
+    sides = [right - left, bottom - top]
+    for i in range(1, image.n_frames):
+        image.seek(i)
+        if image.tile:
+            frame = image.tile[0][1]
+            sides = [max(sides[0], frame[2] - frame[0]), max(sides[1], frame[3] - frame[1])]
+    canvas = np.zeros((sides[1], sides[0], *pixels.shape[2:]), pixels.dtype)
+    bottom, right = min(bottom, sides[1]), min(right, sides[0])
+    canvas[top:bottom, left:right] = pixels[top:bottom, left:right]
+    return canvas
 
 
 def _other(data: bytes) -> str:

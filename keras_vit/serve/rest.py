@@ -85,7 +85,7 @@ def _arrays(request: dict, signature: Signature) -> dict[str, np.ndarray]:
 def _other_signature(request: dict, signature: Signature, version: Version) -> str:
     """What to add to the refusal of a request that names no signature and has the inputs of another one."""
     given = request.get("instances") or request.get("inputs")
-    first = given[0] if isinstance(given, list) else given
+    first = given[0] if isinstance(given, list) and given else given
     names = first.keys() if isinstance(first, dict) and not _is_base64(first) else ()
     for other in version.signatures.values():
         takes_files = [spec.dtype for spec in other.inputs.values()] == [tf.string]

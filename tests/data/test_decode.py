@@ -122,3 +122,23 @@ def test_the_values_differ_from_one_another():
     """What the tests above would not notice of a symmetric picture."""
     pixels = decode_image(photograph(1))
     assert len({upright(pixels, value).tobytes() + bytes([value > 4]) for value in range(1, 9)}) == 8
+
+
+@pytest.mark.parametrize("place", [(0, 0), (3, 2), (60, 30)])
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_gif_whose_first_frame_does_not_fill_its_canvas_has_tensorflows_pixels(place, more):
+    data = bytearray(saved("GIF", "P", ANIMATED if more else {}))
+    data[6:10] = (200).to_bytes(2, "little") + (100).to_bytes(2, "little")  # the canvas
+    at = data.index(b"\x2c" + bytes(4) + (72).to_bytes(2, "little"))  # the first frame's descriptor
+    data[at + 1 : at + 5] = place[0].to_bytes(2, "little") + place[1].to_bytes(2, "little")
+    expected = tf.io.decode_gif(bytes(data))[0].numpy()
+    assert np.array_equal(decode_image(bytes(data)), expected) and np.array_equal(decode(bytes(data)), expected)
+
+
+def test_what_pillows_readers_raise_for_a_damaged_file_is_one_sentence():
+    whole = saved(*FILES["AVIF"])
+    at = whole.index(b"mdat") + 12
+    with pytest.raises(
+        ValueError, match="^data expected a whole image, received a damaged AVIF file of [0-9,]+ bytes.$"
+    ):
+        decode_image(whole[:at] + bytes(len(whole) - at))

@@ -99,6 +99,7 @@ REFUSED = {
     "both keys": ("photos:predict", {"inputs": 1, "instances": 1}, 400, "Not formatted correctly expecting only one"),
     "no list": ("photos:predict", {"instances": 1}, 400, "Expecting 'instances' to be an list/array"),
     "no rows": ("photos:predict", {"instances": []}, 400, "No values in 'instances' array"),
+    "no columns": ("photos:predict", {"inputs": []}, 400, "images expected "),
     "wrong shape": ("photos:predict", ROWS, 400, "images expected shape (any, 16, 16, 3), received (1, 1, 1, 1)"),
     "ragged": ("photos:predict", {"inputs": [[1], [1, 2]]}, 400, "images expected float values of one shape"),
     "no numbers": (
