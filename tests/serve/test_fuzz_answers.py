@@ -1,4 +1,4 @@
-"""Requests of every kind to one server: the right answer or one sentence, and its memory stays what it was."""
+"""Requests of every kind: each answer is the SavedModel's own, whatever was asked beside it, or one sentence."""
 
 import json
 import socket
@@ -8,21 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fuzz.requests import request
-from serving import started, tiny
 from support import needs_tensorflow
 
-from keras_vit.export import export
-
 pytestmark = [needs_tensorflow, pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fuzzed") / "photos"
-    export(tiny(), folder, formats=("saved_model",))
-    with started([folder]) as running:
-        running.own = tf.saved_model.load(str(folder / "1")).signatures
-        yield running
 
 
 def send(port, raw):
@@ -62,7 +50,7 @@ def rows_are_right(predictions, signature, **inputs):
 
 
 @pytest.mark.parametrize("count", [80, pytest.param(2500, marks=pytest.mark.large)])
-def test_requests_are_answered_rightly_or_refused_in_one_sentence(count, server):
+def test_requests_are_answered_rightly_or_refused_in_one_sentence(count, server, own):
     before, statuses = memory(server.process), []
     for seed in range(count):
         asked = request(seed)
@@ -83,11 +71,11 @@ def test_requests_are_answered_rightly_or_refused_in_one_sentence(count, server)
             if row["error"]:
                 assert "\n" not in row["error"] and not any(row["labels"]), f"seed {seed}"
             else:
-                rows_are_right([row], server.own["classify_bytes"], image_bytes=tf.constant([asked["file"]]))
+                rows_are_right([row], own()["classify_bytes"], image_bytes=tf.constant([asked["file"]]))
         elif "body" in asked:
             rows = json.loads(asked["body"])["instances"]
             rows_are_right(
-                json.loads(body)["predictions"], server.own["serving_default"], images=tf.constant(rows, "float32")
+                json.loads(body)["predictions"], own()["serving_default"], images=tf.constant(rows, "float32")
             )
     assert server.ask("GET", "/v2/health/live") == (200, {"live": True})
     assert statuses.count(200) > count / 8 and statuses.count(400) > count / 8
