@@ -71,8 +71,10 @@ def _analyze_run(model, recipe, options, parts):
     from keras_vit.models.interface import describe, named_outputs
     from keras_vit.preprocess import preprocess_input
     from keras_vit.train.evaluate import require_same_classes
+    from keras_vit.train.left_out import absent_files
 
-    images, labels, names = of_split(model, recipe.data, options.data_dir, options.limit)
+    left_out = absent_files(options.model, options.recipe)
+    images, labels, names = of_split(model, recipe.data, options.data_dir, options.limit, left_out)
     if recipe.masked is None:
         require_same_classes(model, names)
     output = Path(options.output)

@@ -87,8 +87,10 @@ def _evaluate(options):
         raise ValueError(f"--recipe expected the recipe whose test data to use, for {options.model!r} is no workdir.")
     from keras_vit.models.load import load_model
     from keras_vit.train.evaluate import evaluate_model
+    from keras_vit.train.left_out import absent_files
 
-    result = evaluate_model(load_model(options.model), recipe.data, options.data_dir, recipe.loss, flip=options.flip)
+    chosen = {"flip": options.flip, "left_out": absent_files(options.model, options.recipe)}
+    result = evaluate_model(load_model(options.model), recipe.data, options.data_dir, recipe.loss, **chosen)
     print(f"accuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['examples']:,} test images")
 
 
@@ -104,17 +106,21 @@ def _export(options):
     from keras_vit.export import export, origin_of
     from keras_vit.export_images import images_to_calibrate, images_to_compare
     from keras_vit.models.load import load_model
+    from keras_vit.train.left_out import absent_files
 
     model = load_model(options.model)
     data = recipe and recipe.data
-    images, labels = images_to_compare(model, options.images, data, options.data_dir, options.limit)
+    left_out = absent_files(options.model, options.recipe)
+    images, labels = images_to_compare(model, options.images, data, options.data_dir, options.limit, left_out)
     if images is None:
         print(
             "keras-vit export: --images names no folder, and no others are at hand: compared on random pixels.",
             file=sys.stderr,
         )
     batch = None if options.dynamic_batch else 1
-    calibration = options.calibration and images_to_calibrate(model, options.calibration, data, options.data_dir)
+    calibration = options.calibration and images_to_calibrate(
+        model, options.calibration, data, options.data_dir, left_out=left_out
+    )
     chosen = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}
     with held_back(MISTAKES):  # converters say what they do
         report = export(model, options.output, images, labels, origin=origin_of(options.model), **chosen)

@@ -11,7 +11,7 @@ from keras_vit.models.interface import describe
 from keras_vit.preprocess import load_image
 
 
-def images_to_compare(model, folder: str | None, data, data_dir: str | None, limit: int):
+def images_to_compare(model, folder: str | None, data, data_dir: str | None, limit: int, left_out=()):
     """Pixels 0..255 (N, H, W, C), and labels (N,) where they are known and the model's: of a folder, else of a recipe's
     test split, else scikit-learn's digits.
 
@@ -21,6 +21,7 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
         data: a recipe's `Data`; None without a recipe.
         data_dir: in place of the directory in `data`.
         limit: how many at most.
+        left_out: names of files of the data that may be gone since training began.
 
     Returns:
         (images, labels), None for what is not known: both for a model of a free image size without a folder, and the
@@ -37,7 +38,7 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
     if data is not None:
         from keras_vit.train.evaluate import has_same_classes
 
-        images, labels, names = of_split(model, data, data_dir, limit)
+        images, labels, names = of_split(model, data, data_dir, limit, left_out)
         return images, labels if has_same_classes(model, names) else None
     from keras_vit.train.recipe import Data
 
@@ -47,7 +48,7 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
         return None, None
 
 
-def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: int = 128) -> np.ndarray:
+def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: int = 128, left_out=()) -> np.ndarray:
     """Pixels 0..255 (N, H, W, C) of training images, which the figures of an export are not measured on.
 
     Args:
@@ -56,6 +57,7 @@ def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: i
         data: a recipe's `Data`; None without a recipe.
         data_dir: in place of the directory of the data.
         limit: how many at most.
+        left_out: names of files of the recipe's own data that may be gone since training began.
 
     Raises:
         ValueError: the source is neither, or the model has no image size.
@@ -68,8 +70,8 @@ def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: i
         raise ValueError("--calibration dataset expected a recipe with data, a workdir's own or --recipe, found none.")
     if describe(model).image_size is None:
         raise ValueError(f"--calibration expected a model of a known image size, received {model.input_shape}.")
-    chosen = data if source == "dataset" else Data(source)
-    return of_split(model, replace(chosen, test_split=chosen.train_split), data_dir, limit)[0]
+    chosen, left_out = (data, left_out) if source == "dataset" else (Data(source), ())
+    return of_split(model, replace(chosen, test_split=chosen.train_split), data_dir, limit, left_out)[0]
 
 
 def _of_folder(folder, interface, limit, option="--images"):
@@ -85,12 +87,12 @@ def _of_folder(folder, interface, limit, option="--images"):
     return np.stack([load_image(path, interface.image_shape) for path in files]), labels
 
 
-def of_split(model, data, data_dir: str | None, limit: int | None):
+def of_split(model, data, data_dir: str | None, limit: int | None, left_out=()):
     """Images, labels and names of the classes of a recipe's test split, as `held_out` gives them, in a model's size."""
     from keras_vit.data.pipeline import held_out
 
     _require_positive(limit)
-    return held_out(data, describe(model).image_shape, data_dir, limit)
+    return held_out(data, describe(model).image_shape, data_dir, limit, left_out)
 
 
 def _require_positive(limit: int | None) -> None:

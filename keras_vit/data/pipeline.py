@@ -249,7 +249,9 @@ def _whole(image, examples: Examples, input_shape, resize):
     return middle(image, resize, input_shape) if resize else fitted(image, input_shape)
 
 
-def held_out(data, input_shape: tuple[int, int, int], data_dir: str | None = None, limit: int | None = None):
+def held_out(
+    data, input_shape: tuple[int, int, int], data_dir: str | None = None, limit: int | None = None, left_out=()
+):
     """Real examples of the test split as the model's evaluation sees them, before scaling.
 
     Args:
@@ -257,6 +259,7 @@ def held_out(data, input_shape: tuple[int, int, int], data_dir: str | None = Non
         input_shape: (height, width, channels) of the model.
         data_dir: in place of the directory in `data`.
         limit: how many at most; all where None.
+        left_out: as in `sources.open_split`.
 
     Returns:
         Images float32 (N, H, W, C) in 0..255, labels int64 (N,), and the list of the classes' names. Of several
@@ -266,7 +269,7 @@ def held_out(data, input_shape: tuple[int, int, int], data_dir: str | None = Non
         ValueError: the data's `resize` is smaller than the model's size, or a data file is broken or gone.
     """
     _require_larger(data.resize, input_shape)
-    examples = open_data(data, data.test_split, data_dir)
+    examples = open_data(data, data.test_split, data_dir, left_out)
     rows = examples.stream()
     if examples.multi:
         rows = rows.filter(lambda index, image, label: tf.size(label) > 0)

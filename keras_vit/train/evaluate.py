@@ -133,6 +133,7 @@ def evaluate_model(
     loss: Loss | None = None,
     split: str | None = None,
     flip: bool = False,
+    left_out: tuple[str, ...] = (),
 ) -> dict:
     """Evaluate a trained model, loaded from a `.keras` file for instance, on the test split of some data.
 
@@ -144,6 +145,7 @@ def evaluate_model(
         split: in place of the test split in `data`.
         flip: answer with the mean of an image's logits and its mirror image's, at twice the time. An exported model
             answers for the image alone.
+        left_out: names of files that may be gone since training began, as `train.left_out.known_broken` returns them.
 
     Returns:
         `{"loss": mean, "accuracy": share in [0, 1], "examples": count}`.
@@ -153,7 +155,7 @@ def evaluate_model(
         ValueError: the model has no classifier, or not for these classes, or no image size; or a data file is broken
             or gone.
     """
-    examples = open_data(data, split or data.test_split, data_dir)
+    examples = open_data(data, split or data.test_split, data_dir, left_out)
     interface = describe(model)
     require_same_classes(model, examples.labels)
     batches = evaluation_batches(

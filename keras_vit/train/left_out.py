@@ -17,6 +17,16 @@ def known_broken(workdir: Path) -> tuple[str, ...]:
     return tuple(json.loads(written.read_text())) if written.is_file() else ()
 
 
+def absent_files(model: str, recipe: str | None) -> tuple[str, ...]:
+    """Return the names of files that the splits of a verb's data count although they may be gone.
+
+    Args:
+        model: what the verb was given; a workdir's run may have found broken files.
+        recipe: the recipe that the verb was given in place of the workdir's own, whose data has no such files.
+    """
+    return () if recipe else known_broken(Path(model))
+
+
 def remember_broken(workdir: Path, directory: str, paths: list[str]) -> None:
     """Add files of the data's folder to those that a run has found broken."""
     names = {name for path in paths if (name := name_of(path, directory)) is not None}

@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -139,6 +140,7 @@ def test_an_interrupt_keeps_the_rows_so_far_beside_the_older_file(
     assert len(read(partial)) == 32
 
 
+@pytest.mark.filterwarnings("always:left out of:UserWarning")
 def test_every_picture_of_a_folder_has_a_row_and_the_rest_is_named_in_one_line(model, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as if it were not installed
     rng, readable = np.random.default_rng(0), {"a.jfif": "JPEG", "IMG_1": "JPEG", "b.tif": "TIFF", "c.avif": "AVIF"}
@@ -158,9 +160,10 @@ def test_every_picture_of_a_folder_has_a_row_and_the_rest_is_named_in_one_line(m
     (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere")
     for name in ("notes.txt", "more.txt"):
         (tmp_path / name).write_text("no image")
-    with pytest.warns(UserWarning, match=r"^left out of .*: 2 not images \(more.txt, ...\)\.$"):
-        assert cli.main(["predict", str(model), str(tmp_path), "--json"]) == 1
-    rows = {os.path.basename(row["image"]): row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert cli.main(["predict", str(model), str(tmp_path), "--json"]) == 1
+    said = capsys.readouterr()
+    assert re.search(r"^keras-vit: left out of .*: 2 not images \(more.txt, ...\)\.$", said.err, re.MULTILINE)
+    rows = {os.path.basename(row["image"]): row for row in map(json.loads, said.out.splitlines())}
     assert rows.keys() == {*readable, *broken, "gone.jpg"}
     assert {name for name, row in rows.items() if row["error"] is None} == set(readable)
     for name in ("d.heic", "h.png"):
