@@ -219,7 +219,7 @@ def test_torch_files_are_opened_without_unpickling(tmp_path):
             return (print, ("unpickled",))
 
     torch.save({"model": Surprise()}, tmp_path / "surprise.pth")
-    with pytest.raises(ValueError, match="expected a torch state dict of plain tensors, received something else"):
+    with pytest.raises(ValueError, match="expected a torch file of tensors and plain values, received .*print"):
         keras_vit.from_pretrained(tmp_path / "surprise.pth")
 
 
