@@ -108,7 +108,7 @@ def test_predict_takes_the_run_and_its_export(run, exported, pictures, capsys):
 
 
 def test_analyze_answers_at_most_a_thousand_test_images_by_default(run, tmp_path, monkeypatch, capsys):
-    def opened(model, data, data_dir, limit):
+    def opened(model, data, data_dir, limit, left_out):
         raise ValueError(f"limit {limit}")
 
     monkeypatch.setattr("keras_vit.export_images.of_split", opened)

@@ -50,13 +50,13 @@ def image_files_below(
     Args:
         folder: to look in; its own name may be any.
         gfile: `tf.io.gfile`, for places that are not local; the local file system where None.
-        left_out: counts the other files; where None, one warning names them in the end.
+        left_out: counts the other files; where None, one warning names them in the end, unless no file is an image.
         decodable: whether to leave out camera raw files and images whose package is not installed, too.
 
     Raises:
         ValueError: one of the folders may not be read.
     """
-    counted = LeftOut(folder) if left_out is None else left_out
+    counted, any_is_taken = LeftOut(folder) if left_out is None else left_out, False
     for here, folders, files in gfile.walk(folder) if gfile else os.walk(folder, onerror=_refuse, followlinks=True):
         folders[:] = sorted(name for name in folders if name[0] != "." and not _leads_back(here, name, folder))
         for name in sorted(files):
@@ -66,8 +66,9 @@ def image_files_below(
             if reason := _reason_against(path, gfile, decodable):
                 counted.add(path, reason)
             else:
+                any_is_taken = True
                 yield path
-    if left_out is None:
+    if left_out is None and any_is_taken:
         counted.warn()
 
 

@@ -60,17 +60,44 @@ def test_a_frozen_base_in_a_model_of_keras_keeps_its_freezing_and_the_optimizers
     assert all(np.array_equal(*map(keras.ops.convert_to_numpy, pair)) for pair in states)
 
 
+def dense_of_keras(layer, mode):
+    """A layer of Keras's own with the same weights, quantized by Keras."""
+    own = keras.layers.Dense(layer.units, layer.activation, use_bias=layer.use_bias)
+    own.build((None, layer.kernel.shape[0]))
+    own.set_weights([*map(keras.ops.convert_to_numpy, layer.weights)])
+    own.quantize(mode)
+    return own
+
+
+def recorded(patch):
+    """What every quantized layer receives and answers from here on, by the layer."""
+    calls, plain = {}, keras.layers.Layer.quantized_call
+
+    def noted(layer, *args, **options):
+        answer = plain(layer, *args, **options)
+        calls[layer] = (args[0], answer)
+        return answer
+
+    patch.setattr(keras.layers.Layer, "quantized_call", noted)
+    return calls
+
+
 @dense_case
 @pytest.mark.parametrize("mode", [MODES[0], *(pytest.param(mode, marks=pytest.mark.large) for mode in MODES[1:])])
 def test_every_dense_layer_is_quantized_and_the_file_holds_it_so(case, mode, tmp_path):
     model, x = randomise(case.make()), inputs_for(case)
     before = keras.ops.convert_to_numpy(model(x))
-    quantize(model, mode)
     dense = [layer for layer in layers_of(model) if isinstance(layer, keras.layers.Dense)]
+    kerass = [dense_of_keras(layer, mode) for layer in dense]
+    quantize(model, mode)
     assert dense and all(layer.quantization_mode == mode for layer in dense)
-    answer = keras.ops.convert_to_numpy(model(x))
-    limit = {"int8": 0.03, "float8": 0.1, "int4": 0.25}[mode]  # of the largest answer, in random weights
-    assert 0 < np.abs(answer - before).max() < limit * np.abs(before).max()
+    with pytest.MonkeyPatch.context() as patch:
+        calls = recorded(patch)
+        answer = keras.ops.convert_to_numpy(model(x))
+    assert np.abs(answer - before).max() > 0 and calls.keys() == {*dense}
+    for layer, own in zip(dense, kerass, strict=True):
+        x_of_it, answer_of_it = calls[layer]
+        assert max_difference(own(x_of_it), answer_of_it) == 0
     assert max_difference(reopened(model, tmp_path)(x), answer) == 0
     both = (model, keras.models.clone_model(model))
     configs = [[layer.get_config() for layer in each.layers if layer.weights] for each in both]
