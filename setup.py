@@ -22,7 +22,7 @@ parquet = ["pyarrow>=18"]
 heic = ["pillow-heif>=1"]
 
 setup(
-    name="keras_vit",
+    name="keras-vit-zoo",  # the import name is keras_vit; `keras-vit` on PyPI is another project
     version="0.1.0",
     description="Vision Transformers for Keras, numerically equal to the official code",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),

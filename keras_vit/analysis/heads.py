@@ -46,7 +46,9 @@ def fit_logistic(
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
     except ImportError:
-        raise ImportError("A linear probe needs scikit-learn, found none: pip install 'keras_vit[analysis]'.") from None
+        raise ImportError(
+            "A linear probe needs scikit-learn, found none: pip install 'keras-vit-zoo[analysis]'."
+        ) from None
 
     def fitted(strength, x, y):
         return make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=1000)).fit(x, y)

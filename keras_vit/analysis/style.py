@@ -51,7 +51,7 @@ def canvas(
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError("Drawing needs Matplotlib, found none: pip install 'keras_vit[analysis]'.") from None
+        raise ImportError("Drawing needs Matplotlib, found none: pip install 'keras-vit-zoo[analysis]'.") from None
     with matplotlib.style.context(["default", STYLE]):
         figure = Figure(size, dpi=DPI, **options)
         FigureCanvasAgg(figure)

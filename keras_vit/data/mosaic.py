@@ -22,7 +22,7 @@ def mosaic_layer():
         import keras_cv
     except ImportError:
         raise ImportError(
-            "augment.mosaic expected the package keras-cv, which `pip install keras_vit[recipes]` brings."
+            "augment.mosaic expected the package keras-cv, which `pip install keras-vit-zoo[recipes]` brings."
         ) from None
     return keras_cv.layers.Mosaic(dtype="float32")
 

@@ -44,7 +44,9 @@ def import_tfds():
     try:
         import tensorflow_datasets as tfds
     except ImportError:
-        raise ImportError("source 'tfds:...' expected tensorflow-datasets; pip install 'keras_vit[recipes]'.") from None
+        raise ImportError(
+            "source 'tfds:...' expected tensorflow-datasets; pip install 'keras-vit-zoo[recipes]'."
+        ) from None
     return tfds
 
 

@@ -21,5 +21,5 @@ def needed(package: str, module: str, by: str):
     try:
         return importlib.import_module(module)
     except ImportError:
-        sentence = f"format {by} expected {package}, which `pip install keras_vit[formats]` brings."
+        sentence = f"format {by} expected {package}, which `pip install keras-vit-zoo[formats]` brings."
         raise NotInstalled(sentence) from None

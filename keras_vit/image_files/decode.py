@@ -10,7 +10,7 @@ import numpy as np
 from keras_vit.image_files.exif import ORIENTATION, orientation_of, upright
 from keras_vit.image_files.kinds import KINDS, kind_of, other_kind_of
 
-HEIC_EXTRA = "pip install 'keras_vit[heic]'"
+HEIC_EXTRA = "pip install 'keras-vit-zoo[heic]'"
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's, by the number of channels
 _FORMATS = {"WebP": "WEBP", "HEIC": "HEIF"}  # Pillow's names where they are not ours
 
@@ -21,7 +21,7 @@ def decode_image(data: bytes, channels: int = 3, source: str = "data", exif: boo
     Of an animation, or of several images in one file, the first is decoded.
 
     Args:
-        data: the encoded file, of one of `kinds.KINDS`. HEIC needs the extra `keras_vit[heic]`.
+        data: the encoded file, of one of `kinds.KINDS`. HEIC needs the extra `keras-vit-zoo[heic]`.
         channels: 1 for grey, 3 for RGB, 4 for RGBA.
         source: what to call the image in an error.
         exif: whether to turn the image as its EXIF orientation says. The decoders of TIFF and HEIC always turn it.

@@ -73,7 +73,7 @@ def writer_of(path: str | os.PathLike):
             import pyarrow.parquet  # noqa: F401
         except ImportError:
             raise ValueError(
-                "output expected pyarrow for .parquet, which `pip install keras_vit[parquet]` brings."
+                "output expected pyarrow for .parquet, which `pip install keras-vit-zoo[parquet]` brings."
             ) from None
     return WRITERS[path.suffix]
 

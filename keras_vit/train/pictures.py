@@ -32,7 +32,7 @@ class Pictures:
         self._range = (0.0, 255.0) if recipe.model.include_preprocessing else (-1.0, 1.0)
         self._images = None
         if self._every and find_spec("matplotlib") is None:
-            raise ImportError("evaluate.pictures needs Matplotlib, found none: pip install 'keras_vit[analysis]'.")
+            raise ImportError("evaluate.pictures needs Matplotlib, found none: pip install 'keras-vit-zoo[analysis]'.")
 
     def remaining(self, step: int) -> int:
         """Steps to the next picture, or to the end of the run without one."""

@@ -315,4 +315,4 @@ def test_the_room_needs_neither_tensorflow_nor_matplotlib():
     pytest.importorskip("jax", reason="the other Keras backend used here is JAX")
     printed = run_python(code, backend="jax")
     assert "(2, 1, 2, 2, 3)" in printed
-    assert "Drawing needs Matplotlib, found none: pip install 'keras_vit[analysis]'." in printed
+    assert "Drawing needs Matplotlib, found none: pip install 'keras-vit-zoo[analysis]'." in printed

@@ -159,7 +159,7 @@ def test_what_is_left_out_is_counted_and_named_by_reason_in_one_line(folder, mon
     shutil.copy(folder / "cat" / "cat0.png", folder / "lost.png")
     sentence = (
         "2 not images (more.csv, ...); 1 in no class's folder (lost.png); "
-        "1 HEIC, read after pip install 'keras_vit[heic]' (IMG_1.HEIC); 1 camera raw (raw.NEF); 1 PDF (x)."
+        "1 HEIC, read after pip install 'keras-vit-zoo[heic]' (IMG_1.HEIC); 1 camera raw (raw.NEF); 1 PDF (x)."
     )
     with pytest.warns(UserWarning) as warned:
         train, test = (open_split("folder", split, str(folder)) for split in ("train", "test"))

@@ -160,7 +160,7 @@ def test_they_are_written_on_request_and_what_is_missing_is_named(labelled, tmp_
             monkeypatch.setattr(
                 optional.importlib, "import_module", lambda name: missing(name) if name == "nncf" else whole(name)
             )
-        with pytest.raises(ValueError, match=rf"format {name} expected {package}, which `pip install keras_vit\[form"):
+        with pytest.raises(ValueError, match=rf"format {name} expected {package}, which `pip install keras-vit-zoo\["):
             export(labelled, tmp_path / "out", formats=(name,), calibration=images)
     assert not (tmp_path / "out").exists()
     stray = tmp_path / "model.onnx"

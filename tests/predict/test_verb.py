@@ -167,7 +167,7 @@ def test_every_picture_of_a_folder_has_a_row_and_the_rest_is_named_in_one_line(m
     assert rows.keys() == {*readable, *broken, "gone.jpg"}
     assert {name for name, row in rows.items() if row["error"] is None} == set(readable)
     for name in ("d.heic", "h.png"):
-        assert "received HEIC: pip install 'keras_vit[heic]'" in rows[name]["error"]
+        assert "received HEIC: pip install 'keras-vit-zoo[heic]'" in rows[name]["error"]
     assert "received a camera's raw file" in rows["g.NEF"]["error"]
 
 
