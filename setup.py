@@ -30,7 +30,12 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["keras_vit", "keras_vit.*"]),
     package_data={
-        "keras_vit": ["imagenet_classes.csv", "serve/page.html", "analysis/paper.json", "weights/architectures.csv"]
+        "keras_vit": [
+            "preprocessing/imagenet_classes.csv",
+            "serve/page.html",
+            "cost/paper.json",
+            "weights/architectures.csv",
+        ]
     },
     python_requires=">=3.11",
     install_requires=[

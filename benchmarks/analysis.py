@@ -10,12 +10,12 @@ import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from keras_vit.bench.arguments import rounds
-from keras_vit.bench.machine import in_words
-from keras_vit.bench.processes import compare
-from keras_vit.bench.tables import table
-from keras_vit.bench.torch_peers import declare_vision_operators
-from keras_vit.bench.worker import work
+from benchmarks.harness.arguments import rounds
+from benchmarks.harness.machine import in_words
+from benchmarks.harness.processes import compare
+from benchmarks.harness.tables import table
+from benchmarks.harness.torch_peers import declare_vision_operators
+from benchmarks.harness.worker import work
 
 BATCH = 8
 

@@ -19,10 +19,10 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from keras_vit.analysis.curves import read_metrics
-from keras_vit.analysis.style import BLUE, GREEN, GREY, OTHERS, VERMILION, canvas
-from keras_vit.bench.arguments import seeds
-from keras_vit.bench.machine import in_words
+from benchmarks.harness.arguments import seeds
+from benchmarks.harness.machine import in_words
+from keras_vit.analysis.plots.curves import read_metrics
+from keras_vit.analysis.plots.style import BLUE, GREEN, GREY, OTHERS, VERMILION, canvas
 from keras_vit.train.workdir import write_atomically
 
 HERE = Path(__file__).parent

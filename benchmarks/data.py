@@ -10,10 +10,10 @@ import os
 import sys
 from pathlib import Path
 
-from keras_vit.bench.machine import in_words
-from keras_vit.bench.processes import compare
-from keras_vit.bench.tables import table
-from keras_vit.bench.worker import work
+from benchmarks.harness.machine import in_words
+from benchmarks.harness.processes import compare
+from benchmarks.harness.tables import table
+from benchmarks.harness.worker import work
 
 REPEATED = 5  # times that the files are gone through in a call
 SIZE, BATCH = 224, 50

@@ -19,12 +19,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-from keras_vit.bench.arguments import rounds
-from keras_vit.bench.machine import in_words
-from keras_vit.bench.processes import compare
-from keras_vit.bench.tables import table
-from keras_vit.bench.torch_peers import declare_vision_operators
-from keras_vit.bench.worker import work
+from benchmarks.harness.arguments import rounds
+from benchmarks.harness.machine import in_words
+from benchmarks.harness.processes import compare
+from benchmarks.harness.tables import table
+from benchmarks.harness.torch_peers import declare_vision_operators
+from benchmarks.harness.worker import work
 
 COLD = {
     "SavedModel: load + first answer": """
@@ -83,12 +83,12 @@ def prepare(folder: Path, name: str, weights: str | None, images: str) -> None:
     import keras
 
     import keras_vit
+    from keras_vit.cli.images import images_to_compare
     from keras_vit.export import parity
     from keras_vit.export.openvino import write_openvino
     from keras_vit.export.precision import in_dtype
     from keras_vit.export.saved_model import write_saved_model
     from keras_vit.export.tflite import convert
-    from keras_vit.export_images import images_to_compare
 
     (folder / "latency.tflite").write_bytes(convert(keras_vit.create_model(LATENCY)))
     keras.utils.set_random_seed(0)

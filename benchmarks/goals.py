@@ -13,11 +13,11 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from keras_vit.analysis.style import BLUE, FAINT, GREEN, GREY, INK, OTHERS, VERMILION, canvas
-from keras_vit.bench.machine import processor_in_words
-from keras_vit.bench.page import times_in_words
-from keras_vit.bench.plan import ALL_OURS, OURS
-from keras_vit.bench.results import fastest_pair, ratio
+from benchmarks.harness.machine import processor_in_words
+from benchmarks.harness.page import times_in_words
+from benchmarks.harness.plan import ALL_OURS, OURS
+from benchmarks.harness.results import fastest_pair, ratio
+from keras_vit.analysis.plots.style import BLUE, FAINT, GREEN, GREY, INK, OTHERS, VERMILION, canvas
 from keras_vit.train.workdir import write_atomically
 
 HERE = Path(__file__).parent

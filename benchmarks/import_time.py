@@ -13,9 +13,9 @@ import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from keras_vit.bench.arguments import rounds
-from keras_vit.bench.machine import in_words
-from keras_vit.bench.tables import table
+from benchmarks.harness.arguments import rounds
+from benchmarks.harness.machine import in_words
+from benchmarks.harness.tables import table
 
 IMPORT = """
 import time, json

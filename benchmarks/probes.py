@@ -12,10 +12,10 @@ import time
 
 import numpy as np
 
-from keras_vit.analysis.heads import neighbour_scores
-from keras_vit.analysis.probe import ALL_L2, few_shot_accuracies
-from keras_vit.bench.arguments import rounds
-from keras_vit.bench.machine import in_words
+from benchmarks.harness.arguments import rounds
+from benchmarks.harness.machine import in_words
+from keras_vit.evaluate.heads import neighbour_scores
+from keras_vit.evaluate.ridge import ALL_L2, few_shot_accuracies
 
 N, D, K = 10_000, 768, 100
 

@@ -11,9 +11,9 @@ import re
 import sys
 from pathlib import Path
 
-from keras_vit.bench.arguments import json_with
-from keras_vit.bench.machine import in_words
-from keras_vit.bench.page import overview
+from benchmarks.harness.arguments import json_with
+from benchmarks.harness.machine import in_words
+from benchmarks.harness.page import overview
 
 ROOT = Path(__file__).parent.parent
 NO_GPU = "This run asked nothing of a GPU: what others measured on one stands in [goals.md](benchmarks/goals.md)."

@@ -27,8 +27,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import scaling_report
 
-from keras_vit.bench.arguments import json_with, rounds
-from keras_vit.bench.machine import in_words
+from benchmarks.harness.arguments import json_with, rounds
+from benchmarks.harness.machine import in_words
 
 HERE = Path(__file__).parent
 MODEL, SIZE, PRECISION = "ViT_Ti16", 64, "float32"

@@ -7,7 +7,7 @@ import functools
 import math
 from dataclasses import replace
 
-from keras_vit.analysis import (
+from keras_vit.cost import (
     Device,
     count,
     device_days,
@@ -18,8 +18,8 @@ from keras_vit.analysis import (
     training_bytes,
     training_exaflops,
 )
-from keras_vit.analysis.scaling import ring_seconds
-from keras_vit.models.weightless import open_weightless
+from keras_vit.cost.scaling import ring_seconds
+from keras_vit.cost.weightless import open_weightless
 
 TPU_V3 = Device(
     "TPUv3 core",

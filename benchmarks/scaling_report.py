@@ -9,8 +9,8 @@ from pathlib import Path
 
 from scaling_predicted import BATCH, COUNTS, DEVICES, ENOUGH, MODELS, predicted, share_of, table, weightless
 
-from keras_vit.analysis import Device, count, predict_scaling, training_bytes
-from keras_vit.models.weightless import open_weightless
+from keras_vit.cost import Device, count, predict_scaling, training_bytes
+from keras_vit.cost.weightless import open_weightless
 
 KINDS = {
     "one": "one replica, one core",
@@ -143,7 +143,7 @@ def plot(found, path: Path) -> None:
     """Efficiency: of two devices, measured and from its parts, over the batch; of up to 512, predicted, over n."""
     from PIL import Image
 
-    from keras_vit.analysis import style
+    from keras_vit.analysis.plots import style
 
     drawn = io.BytesIO()
     with style.canvas(drawn, (9, 3.9), layout="constrained") as figure:

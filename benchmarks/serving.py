@@ -22,11 +22,11 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from keras_vit.bench.arguments import rounds
-from keras_vit.bench.machine import in_words
-from keras_vit.bench.processes import compare
-from keras_vit.bench.tables import table
-from keras_vit.bench.worker import work
+from benchmarks.harness.arguments import rounds
+from benchmarks.harness.machine import in_words
+from benchmarks.harness.processes import compare
+from benchmarks.harness.tables import table
+from benchmarks.harness.worker import work
 
 CLIENTS, REQUESTS, LOAD = 32, 160, 0.7
 KEPT = 3.0  # seconds that a silent connection is used again after; the server closes it at 5

@@ -17,9 +17,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from import_time import in_turns
 
-from keras_vit.bench.arguments import rounds
-from keras_vit.bench.machine import in_words
-from keras_vit.bench.tables import table
+from benchmarks.harness.arguments import rounds
+from benchmarks.harness.machine import in_words
+from benchmarks.harness.tables import table
 
 PRELUDE = """
 import json, sys, time
@@ -61,7 +61,7 @@ TRANSFORMERS = """
 import torch, numpy
 import warnings
 warnings.simplefilter("ignore")
-from keras_vit.bench.torch_peers import declare_vision_operators
+from benchmarks.harness.torch_peers import declare_vision_operators
 declare_vision_operators()
 import transformers
 small = transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)

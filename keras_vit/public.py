@@ -1,8 +1,7 @@
 """Every public name of `keras_vit`, listed by hand. `import keras_vit` brings them all, and registers the layers."""
 
 from keras_vit import layers as layers
-from keras_vit.image_spec import ImageSpec as ImageSpec
-from keras_vit.image_spec import preprocessing_of as preprocessing_of
+from keras_vit.kernels.compiled import compiled as compiled
 from keras_vit.models.builders import build as build
 from keras_vit.models.builders import create_model as create_model
 from keras_vit.models.features import feature_model as feature_model
@@ -44,9 +43,10 @@ from keras_vit.models.zoo import ViT_S8 as ViT_S8
 from keras_vit.models.zoo import ViT_S16 as ViT_S16
 from keras_vit.models.zoo import ViT_S32 as ViT_S32
 from keras_vit.models.zoo import ViT_Ti16 as ViT_Ti16
-from keras_vit.preprocess import decode_predictions as decode_predictions
-from keras_vit.preprocess import preprocess_input as preprocess_input
+from keras_vit.preprocessing.image_spec import ImageSpec as ImageSpec
+from keras_vit.preprocessing.image_spec import preprocessing_of as preprocessing_of
+from keras_vit.preprocessing.inputs import decode_predictions as decode_predictions
+from keras_vit.preprocessing.inputs import preprocess_input as preprocess_input
 from keras_vit.weights import list_weights as list_weights
 from keras_vit.weights import load_weights as load_weights
 from keras_vit.weights import save_weights as save_weights
-from keras_vit.xla.forward import compiled as compiled

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from keras_vit.bench.torch_peers import declare_vision_operators
+from benchmarks.harness.torch_peers import declare_vision_operators
 
 
 def timm():

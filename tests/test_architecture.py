@@ -16,52 +16,52 @@ PACKAGE = ROOT / "keras_vit"
 RULES = {
     "private": (set(), False),
     "composed": (set(), False),
-    "layers": (set(), False),
-    "image_files": (set(), False),
-    "preprocess": ({"image_files"}, False),
-    "image_spec": (set(), False),
-    "weights": ({"image_spec"}, False),
-    "models": ({"image_spec", "layers", "preprocess", "weights"}, False),
-    "analysis": ({"layers", "models", "preprocess"}, False),
-    "predict": ({"exported", "image_files", "models", "preprocess", "terminal"}, False),
-    "exported": ({"models"}, False),
     "terminal": (set(), False),
     "disk": (set(), False),
-    "summary_verb": ({"analysis"}, False),
-    "data": ({"image_files", "image_graph", "preprocess"}, True),
-    "xla": ({"layers"}, True),
-    # its stages rewire layers, and its few-shot evaluation is a probe of analysis
+    "layers": (set(), False),
+    "preprocessing": (set(), False),
+    "weights": ({"preprocessing"}, False),
+    "models": ({"layers", "preprocessing", "weights"}, False),
+    "kernels": ({"layers"}, True),
+    "data": ({"preprocessing"}, True),
+    "train.recipe": ({"data", "models"}, False),
+    "tasks": ({"data", "evaluate", "layers", "models", "train.recipe"}, True),
+    "analysis": ({"layers", "models", "preprocessing"}, False),
+    "cost": ({"analysis", "layers", "models", "weights"}, False),
+    # its suites fine-tune
+    "evaluate": ({"cost", "data", "models", "preprocessing", "train", "train.recipe", "weights"}, True),
+    # its stages rewire layers, and its evaluations are those of `evaluate`
     "train": (
-        {"analysis", "image_spec", "image_files", "layers", "models", "data", "preprocess", "weights", "xla"},
+        {"analysis", "cost", "data", "evaluate", "kernels", "layers", "models", "preprocessing", "tasks"}
+        | {"train.recipe", "weights"},
         True,
     ),
-    "export": ({"analysis", "disk", "exported", "image_graph", "layers", "models", "preprocess"}, True),
-    "image_graph": ({"image_files"}, True),
-    "serve": ({"image_files", "preprocess"}, True),
-    # its plan counts models, its run shows progress and writes files as others do; its contestants are in processes,
-    # and one of them is an export, another has its batches from a pipeline
-    "bench": ({"analysis", "data", "export", "exported", "models", "predict", "train", "xla"}, False),
-    "export_images": ({"image_files", "models", "preprocess", "data", "train"}, False),
-    "check_verb": ({"data", "predict"}, False),
-    "analyze_verb": ({"analysis", "data", "export_images", "models", "preprocess", "train"}, False),
+    "exported": ({"models"}, False),
+    "export": ({"analysis", "disk", "exported", "layers", "models", "preprocessing"}, True),
+    "predict": ({"exported", "models", "preprocessing", "terminal"}, False),
+    "serve": ({"preprocessing"}, True),
 }
 TENSORFLOW = {"tensorflow", "tensorflow_datasets", "keras_cv"}
 PEERS = {"torch", "timm", "transformers", "keras_hub", "flax"}
-# may import TensorFlow inside a function: backends spell gradients differently, and the bench's processes run each
+# may import TensorFlow inside a function: each backend has gradients of its own
 LAZILY = {
     "analysis/gradients.py",
-    "bench/keras_steps.py",
-    "bench/keras_hub_peer.py",
-    "bench/matmul.py",
-    "bench/ours.py",
     "private.py",
     "exported/run.py",
 }
 ANYTHING = {"cli", "__init__", "public"}
 
 
+# may import TensorFlow when it is imported, in a room that needs none
+IN_GRAPHS = {"preprocessing/graph.py"}
+
+
 def room_of(path):
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return room(*path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+def room(first, *rest):
+    return "train.recipe" if [first, *rest[:1]] == ["train", "recipe"] else first
 
 
 def imports_of(path):
@@ -82,21 +82,23 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_every_room_imports_only_what_it_may(path):
-    room = room_of(path)
-    assert room in RULES or room in ANYTHING, f"{room} has no rule here"
+    own, name = room_of(path), str(path.relative_to(PACKAGE))
+    assert own in RULES or own in ANYTHING, f"{own} has no rule here"
     for module, at_import in imports_of(path):
         first, *rest = module.split(".")
-        if first == "keras_vit" and room not in ANYTHING:
-            allowed, _ = RULES[room]
-            other = rest[0] if rest else "__init__"
-            assert other in allowed | {room, "__version__", "private", "composed"}, f"{room} imports {module}"
+        if first == "keras_vit" and own not in ANYTHING:
+            other = room(*rest) if rest else "__init__"
+            allowed = RULES[own][0] | {own, "__version__", "private", "composed"}
+            assert other in allowed, f"{own} imports {module}"
         if first in TENSORFLOW:
-            lazily = not at_import and str(path.relative_to(PACKAGE)) in LAZILY
-            assert room == "cli" or RULES.get(room, (set(), False))[1] or lazily, f"{room} imports {module}"
+            lazily = not at_import and name in LAZILY
+            may = own == "cli" or RULES.get(own, (set(), False))[1] or lazily or name in IN_GRAPHS
+            assert may, f"{own} imports {module}"
         if first in PEERS:
             assert not at_import, f"{path} imports {module} when it is imported"
-        if room == "cli" and first in TENSORFLOW | {"keras"}:
+        if own == "cli" and first in TENSORFLOW | {"keras"}:
             assert not at_import, "the command line imports TensorFlow before it knows its command"
+        assert first != "benchmarks" or name == "cli/bench.py", f"{path} needs a clone"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.py")), ids=lambda path: path.name)

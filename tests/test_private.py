@@ -120,7 +120,7 @@ def test_messages_of_tensorflow_are_there():
 @needs_onednn
 @needs_tensorflow
 def test_onednns_operations_are_there():
-    from keras_vit.xla import onednn
+    from keras_vit.kernels import onednn
 
     assert onednn.has_norms("float32")
 

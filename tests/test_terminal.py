@@ -12,8 +12,9 @@ from PIL import Image
 from support import ROOT, needs_tensorflow, randomise
 
 import keras_vit
-from keras_vit import cli, summary_verb, terminal
-from keras_vit.analysis import budget, published
+from keras_vit import cli, terminal
+from keras_vit.cli import summary as summary_verb
+from keras_vit.cost import budget, published
 from keras_vit.export import export
 from keras_vit.predict import predict
 
@@ -135,7 +136,7 @@ def test_warnings_are_sentences_in_the_command_alone(capsys, monkeypatch):
         warnings.warn("two files\nare left out.", stacklevel=1)
 
     before = warnings.showwarning
-    monkeypatch.setattr("keras_vit.cli._list", warn)
+    monkeypatch.setattr("keras_vit.cli.list.run", warn)
     assert cli.main(["list"]) == 0
     assert capsys.readouterr().err == "keras-vit: two files are left out.\n"
     assert warnings.showwarning is before and not any(isinstance(f, terminal._SilentImport) for f in sys.meta_path)
@@ -164,8 +165,8 @@ def test_an_import_of_keras_is_silent_unless_it_fails_or_the_user_asks(fails, as
     (tmp_path / "keras/__init__.py").write_text(text + "print(os.environ['TF_CPP_MIN_LOG_LEVEL'])\n")
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
     code = WITHOUT_KERAS.replace("sys.meta_path.insert(0, Refused())", f"sys.path.insert(0, {str(tmp_path)!r})")
-    code += "import keras_vit.cli\n"
-    code += "keras_vit.cli._list = lambda options: __import__('keras') and None\nsaid('list')\n"
+    code += "import keras_vit.cli.list\n"
+    code += "keras_vit.cli.list.run = lambda options: __import__('keras') and None\nsaid('list')\n"
     lines, errors = run_command(code, **({"TF_CPP_MIN_LOG_LEVEL": asked} if asked else {}))
     said = "cpu_feature_guard.cc\n" if fails or asked else ""
     assert errors == said + ("keras-vit list: no AVX\n" if fails else "")
@@ -189,7 +190,7 @@ def test_a_disk_that_refuses_is_a_sentence_and_a_fault_of_ours_is_none(error, se
     def fail(_):
         raise error
 
-    monkeypatch.setattr("keras_vit.cli._list", fail)
+    monkeypatch.setattr("keras_vit.cli.list.run", fail)
     if sentence is None:
         with pytest.raises(RuntimeError):
             cli.main(["list"])

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_vit.analysis.capturing import pixels_of_patch
-from keras_vit.analysis.style import GREY, canvas, show, visible
+from keras_vit.analysis.plots.style import GREY, canvas, show, visible
 from keras_vit.layers import PatchEmbedding, PatchPrediction
 from keras_vit.models.interface import scales_pixels
 

@@ -6,16 +6,16 @@ B images, L encoder blocks, h heads, (down, across) patch grid.
 import keras
 import numpy as np
 
-from keras_vit.analysis.alike_plots import plot_neighbours, plot_projection, plot_similarity
 from keras_vit.analysis.capturing import capture
 from keras_vit.analysis.class_maps import grad_cam, gradient_attention
 from keras_vit.analysis.distance import mean_distance
 from keras_vit.analysis.journey import journey, patch_size_of
-from keras_vit.analysis.journey_plot import plot_journey
 from keras_vit.analysis.neighbours import features_of, nearest, project
-from keras_vit.analysis.paper_figure import plot_figure7
+from keras_vit.analysis.plots.figure7 import plot_figure7
+from keras_vit.analysis.plots.journey import plot_journey
+from keras_vit.analysis.plots.similarity import plot_neighbours, plot_projection, plot_similarity
+from keras_vit.analysis.plots.style import shortened
 from keras_vit.analysis.similarity import layer_similarity
-from keras_vit.analysis.style import shortened
 from keras_vit.analysis.subject import Subject, rounded
 from keras_vit.layers import EncoderBlock
 

@@ -15,7 +15,7 @@ from keras_vit.analysis.parts import PARTS, parts_of
 from keras_vit.analysis.subject import Subject
 from keras_vit.composed import flattened
 from keras_vit.models.interface import Interface, describe, named_outputs
-from keras_vit.preprocess import load_image, preprocess_input
+from keras_vit.preprocessing.inputs import load_image, preprocess_input
 
 
 def analyze(

@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_vit.analysis.plots import plot_attention
+from keras_vit.analysis.plots.images import plot_attention
 from keras_vit.models.interface import Interface
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_vit.data.decode import decode, decode_other
 from keras_vit.data.examples import Examples
 from keras_vit.data.settings import untuned
-from keras_vit.image_files.kinds import KINDS
+from keras_vit.preprocessing.kinds import KINDS
 
 MOST, FEW = 0.01, 3  # share of the files that may be left out, and how many may whatever the share
 DATA_ERRORS = (

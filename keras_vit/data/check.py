@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_vit.data.decode import decode
 from keras_vit.data.folder import files_of_splits
-from keras_vit.image_files.kinds import kind_of
+from keras_vit.preprocessing.kinds import kind_of
 
 FEW = 10  # images of a class to train on, below which it is listed
 SMALL, LARGE = 32, 50_000_000  # pixels: of the shorter side, and of the whole image

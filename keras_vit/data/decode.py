@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.augment import crop_box, random_crop
-from keras_vit.image_files.decode import decode_image
-from keras_vit.image_graph import decode_webp, is_still_webp, orientation_of, stored_box, turned, turned_shape
-from keras_vit.preprocess import resize
+from keras_vit.preprocessing.decode import decode_image
+from keras_vit.preprocessing.graph import decode_webp, is_still_webp, orientation_of, stored_box, turned, turned_shape
+from keras_vit.preprocessing.inputs import resize
 
 
 def decode(data, exif: bool = True):

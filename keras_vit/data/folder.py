@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.examples import Examples, in_memory
-from keras_vit.image_files.folders import LeftOut, image_files_below
-from keras_vit.image_files.kinds import KINDS, SUFFIXES
+from keras_vit.preprocessing.folders import LeftOut, image_files_below
+from keras_vit.preprocessing.kinds import KINDS, SUFFIXES
 
 HELD_OUT = 0.2  # share of every class in a fixed split
 TEST_FOLDERS = ("test", "validation", "val", "valid")

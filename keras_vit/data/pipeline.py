@@ -14,7 +14,7 @@ from keras_vit.data.examples import Examples
 from keras_vit.data.randaugment import rand_augment
 from keras_vit.data.settings import BATCHES_AHEAD, BATCHES_AT_ONCE, untuned
 from keras_vit.data.sources import open_data
-from keras_vit.preprocess import preprocess_input
+from keras_vit.preprocessing.inputs import preprocess_input
 
 _SHUFFLE, _CROP, _BLEND, _WINDOW, _RANDAUGMENT, _ERASE = range(6)  # what a seed is for
 _MOSAIC = 8  # 6 and 7 are in train/masked.py

@@ -15,7 +15,7 @@ from keras_vit.export import parity
 from keras_vit.layers import EncoderBlock
 from keras_vit.models.features import feature_model
 from keras_vit.models.interface import describe
-from keras_vit.preprocess import preprocess_input, resize
+from keras_vit.preprocessing.inputs import preprocess_input, resize
 
 TOP_K = 5
 CAPTURED = 4  # images whose attention weights are in memory at once

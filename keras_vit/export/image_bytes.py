@@ -5,9 +5,9 @@ B batch, H W C image.
 
 import tensorflow as tf
 
-from keras_vit.image_graph import decode_webp, is_still_webp, orientation_of, turned
 from keras_vit.models.interface import Interface
-from keras_vit.preprocess import preprocess_input
+from keras_vit.preprocessing.graph import decode_webp, is_still_webp, orientation_of, turned
+from keras_vit.preprocessing.inputs import preprocess_input
 
 KINDS = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "WebP": b"RIFF"}  # and how their files begin
 STRIP_PIXELS = 2**20  # pixels converted to grey at a time

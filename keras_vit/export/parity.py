@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_vit.models.interface import Interface, describe, named_outputs
-from keras_vit.preprocess import preprocess_input
+from keras_vit.preprocessing.inputs import preprocess_input
 
 BATCH = 32
 UNBOUNDED = ("features", "pooled", "tokens")

@@ -7,7 +7,7 @@ import keras
 
 from keras_vit import layers
 from keras_vit.models.lean import LeanModel
-from keras_vit.preprocess import imagenet_classes
+from keras_vit.preprocessing.inputs import imagenet_classes
 from keras_vit.weights import fill, published_classes, require_classes
 
 

@@ -7,9 +7,9 @@ import functools
 
 import keras
 
-from keras_vit.image_spec import ImageSpec, preprocessing_of
 from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
 from keras_vit.layers.watching import is_watched
+from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
 from keras_vit.private import call_behind, calls_in
 
 

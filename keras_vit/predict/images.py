@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from keras_vit.image_files.folders import image_files_below
-from keras_vit.image_files.kinds import KINDS
+from keras_vit.preprocessing.folders import image_files_below
+from keras_vit.preprocessing.kinds import KINDS
 
 
 def image_files(names: Sequence[str], lines: Iterable[bytes] = ()) -> list[str] | Iterator[str]:

@@ -14,7 +14,7 @@ from keras_vit.exported import ExportedModel, load_export
 from keras_vit.models.interface import Interface, describe
 from keras_vit.models.source import holds_model
 from keras_vit.predict.progress import Progress
-from keras_vit.preprocess import load_image, preprocess_input
+from keras_vit.preprocessing.inputs import load_image, preprocess_input
 
 BATCH = 32
 EXPORTED = (".onnx", ".pb", ".tflite", ".xml")  # files of an export

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_vit.image_files.kinds import kind_of
+from keras_vit.preprocessing.kinds import kind_of
 
 MAX_PARTS = 65_536  # segments of a JPEG file or chunks of a PNG file; real ones have a few thousand
 MAX_MARKERS = 524_288  # of a JPEG file, with what looks like one in a film behind the photograph

@@ -12,7 +12,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.image_files.kinds import kind_of
+from keras_vit.preprocessing.kinds import kind_of
 from keras_vit.private import name_of_dtype
 from keras_vit.serve.errors import HOW_TO_SEND, Refusal
 from keras_vit.serve.repository import Repository, Version

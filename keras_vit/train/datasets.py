@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from keras_vit.data.mosaic import mosaic_layer
 from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches
 from keras_vit.data.sources import Examples, open_data, open_split
-from keras_vit.train.few_shot import squeezed
-from keras_vit.train.masked import MaskedPatches
+from keras_vit.evaluate.few_shot import squeezed
+from keras_vit.tasks.masked import MaskedPatches
 from keras_vit.train.recipe import Recipe
-from keras_vit.train.recipe_inputs import augment_at
+from keras_vit.train.recipe.inputs import augment_at
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ import tensorflow as tf
 
 from keras_vit.data.arrays import from_arrays
 from keras_vit.models.variants import BiTVariant
+from keras_vit.tasks.masked import finished_models
 from keras_vit.train.datasets import Datasets
-from keras_vit.train.masked import finished_models
 from keras_vit.train.measure import Measure
-from keras_vit.train.recipe import Recipe, check_sizes
+from keras_vit.train.recipe import Recipe
+from keras_vit.train.recipe.inputs import check_sizes
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps

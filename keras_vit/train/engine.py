@@ -9,23 +9,24 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_vit.data.broken import DATA_ERRORS, naming_broken_files
+from keras_vit.tasks.masked import finished_models
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.interrupt import Interrupt
 from keras_vit.train.left_out import known_broken, remember_broken, remembering_broken
 from keras_vit.train.lock import locked
-from keras_vit.train.masked import finished_models
+from keras_vit.train.log.pictures import Pictures
+from keras_vit.train.log.report import Report
+from keras_vit.train.log.speed import Profile, Speed
+from keras_vit.train.log.summary import summarise
 from keras_vit.train.measure import Measure
-from keras_vit.train.pictures import Pictures
 from keras_vit.train.process import record_process
-from keras_vit.train.recipe import Recipe, check_sizes
-from keras_vit.train.report import Report
-from keras_vit.train.speed import Profile, Speed
+from keras_vit.train.recipe import Recipe
+from keras_vit.train.recipe.inputs import check_sizes
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
 from keras_vit.train.strategy import Devices, choose
-from keras_vit.train.summary import summarise
 from keras_vit.train.workdir import claim, find_summary, require_same_rates, save_model, write_summary
 
 CALL_SECONDS = 1.0  # of updates in one call from Python: often enough to show, and to be interrupted
@@ -63,7 +64,7 @@ def train(
         profile: whether to leave TensorBoard's profile of a few steps in `workdir/profile`.
 
     Returns:
-        What `summary.json` holds; see `keras_vit.train.summary`.
+        What `summary.json` holds; see `keras_vit.train.log.summary`.
 
     Raises:
         FileNotFoundError: the data or the weights are absent.

@@ -4,10 +4,10 @@ import functools
 
 import keras
 
+from keras_vit.evaluate.accuracy import evaluate, evaluator
+from keras_vit.evaluate.few_shot import features_of, few_shot, rows_of
+from keras_vit.tasks.masked import MaskedPatches
 from keras_vit.train.datasets import Datasets
-from keras_vit.train.evaluate import evaluate, evaluator
-from keras_vit.train.few_shot import features_of, few_shot, rows_of
-from keras_vit.train.masked import MaskedPatches
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.strategy import Devices
 
@@ -45,7 +45,7 @@ class Measure:
         return found + ["test"] if last and "test" not in found else found
 
     def __call__(self, split: str) -> dict:
-        """What `keras_vit.train.evaluate.evaluate` gives of a split, and the few-shot accuracies.
+        """What `keras_vit.evaluate.accuracy.evaluate` gives of a split, and the few-shot accuracies.
 
         Of masked patches `loss` and `accuracy` are means over these; pixels have no accuracy.
         """

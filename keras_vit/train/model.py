@@ -2,12 +2,12 @@
 
 import keras
 
-from keras_vit.image_spec import ImageSpec, keep_preprocessing, preprocessing_of
 from keras_vit.models import bit, vit
 from keras_vit.models.builders import build
 from keras_vit.models.source import released_tag
 from keras_vit.models.variants import BiTVariant, find_variant
-from keras_vit.train.masked import build_masked_model
+from keras_vit.preprocessing.image_spec import ImageSpec, keep_preprocessing, preprocessing_of
+from keras_vit.tasks.masked import build_masked_model
 from keras_vit.train.recipe import Model, Recipe
 from keras_vit.weights import load_weights
 

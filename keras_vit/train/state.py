@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import keras
 import tensorflow as tf
 
-from keras_vit.train.freeze import trained_variables
-from keras_vit.train.fused import fuse
+from keras_vit.kernels.training import fuse
 from keras_vit.train.model import build_model
-from keras_vit.train.optimizer import Update, build_optimizer, layer_shares
+from keras_vit.train.optim.freeze import trained_variables
+from keras_vit.train.optim.optimizer import Update, build_optimizer, layer_shares
+from keras_vit.train.optim.schedule import LearningRate
 from keras_vit.train.recipe import Recipe
-from keras_vit.train.schedule import LearningRate
 
 try:
     import resource

@@ -6,17 +6,17 @@ B batch, K classes.
 import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
+from keras_vit.kernels import by_xla
 from keras_vit.layers import drawing
 from keras_vit.layers.base import Dense
 from keras_vit.private import layers_of, stored_kernel
-from keras_vit.train.gradients import clip_scale, global_norm
+from keras_vit.tasks import task_of
 from keras_vit.train.masks import uniform_of_part
+from keras_vit.train.optim.gradients import clip_scale, global_norm
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
 from keras_vit.train.state import State
 from keras_vit.train.strategy import cut, on_gpu
-from keras_vit.train.task import task_of
-from keras_vit.xla import by_xla
 
 GROWTH_STEPS = 2000  # updates in a row without overflow, after which the loss scale doubles
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from keras_vit.train.optim.schedule import fitted, is_open_ended
 from keras_vit.train.recipe import Recipe
-from keras_vit.train.recipe_file import differences, from_json, to_json
-from keras_vit.train.schedule import fitted, is_open_ended
+from keras_vit.train.recipe.file import differences, from_json, to_json
 
 SUMMARY = "summary.json"
 LENGTH, SKIPPING = ("epochs", "steps"), ("data.on_error",)  # what may change while a run goes on

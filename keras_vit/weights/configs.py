@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from keras_vit.image_spec import ImageSpec
+from keras_vit.preprocessing.image_spec import ImageSpec
 from keras_vit.weights.architecture import Architecture
 from keras_vit.weights.image_configs import timm_config
 

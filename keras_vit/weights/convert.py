@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_vit.image_spec import ImageSpec, keep_preprocessing
+from keras_vit.preprocessing.image_spec import ImageSpec, keep_preprocessing
 from keras_vit.weights.adapters import require_plain
 from keras_vit.weights.architecture import grid_said, of_model, origin
 from keras_vit.weights.contents import Contents, Entry, look

@@ -4,7 +4,7 @@ import json
 import math
 from pathlib import Path
 
-from keras_vit.image_spec import ImageSpec, preprocessing_of
+from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
 
 _PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 _RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}  # Pillow's codes

@@ -6,7 +6,7 @@ architecture of timm's that does. Otherwise a report says what was assumed.
 
 import sys
 
-from keras_vit.image_spec import ImageSpec, preprocessing_of
+from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
 from keras_vit.weights.architecture import of_model, origin
 from keras_vit.weights.architectures import named
 from keras_vit.weights.configs import read_config

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.image_spec import preprocessing_of
+from keras_vit.preprocessing.image_spec import preprocessing_of
 from keras_vit.weights.adapters import merge_note, readers, require_float
 from keras_vit.weights.architecture import of_model, origin, pooling_of
 from keras_vit.weights.archive import checksum

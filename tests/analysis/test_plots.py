@@ -4,7 +4,7 @@ import pytest
 from matplotlib.image import imread
 
 from keras_vit import analysis
-from keras_vit.analysis.style import visible
+from keras_vit.analysis.plots.style import visible
 
 RNG = np.random.default_rng(0)
 

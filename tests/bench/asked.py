@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from keras_vit.bench import plan, settings
+from benchmarks.harness import plan, settings
 
 FAKE = Path(__file__).with_name("fake_peer.py")
 

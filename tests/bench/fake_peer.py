@@ -1,4 +1,4 @@
-"""Contestants for the tests: no library, no model. Run by `keras_vit/bench/worker.py` in a process of their own."""
+"""Contestants for the tests: no library, no model. Run by `benchmarks/harness/worker.py` in a process of their own."""
 
 import itertools
 import os

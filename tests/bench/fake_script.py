@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 # By its file: the package would bring TensorFlow along.
-work = runpy.run_path(str(Path(__file__).parents[2] / "keras_vit/bench/worker.py"))["work"]
+work = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/harness/worker.py"))["work"]
 
 
 def prepare():

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness import conduct, machine, matmul, plan, processes, verb, worker
+from benchmarks.harness.ahead import Ahead, Group
 from keras_vit import cli
-from keras_vit.bench import conduct, machine, matmul, plan, processes, verb, worker
-from keras_vit.bench.ahead import Ahead, Group
 
 FAKE = Path(__file__).with_name("fake_peer.py")
 

@@ -12,13 +12,13 @@ import parity
 import pytest
 from support import needs_tensorflow, quick_first, randomise, run_python
 
+from benchmarks.harness import keras_steps, ours, plan, torch_peers
 from keras_vit import exported
-from keras_vit.bench import keras_steps, ours, plan, torch_peers
+from keras_vit.cost.weightless import build_weightless
 from keras_vit.export import openvino
+from keras_vit.kernels.compiled import compiled
 from keras_vit.models import builders
 from keras_vit.models.variants import find_variant
-from keras_vit.models.weightless import build_weightless
-from keras_vit.xla.forward import compiled
 
 
 def contestant(**changes):
@@ -186,7 +186,7 @@ def test_a_step_on_jax_is_compiled_once():
     pytest.importorskip("jax", reason="the JAX backend is not installed")
     one = contestant(task="train", dtype="mixed_bfloat16", backend="jax")
     code = (
-        "import jax\nfrom keras_vit.bench import ours\n"
+        "import jax\nfrom benchmarks.harness import ours\n"
         f"call, peak = ours.prepare({one!r})\n"
         "first, compiled = float(call()), []\n"
         "jax.monitoring.register_event_duration_secs_listener(lambda name, *a, **k: compiled.append(name))\n"

@@ -8,7 +8,7 @@ import pytest
 from bench.asked import FAKE, question
 
 from benchmarks import export, readme
-from keras_vit.bench import machine, page, plan, results, tables
+from benchmarks.harness import machine, page, plan, results, tables
 from keras_vit.export import parity
 
 

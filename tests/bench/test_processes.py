@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from keras_vit.bench import processes, worker
+from benchmarks.harness import processes, worker
 
 FAKE = Path(__file__).with_name("fake_peer.py")
 

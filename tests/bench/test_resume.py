@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness import matmul, plan, verb
 from keras_vit import cli
-from keras_vit.bench import matmul, plan, verb
 
 FAKE = Path(__file__).with_name("fake_peer.py")
 TINY = ["--models", "ViT_Ti16", "--depths", "1", "--image-size", "32", "--batches", "2,4", "--rounds", "2"]

@@ -8,7 +8,7 @@ import types
 import pytest
 from support import ROOT
 
-from keras_vit.bench import torch_peers
+from benchmarks.harness import torch_peers
 
 
 @pytest.fixture

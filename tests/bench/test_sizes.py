@@ -3,16 +3,16 @@
 import pytest
 from bench.asked import FAKE, question
 
-from keras_vit import analysis, create_model
-from keras_vit.bench import conduct, matmul, sizes
-from keras_vit.bench.plan import OURS
+from benchmarks.harness import conduct, matmul, sizes
+from benchmarks.harness.plan import OURS
+from keras_vit import cost, create_model
 
 
 def test_operations_are_those_that_the_analysis_counts():
     forward, train = (
         sizes.size_of(question(models=("ViT_Ti16",), tasks=(task,))).flops for task in ("forward", "train")
     )
-    assert forward == analysis.count(create_model("ViT_Ti16")).flops and train == 3 * forward
+    assert forward == cost.count(create_model("ViT_Ti16")).flops and train == 3 * forward
     assert matmul.flops("cpu") == 2 * matmul.SIZES["cpu"] ** 3
 
 

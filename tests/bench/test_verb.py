@@ -1,6 +1,5 @@
 """`keras-vit bench`: whole runs, interruption, files, mistakes, presets. Nothing here is timed."""
 
-import argparse
 import json
 import os
 import statistics
@@ -10,8 +9,8 @@ from pathlib import Path
 import pytest
 from support import needs_tensorflow
 
+from benchmarks.harness import machine, matmul, page, plan, settings, verb
 from keras_vit import cli
-from keras_vit.bench import machine, matmul, page, plan, settings, verb
 
 FAKE = Path(__file__).with_name("fake_peer.py")
 TINY = ["--models", "ViT_Ti16", "--depths", "1", "--image-size", "32", "--batches", "2", "--rounds", "2"]
@@ -124,16 +123,12 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, tmp_pa
 
 
 def asked_for(*arguments):
-    parser = argparse.ArgumentParser(description="")
-    verb.add_bench(lambda *_: parser)
-    return verb._settings(parser.parse_args(arguments))
+    return verb._settings(verb.parser().parse_args(arguments))
 
 
 def test_the_command_of_a_run_is_that_of_the_options_given():
-    parser = argparse.ArgumentParser(description="")
-    verb.add_bench(lambda *_: parser)
     for command in ("keras-vit bench", "keras-vit bench --quick --models 'ViT_B16, ViT_L16' --rounds 3"):
-        assert verb._command(parser.parse_args(verb.shlex.split(command)[2:])) == command
+        assert verb._command(verb.parser().parse_args(verb.shlex.split(command)[2:])) == command
 
 
 def test_files_that_the_tables_could_not_tell_apart_are_refused(tmp_path):

@@ -13,9 +13,9 @@ from keras_vit.data.decode import decode, decode_crop
 from keras_vit.data.pipeline import evaluation_batches, held_out, training_batches
 from keras_vit.data.seeds import seed_pair
 from keras_vit.data.sources import open_data
-from keras_vit.image_files.decode import decode_image
-from keras_vit.image_files.exif import upright
-from keras_vit.preprocess import load_image
+from keras_vit.preprocessing.decode import decode_image
+from keras_vit.preprocessing.exif import upright
+from keras_vit.preprocessing.inputs import load_image
 from keras_vit.train.recipe import Augment, Data
 
 pytestmark = needs_tensorflow

@@ -21,7 +21,7 @@ from keras_vit.export.card import model_card
 from keras_vit.export.formats import default_formats
 from keras_vit.export.versions import versions, write_version
 from keras_vit.models.interface import describe, named_outputs
-from keras_vit.preprocess import preprocess_input
+from keras_vit.preprocessing.inputs import preprocess_input
 
 pytestmark = needs_tensorflow
 FEW = ("token", "hybrid")  # a quarter of a minute each

@@ -16,7 +16,7 @@ import keras_vit
 from keras_vit.export.saved_model import write_saved_model
 from keras_vit.exported.run import signatures_of
 from keras_vit.models.interface import named_outputs
-from keras_vit.preprocess import load_image, preprocess_input
+from keras_vit.preprocessing.inputs import load_image, preprocess_input
 
 pytestmark = needs_tensorflow
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)

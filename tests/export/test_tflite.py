@@ -8,9 +8,9 @@ from support import TOLERANCE, golden, golden_model, max_difference, needs_tenso
 
 import keras_vit
 from keras_vit import exported
+from keras_vit.evaluate.accuracy import logits_model
 from keras_vit.export import tflite
 from keras_vit.exported import optional
-from keras_vit.train.evaluate import logits_model
 
 pytestmark = needs_tensorflow
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)

@@ -12,7 +12,7 @@ from support import needs_tensorflow, quick_first, randomise
 
 from keras_vit.export import export, saved_model
 from keras_vit.export.formats import FORMATS
-from keras_vit.preprocess import preprocess_input
+from keras_vit.preprocessing.inputs import preprocess_input
 
 pytestmark = needs_tensorflow
 CASES = {case.name: case for case in MODELS}

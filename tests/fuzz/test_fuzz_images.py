@@ -11,11 +11,11 @@ from support import needs_tensorflow
 
 from keras_vit.export.image_bytes import read_images
 from keras_vit.exported import ExportedModel
-from keras_vit.image_files.decode import decode_image
-from keras_vit.image_files.kinds import kind_of
 from keras_vit.models.interface import Interface
 from keras_vit.predict import predict
-from keras_vit.preprocess import load_image
+from keras_vit.preprocessing.decode import decode_image
+from keras_vit.preprocessing.inputs import load_image
+from keras_vit.preprocessing.kinds import kind_of
 from keras_vit.serve.images import _fault
 from keras_vit.serve.limits import Limits
 from keras_vit.serve.measure import measure

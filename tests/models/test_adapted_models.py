@@ -38,7 +38,7 @@ def test_products_in_parts_have_the_adapters_and_leave_integers_alone():
 @needs_tensorflow
 @pytest.mark.parametrize("make", both())
 def test_the_forms_for_training_on_cpus_answer_as_the_plain_ones_do(make):
-    from keras_vit.train.fused import fuse
+    from keras_vit.kernels.training import fuse
 
     model = make()
     expected = model(IMAGES, training=True)

@@ -10,9 +10,9 @@ from keras.src.backend.common import global_state
 from support import max_difference, randomise, rows_of
 
 import keras_vit
+from keras_vit.cost.weightless import build_weightless
 from keras_vit.layers import Head
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, find_variant
-from keras_vit.models.weightless import build_weightless
 from keras_vit.weights.released import RELEASED
 
 ROWS = rows_of(VARIANTS)

@@ -8,7 +8,7 @@ import pytest
 from support import max_difference, needs_tensorflow, randomise
 
 import keras_vit
-from keras_vit import analysis
+from keras_vit import analysis, cost
 from keras_vit.composed import flattened
 from keras_vit.models.interface import describe, named_outputs
 
@@ -63,7 +63,7 @@ def test_every_tool_answers_as_of_a_model_of_ours(make, tmp_path):
         assert np.abs(tool(model, IMAGES) - tool(twin, IMAGES)).max() < 1e-5, tool.__name__
     assert analysis.journey(model, IMAGES).stages == analysis.journey(twin, IMAGES).stages
     assert np.allclose(analysis.position_similarity(model), analysis.position_similarity(twin))
-    assert analysis.count(model).parameters == analysis.count(twin).parameters
+    assert cost.count(model).parameters == cost.count(twin).parameters
     answer = model(IMAGES, training=False)
     keras_vit.save_weights(model, tmp_path / "own.npz")
     read = keras_vit.from_pretrained(tmp_path / "own.npz", classifier_activation="softmax")

@@ -214,7 +214,7 @@ def test_what_the_first_token_gathers_under_dropout():
 def test_gradients_are_the_plain_models(fused):
     import tensorflow as tf
 
-    from keras_vit.train.fused import fuse
+    from keras_vit.kernels.training import fuse
 
     model = built()
     model = fuse(model) if fused else model
@@ -230,7 +230,7 @@ def test_gradients_are_the_plain_models(fused):
 
 @needs_tensorflow
 def test_training_computes_one_row_and_nothing_of_it_twice():
-    from keras_vit.train.recompute import Recomputed
+    from keras_vit.kernels.recompute import Recomputed
     from keras_vit.train.stages import Forward, Span
 
     model = built()
@@ -258,10 +258,10 @@ def test_dropout_and_stochastic_depth_of_one_row(rate):
 @needs_tensorflow
 def test_whoever_makes_a_model_of_it_to_compute_with_makes_a_lean_one():
     from keras_vit.analysis import neighbours
+    from keras_vit.evaluate import few_shot
+    from keras_vit.evaluate.accuracy import logits_model
     from keras_vit.export.saved_model import inference_function
     from keras_vit.models.interface import named_outputs
-    from keras_vit.train import few_shot
-    from keras_vit.train.evaluate import logits_model
 
     model = built()
     for call in (

@@ -11,7 +11,7 @@ from support import max_difference, randomise, rows_of
 import keras_vit
 from keras_vit.layers import Head
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, find_variant
-from keras_vit.preprocess import resize
+from keras_vit.preprocessing.inputs import resize
 
 HYBRIDS = [row for row in VARIANTS if row.stem]
 ROWS = rows_of(BIT_VARIANTS)

@@ -13,9 +13,9 @@ from support import needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit import cli
-from keras_vit.image_files.kinds import KINDS
 from keras_vit.predict import load_predictor, predict, predict_each
 from keras_vit.predict.predictor import BATCH
+from keras_vit.preprocessing.kinds import KINDS
 
 TINY = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 LABELS = ("a", "b", "c")

@@ -6,9 +6,9 @@ import re
 import pytest
 from support import ROOT
 
+from keras_vit.train.optim.schedule import LearningRate
 from keras_vit.train.recipe import Augment
-from keras_vit.train.recipe_file import from_json, load_recipe, recipes_in, to_json
-from keras_vit.train.schedule import LearningRate
+from keras_vit.train.recipe.file import from_json, load_recipe, recipes_in, to_json
 
 FILES = sorted((ROOT / "recipes").glob("*.py"))
 JFT_IMAGES, IN21K_IMAGES, IN1K_IMAGES = 303_000_000, 14_200_000, 1_281_167

@@ -10,7 +10,7 @@ from support import ROOT, needs_tensorflow, randomise
 import keras_vit
 from keras_vit.train.engine import train
 from keras_vit.train.recipe import Variant
-from keras_vit.train.recipe_file import load_recipe, override
+from keras_vit.train.recipe.file import load_recipe, override
 
 pytestmark = needs_tensorflow
 TFDS = ROOT.parent / "shared" / "data" / "tfds"

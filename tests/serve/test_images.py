@@ -10,7 +10,7 @@ from PIL import Image
 from serving import b64, damaged, encoded, picture
 from support import needs_tensorflow
 
-from keras_vit.preprocess import load_image, preprocess_input
+from keras_vit.preprocessing.inputs import load_image, preprocess_input
 
 pytestmark = needs_tensorflow
 

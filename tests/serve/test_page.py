@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from serving import encoded, picture, started
 from support import ROOT, needs_tensorflow
 
-from keras_vit.image_files.exif import orientation_of
+from keras_vit.preprocessing.exif import orientation_of
 
 PAGE = ROOT / "keras_vit" / "serve" / "page.html"
 pytestmark = needs_tensorflow

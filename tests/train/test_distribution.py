@@ -10,12 +10,13 @@ import tensorflow as tf
 from support import max_difference, needs_tensorflow, randomise, run_python
 from train.test_step import IMAGES, LABELS, RANDOM, RECIPE, ROW, TARGETS, TWO_CPUS, with_optimizer
 
-from keras_vit.train import fused, step
+from keras_vit.kernels import training as fused
+from keras_vit.kernels import updates
+from keras_vit.train import step
 from keras_vit.train.recipe import Average
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.strategy import choose
-from keras_vit.xla import updates
 
 pytestmark = needs_tensorflow
 BATCHES = ((IMAGES, TARGETS),) * 2

@@ -10,7 +10,7 @@ from keras_vit import cli
 from keras_vit.models.variants import BiTVariant
 from keras_vit.train import dry_run as module
 from keras_vit.train.dry_run import dry_run, shrunk
-from keras_vit.train.recipe_file import load_recipe, recipes_in
+from keras_vit.train.recipe.file import load_recipe, recipes_in
 
 pytestmark = needs_tensorflow
 FILES = sorted((ROOT / "recipes").glob("*.py"))

@@ -11,7 +11,7 @@ from train import test_step
 from train.test_step import IMAGES, LABELS, RECIPE, TARGETS, with_optimizer
 
 from keras_vit.train import step
-from keras_vit.train.recompute import with_values
+from keras_vit.kernels.recompute import with_values
 from keras_vit.train.state import first_state
 
 pytestmark = needs_tensorflow

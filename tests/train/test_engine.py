@@ -14,12 +14,12 @@ import tensorflow as tf
 from support import needs_tensorflow
 
 import keras_vit
+from keras_vit.evaluate.accuracy import evaluate_model
 from keras_vit.models.source import require_trained
 from keras_vit.train import engine, state
 from keras_vit.train import workdir as workdir_module
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.engine import train
-from keras_vit.train.evaluate import evaluate_model
 from keras_vit.train.lock import locked
 from keras_vit.train.recipe import (
     Augment,
@@ -34,7 +34,7 @@ from keras_vit.train.recipe import (
     Schedule,
     Variant,
 )  # fmt: skip
-from keras_vit.train.recipe_file import from_json, override, to_json
+from keras_vit.train.recipe.file import from_json, override, to_json
 from keras_vit.train.state import first_state
 
 pytestmark = [needs_tensorflow]

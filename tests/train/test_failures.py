@@ -18,10 +18,10 @@ from keras_vit import cli
 from keras_vit.data.sources import in_memory, open_split
 from keras_vit.train import engine
 from keras_vit.train.datasets import Datasets, files_hash
-from keras_vit.train.progress import Progress
+from keras_vit.train.log.progress import Progress
+from keras_vit.train.log.report import Events, Report
 from keras_vit.train.recipe import Evaluate
-from keras_vit.train.recipe_file import to_json
-from keras_vit.train.report import Events, Report
+from keras_vit.train.recipe.file import to_json
 from keras_vit.train.strategy import Devices
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("one_step_a_call")]

@@ -10,12 +10,12 @@ from PIL import Image
 from support import max_difference, needs_tensorflow, quick_first, randomise
 
 import keras_vit
+from keras_vit.evaluate.accuracy import evaluate_model
 from keras_vit.models.variants import ResNetStem
 from keras_vit.train.engine import train
-from keras_vit.train.evaluate import evaluate_model
-from keras_vit.train.freeze import trained_variables
 from keras_vit.train.model import build_model
-from keras_vit.train.optimizer import layer_shares
+from keras_vit.train.optim.freeze import trained_variables
+from keras_vit.train.optim.optimizer import layer_shares
 from keras_vit.train.recipe import Augment, BiTVariant, Data, Loss, Model, Optimizer, Recipe, Variant
 from keras_vit.train.state import first_state
 from keras_vit.weights import save_weights

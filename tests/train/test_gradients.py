@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from support import needs_tensorflow
 
-from keras_vit.train.gradients import clip_scale, global_norm
+from keras_vit.train.optim.gradients import clip_scale, global_norm
 
 pytestmark = needs_tensorflow
 

@@ -11,9 +11,9 @@ import tensorflow as tf
 from support import needs_tensorflow, quick_first
 from train.photo_runs import RECIPE, lines, model
 
+from keras_vit.evaluate.accuracy import evaluate_model
 from keras_vit.train import engine
 from keras_vit.train.engine import train
-from keras_vit.train.evaluate import evaluate_model
 from keras_vit.train.recipe import Checkpoint, Evaluate
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("one_step_a_call")]

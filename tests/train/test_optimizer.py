@@ -7,12 +7,12 @@ import tensorflow as tf
 from support import max_difference, needs_tensorflow
 
 import keras_vit
-from keras_vit.train import muon
-from keras_vit.train.gradients import clip_scale, global_norm
-from keras_vit.train.optimizer import build_optimizer
+from keras_vit.kernels import updates
+from keras_vit.train.optim import muon
+from keras_vit.train.optim.gradients import clip_scale, global_norm
+from keras_vit.train.optim.optimizer import build_optimizer
 from keras_vit.train.recipe import Optimizer
 from keras_vit.train.step import average_towards
-from keras_vit.xla import updates
 
 pytestmark = needs_tensorflow
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from PIL import Image
 from support import needs_tensorflow
 
-from keras_vit.train import pictures
 from keras_vit.train.engine import train
+from keras_vit.train.log import pictures
 from keras_vit.train.recipe import Data, Evaluate, Model, Optimizer, Recipe, Variant
 
 pytestmark = [needs_tensorflow]

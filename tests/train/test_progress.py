@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_vit.train import progress
+from keras_vit.train.log import progress
 
 FIELDS = (1_234.4, 0.01)  # images a second, and the learning rate
 

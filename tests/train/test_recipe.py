@@ -19,10 +19,9 @@ from keras_vit.train.recipe import (
     Schedule,
     Stage,
     Variant,
-    check_sizes,
 )
-from keras_vit.train.recipe_file import differences, from_json, load_recipe, override, to_json
-from keras_vit.train.recipe_inputs import augment_at
+from keras_vit.train.recipe.file import differences, from_json, load_recipe, override, to_json
+from keras_vit.train.recipe.inputs import augment_at, check_sizes
 
 OWN = Variant("own", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=(2, 4), image_size=8)
 RECIPE = Recipe(
@@ -236,7 +235,7 @@ def test_a_row_of_a_file_is_named_behind_a_colon(tmp_path):
 
 def test_a_recipe_needs_no_tensorflow():
     loaded = run_python(
-        "import sys; import keras_vit.train.recipe_file as f; f.load_recipe('recipes/digits.py');"
+        "import sys; import keras_vit.train.recipe.file as f; f.load_recipe('recipes/digits.py');"
         "print('tensorflow' in sys.modules)",
         backend="jax",
     )

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from keras_vit.train.optim.schedule import LearningRate, rate_at
 from keras_vit.train.recipe import Schedule
-from keras_vit.train.schedule import LearningRate, rate_at
 
 BASE, TOTAL, WARM = 0.3, 100, 10
 

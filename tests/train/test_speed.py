@@ -3,7 +3,7 @@
 import pytest
 from support import needs_tensorflow
 
-from keras_vit.train import speed
+from keras_vit.train.log import speed
 
 pytestmark = needs_tensorflow
 

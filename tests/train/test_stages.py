@@ -15,7 +15,7 @@ from keras_vit.data.arrays import from_arrays
 from keras_vit.train import engine
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.engine import train
-from keras_vit.train.freeze import trained_variables
+from keras_vit.train.optim.freeze import trained_variables
 from keras_vit.train.recipe import (
     Augment,
     Average,

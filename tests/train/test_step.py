@@ -11,7 +11,8 @@ import pytest
 import tensorflow as tf
 from support import max_difference, needs_tensorflow, quick_first, randomise, run_python
 
-from keras_vit.train import engine, fused, step
+from keras_vit.kernels import training as fused
+from keras_vit.train import engine, step
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.recipe import Average, Checkpoint, Data, Loss, Model, Optimizer, Recipe, Schedule, Variant

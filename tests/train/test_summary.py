@@ -6,8 +6,8 @@ import pytest
 from support import needs_tensorflow
 
 from keras_vit.train import state as state_module
+from keras_vit.train.log.summary import summarise
 from keras_vit.train.recipe import Curriculum, Data, Model, Optimizer, Recipe, Stage, Variant
-from keras_vit.train.summary import summarise
 
 pytestmark = needs_tensorflow
 ROW = Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)

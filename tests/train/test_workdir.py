@@ -7,7 +7,7 @@ import pytest
 from support import needs_tensorflow
 
 from keras_vit.train.recipe import Data, Model, Recipe
-from keras_vit.train.recipe_file import to_json
+from keras_vit.train.recipe.file import to_json
 from keras_vit.train.workdir import find_summary
 
 pytestmark = needs_tensorflow

@@ -67,7 +67,7 @@ except ConnectionError as error:
 
 RANDOM = """
 recipe = override(recipe, ["model.dropout_rate=0.1", "model.drop_path_rate=0.1", "optimizer.accumulate=1"])
-""".replace("override(", "__import__('keras_vit.train.recipe_file', fromlist=['']).override(")
+""".replace("override(", "__import__('keras_vit.train.recipe.file', fromlist=['']).override(")
 
 SLOW = """
 save = engine.Checkpoints.save

@@ -8,9 +8,9 @@ import tensorflow as tf
 from support import max_difference, needs_tensorflow, quick_first, randomise
 
 from keras_vit.data.seeds import seed_pair
+from keras_vit.kernels import training as fused
 from keras_vit.layers import MLPBlock
 from keras_vit.models.variants import ResNetStem
-from keras_vit.train import fused
 from keras_vit.train import state as states
 from keras_vit.train import step as steps_of
 from keras_vit.train.recipe import (

@@ -1,0 +1,1 @@
+"""Plots of the analysis tools, drawn by Matplotlib."""

@@ -1,0 +1,113 @@
+"""`keras-vit analyze MODEL [IMAGE...]`: options, calls, a print."""
+
+import re
+from pathlib import Path
+
+from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
+
+CROWD = 128  # images of a run's test split for what is a mean over many; the paper's attention distance has as many
+
+
+def add(verb) -> None:
+    """Add the verb and its options to the command line.
+
+    Args:
+        verb: (name, run, summary, example) -> the verb's parser.
+    """
+    sub = verb(
+        "analyze",
+        run,
+        "Look inside a model: what it attends to, what speaks for its answers, filters, positions, how images travel, "
+        "which layers and images are alike; for a workdir without images, also its training and its answers.",
+        "analyze runs/digits --output runs/digits/pictures",
+    )
+    sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    sub.add_argument("images", metavar="IMAGE", nargs="*", help="image files; a workdir's test images by default")
+    sub.add_argument("--output", required=True, help="folder of the pictures, analysis.json and index.html")
+    sub.add_argument(
+        "--parts", help="some of attention,class,figure7,journey,layers,neighbours (default all that the model has)"
+    )
+    sub.add_argument("--limit", type=int, default=1000, help="answer the first so many test images (default 1,000)")
+    add_data_options(sub)
+
+
+def run(options) -> None:
+    """Analyze a model and print where the pictures are."""
+    from keras_vit.models.source import require_trained
+
+    require_trained(options.model)
+    recipe = recipe_of(options)
+    if not options.images and recipe is None:
+        raise ValueError(f"images expected files to look at, for {options.model!r} is no workdir with data of its own.")
+    from keras_vit import analysis
+    from keras_vit.analysis.report import require_parts
+    from keras_vit.models.load import load_model
+
+    model = load_model(options.model)
+    parts = options.parts and [part.strip() for part in options.parts.split(",")]
+    if parts:
+        require_parts(model, parts)
+    if options.images:
+        found = analysis.analyze(model, options.images, options.output, parts=parts)
+    else:
+        found = _analyze_run(model, recipe, options, parts)
+    if parts is None and "pooling" not in found:
+        print(f"{model.name} has no attention from patch to patch; the pictures show what it has")
+    page = Path(options.output) / "index.html"
+    print(f"wrote {', '.join(sorted(path.name for path in Path(options.output).iterdir()))} to {options.output}")
+    print(f"open {page} in a browser for all of them with captions")
+
+
+def _analyze_run(model, recipe, options, parts):
+    """The pictures of a training run: its curve, its answers on the test split, and what is inside."""
+    import numpy as np
+    from PIL import Image
+
+    from keras_vit import analysis
+    from keras_vit.cli.images import of_split
+    from keras_vit.data.settings import batches_of_array
+    from keras_vit.evaluate.accuracy import require_same_classes
+    from keras_vit.models.interface import describe, named_outputs
+    from keras_vit.preprocessing.inputs import preprocess_input
+    from keras_vit.train.left_out import absent_files
+
+    left_out = absent_files(options.model, options.recipe)
+    images, labels, names = of_split(model, recipe.data, options.data_dir, options.limit, left_out)
+    if recipe.masked is None:
+        require_same_classes(model, names)
+    output = Path(options.output)
+    output.mkdir(parents=True, exist_ok=True)
+    inputs = images if describe(model).takes_pixels else preprocess_input(images)
+    also = {}
+    if (Path(options.model) / "metrics.jsonl").is_file():
+        analysis.plot_training(Path(options.model) / "metrics.jsonl", output / "training.png")
+        also["training.png"] = "How training went."
+    if recipe.masked is not None:
+        _draw_hidden(options, recipe.masked, inputs, output)
+        also["masked.png"] = "What the model makes of hidden patches."
+    else:
+        scores = named_outputs(model).predict(batches_of_array(inputs), verbose=0)["probabilities"]
+        best = scores.argmax(1)
+        analysis.plot_predictions(images, labels, best, scores.max(1), output / "predictions.png", names=names)
+        also["predictions.png"] = "The answers on the test split: mistakes first, then the least sure, then a sample."
+    first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one of each class
+    found = analysis.analyze(
+        model, inputs[first], output, names=[f"true: {names[labels[i]]}" for i in first], drawn=len(first), parts=parts,
+        also=also, crowd=inputs[:CROWD], crowd_names=[names[label] for label in labels[:CROWD]],
+    )  # fmt: skip
+    (output / "examples").mkdir(exist_ok=True)
+    for i in first:
+        name = re.sub(r"\W+", "_", names[labels[i]])
+        Image.fromarray(np.squeeze(images[i].round().astype("uint8"))).save(output / "examples" / f"{i}_{name}.png")
+    return found
+
+
+def _draw_hidden(options, masked, inputs, output):
+    """What a run without labels says of patches it does not see."""
+    from keras_vit import analysis
+    from keras_vit.models.load import load_model
+
+    whole = load_model(Path(options.model) / "masked.keras")
+    analysis.plot_masked(
+        whole, inputs[:8], output / "masked.png", share=masked.share, mask=masked.mask, swap=masked.swap
+    )

@@ -1,0 +1,62 @@
+"""`keras-vit check`: every file of a folder of images read once, before anything is trained on them."""
+
+import json
+import sys
+
+NEEDS_CARE = 1
+SHOWN = 5  # of a kind of finding
+
+
+def add(verb) -> None:
+    """Add the verb and its options to the command line.
+
+    Args:
+        verb: (name, run, summary, example) -> the verb's parser.
+    """
+    sub = verb("check", run, "Read every image of a folder once and list what needs care.", "check photos")
+    sub.description += (
+        " Exit status: 0, nothing needs care; 1, there are broken files, duplicates across splits or classes, or "
+        "classes with no or few images; 2, a mistake in what was asked. Odd files, and duplicates within a class, are "
+        "only listed."
+    )
+    sub.add_argument("folder", metavar="FOLDER", help="CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg")
+    sub.add_argument("--json", action="store_true", help="print one JSON object with every finding")
+
+
+def run(options) -> int:
+    """Read and print; the exit status."""
+    from keras_vit.data.check import check_files, files_to_check, findings
+    from keras_vit.predict.progress import Progress
+
+    files, empty = files_to_check(options.folder)
+    with Progress(len(files), unit="files") as progress:
+        facts = [fact for fact in check_files(files) if progress.add()]
+    found = findings(facts, empty)
+    print(json.dumps(found, indent=2) if options.json else "\n".join(_lines(options.folder, found)))
+    sys.stdout.flush()
+    return NEEDS_CARE if found["needs_care"] else 0
+
+
+def _lines(folder, found):
+    counts = ", ".join(f"{split} {sum(classes.values()):,}" for split, classes in found["splits"].items())
+    classes = {label for classes in found["splits"].values() for label in classes}
+    yield f"{folder}: {found['files']:,} files of {len(classes):,} classes ({counts})"
+    for title, rows in (
+        ("broken", [f"{row['file']}: {row['reason']}" for row in found["broken"]]),
+        ("the same content in two splits or classes", [" = ".join(files) for files in found["duplicates_across"]]),
+        ("classes without images", [f"{row['split']}/{row['class']}" for row in found["empty_classes"]]),
+        ("classes with few images to train on", [f"{row['class']}: {row['files']}" for row in found["tiny_classes"]]),
+        ("the same content within a class", [" = ".join(files) for files in found["duplicates_within"]]),
+    ):
+        yield from _listed(title, rows)
+    for oddity, files in found["odd"].items():
+        yield from _listed(oddity, files)
+    yield "something needs care" if found["needs_care"] else "nothing needs care"
+
+
+def _listed(title, rows):
+    if rows:
+        yield f"{title}: {len(rows):,}"
+        yield from (f"  {row}" for row in rows[:SHOWN])
+        if len(rows) > SHOWN:
+            yield f"  and {len(rows) - SHOWN:,} more (--json lists all)"

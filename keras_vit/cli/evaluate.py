@@ -1,0 +1,39 @@
+"""`keras-vit evaluate MODEL`; the options of `--suite` are in suite.py."""
+
+from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
+from keras_vit.cli.suite import add_suite, require_used, run_suite_verb
+
+
+def add(verb) -> None:
+    """Add the verb and its options to the command line.
+
+    Args:
+        verb: (name, run, summary, example) -> the verb's parser.
+    """
+    summary = "Measure a model on its recipe's test split, or on a suite of data sets."
+    sub = verb("evaluate", run, summary, "evaluate runs/digits")
+    sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    add_data_options(sub)
+    sub.add_argument("--flip", action="store_true", help="answer from each image and its mirror image, averaged")
+    add_suite(sub)
+
+
+def run(options) -> None:
+    """Evaluate a model on its test split or on a suite, and print the result."""
+    require_used(options)
+    if options.suite:
+        run_suite_verb(options)
+        return
+    from keras_vit.models.source import require_trained
+
+    require_trained(options.model)
+    recipe = recipe_of(options)
+    if recipe is None:
+        raise ValueError(f"--recipe expected the recipe whose test data to use, for {options.model!r} is no workdir.")
+    from keras_vit.evaluate.accuracy import evaluate_model
+    from keras_vit.models.load import load_model
+    from keras_vit.train.left_out import absent_files
+
+    chosen = {"flip": options.flip, "left_out": absent_files(options.model, options.recipe)}
+    result = evaluate_model(load_model(options.model), recipe.data, options.data_dir, recipe.loss, **chosen)
+    print(f"accuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['examples']:,} test images")

@@ -1,0 +1,20 @@
+"""Options that several verbs share."""
+
+from pathlib import Path
+
+MODEL_HELP = "a workdir, a .keras file, a file or folder of published weights, or a model's name"
+
+
+def add_data_options(sub) -> None:
+    """Add the options that name the data of a recipe to a verb's parser."""
+    sub.add_argument("--recipe", help="recipe whose test data to use; a workdir's own by default")
+    sub.add_argument("--data-dir", help="where the data lies, in place of the recipe's directory")
+
+
+def recipe_of(options):
+    """Return the recipe named in the options, else the workdir's own, else None."""
+    from keras_vit.train.recipe.file import load_recipe
+
+    own = Path(options.model) / "recipe.json"
+    path = options.recipe or (own if own.is_file() else None)
+    return None if path is None else load_recipe(path)

@@ -1,0 +1,68 @@
+"""`keras-vit serve EXPORT`."""
+
+
+def add(verb) -> None:
+    """Add the verb and its options to the command line.
+
+    Args:
+        verb: (name, run, summary, example) -> the verb's parser.
+    """
+    sub = verb("serve", run, "Answer requests over HTTP from exports.", "serve saved_models/digits --port 8501")
+    sub.add_argument("models", metavar="EXPORT", nargs="+", help="folders of exported versions, saved_models/NAME")
+    sub.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1; 0.0.0.0 for all)")
+    sub.add_argument("--port", type=int, default=8501, help="port to listen at (default 8501; 0 for a free one)")
+    sub.add_argument(
+        "--max-batch-size", type=int, default=32, help="most images computed at once (default 32; 1: alone)"
+    )
+    sub.add_argument(
+        "--batch-timeout", type=float, default=2.0, metavar="MS", help="wait for a fuller batch, in ms (default 2)"
+    )
+    sub.add_argument("--max-request-bytes", type=int, default=32_000_000, help="largest body (default 32,000,000)")
+    sub.add_argument("--max-pixels", type=int, default=50_000_000, help="most pixels of an image (default 50,000,000)")
+    sub.add_argument(
+        "--max-request-pixels", type=int, default=200_000_000, help="most pixels of a request (default 200,000,000)"
+    )
+    sub.add_argument("--max-images", type=int, default=1024, help="most images of a request (default 1,024)")
+    sub.add_argument(
+        "--header-timeout", type=float, default=10.0, metavar="S", help="time to send a head (default 10 s)"
+    )
+    sub.add_argument("--body-timeout", type=float, default=30.0, metavar="S", help="time to send a body (default 30 s)")
+    sub.add_argument(
+        "--answer-timeout", type=float, default=60.0, metavar="S", help="time to reach a request's last image (60 s)"
+    )
+    sub.add_argument("--max-waiting", type=int, default=256, help="most requests without an answer (default 256)")
+    sub.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name that clients reach the server by, beside localhost and IP addresses; may be given several times",
+    )
+    sub.add_argument("--versions", type=int, default=1, help="how many newest versions of each to serve (default 1)")
+    sub.add_argument(
+        "--poll", type=float, default=2.0, metavar="S", help="look for new versions this often (default 2 s)"
+    )
+
+
+def run(options) -> None:
+    """Serve exports until the process is stopped."""
+    from keras_vit.serve import serve
+    from keras_vit.serve.held import hold_weights, release_memory
+    from keras_vit.serve.limits import Limits
+    from keras_vit.serve.signature import Batching
+
+    batching = Batching(options.max_batch_size, options.batch_timeout)
+    limits = Limits(
+        max_request_bytes=options.max_request_bytes,
+        max_pixels=options.max_pixels,
+        max_request_pixels=options.max_request_pixels,
+        max_images=options.max_images,
+        header_seconds=options.header_timeout,
+        body_seconds=options.body_timeout,
+        answer_seconds=options.answer_timeout,
+        max_waiting=options.max_waiting,
+    )
+    release_memory()
+    hold_weights(options.models)
+    hosts = options.allowed_host
+    serve(options.models, options.host, options.port, batching, limits, options.versions, options.poll, hosts)

@@ -1,0 +1,91 @@
+"""`keras-vit evaluate MODEL --suite NAME`: options, a call, a table."""
+
+import argparse
+from pathlib import Path
+
+SUITES = ("vtab1k", "paper", "fewshot", "real")  # written again here, so that --help needs no TensorFlow
+PROBES = ("logistic", "ridge", "knn")
+SHOTS = "1,5,10,25"
+OPTIONS = ("output", "probe", "tasks", "shots", "rates", "resize", "set")
+
+
+def add_suite(sub: argparse.ArgumentParser) -> None:
+    """Give the parser of `keras-vit evaluate` the arguments of suites."""
+    group = sub.add_argument_group("suites of data sets")
+    group.add_argument("--suite", choices=SUITES, help="VTAB's nineteen tasks, the paper's data sets, few-shot, or "
+                       "ImageNet with its ReaL labels, -V2, -R and -A")  # fmt: skip
+    group.add_argument("--output", metavar="DIR", help="folder of results.json and results.md; the same again goes on")
+    group.add_argument("--probe", nargs="?", const="logistic", choices=PROBES, help="fit a head to frozen features in "
+                       "place of fine-tuning, of vtab1k and paper (default logistic)")  # fmt: skip
+    group.add_argument("--tasks", metavar="NAME,...", help="some of the suite's; a wrong one lists them")
+    group.add_argument("--shots", metavar="N,...", help=f"of fewshot (default {SHOTS})")
+    group.add_argument("--rates", metavar="RATE,...", help="learning rates to choose from when fine-tuning, in place "
+                       "of the paper's")  # fmt: skip
+    group.add_argument("--resize", type=int, help="of real and --probe: shorter side before the middle is cut out")
+    group.add_argument("--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE",
+                       help="replace fields of the fine-tuning recipe")  # fmt: skip
+
+
+def require_used(options) -> None:
+    """Raise a ValueError where an option was given that this evaluation would not look at."""
+    given = [f"--{name}" for name in OPTIONS if getattr(options, name) not in (None, [])]
+    if options.suite is None:
+        if given:
+            raise ValueError(f"--suite expected the name of the suite that {', '.join(given)} "
+                             f"{'is' if len(given) == 1 else 'are'} of, received nothing.")  # fmt: skip
+        return
+    if options.flip or options.recipe:
+        raise ValueError(f"{'--flip' if options.flip else '--recipe'} expected a recipe's test data, received --suite: "
+                         "its figures are of its own data's images, each alone.")  # fmt: skip
+    transfers = options.suite in ("vtab1k", "paper")
+    tuned = "--suite vtab1k or paper without --probe"
+    places = {
+        "--probe": (transfers, "--suite vtab1k or paper"),
+        "--shots": (options.suite == "fewshot", "--suite fewshot"),
+        "--rates": (transfers and not options.probe, tuned),
+        "--set": (transfers and not options.probe, tuned),
+        "--resize": (options.suite == "real" or (transfers and options.probe), "--suite real, or --probe"),
+    }
+    for name, (used, place) in places.items():
+        if name in given and not used:
+            probe = f" with --probe {options.probe}" if options.probe else ""
+            raise ValueError(f"{name} expected {place}, received --suite {options.suite}{probe}.")
+
+
+def run_suite_verb(options) -> None:
+    """Run the suite and print its table; both are written down, too."""
+    from keras_vit.evaluate.suite_tables import suite_table
+    from keras_vit.evaluate.suites import Settings, run_suite
+    from keras_vit.train.workdir import write_atomically
+
+    if options.output is None:
+        raise ValueError("--output expected the folder of the results, received nothing.")
+    output = Path(options.output)
+    results = run_suite(
+        Settings(
+            options.suite,
+            options.model,
+            output,
+            options.data_dir,
+            options.probe,
+            tuple(options.tasks.split(",")) if options.tasks else (),
+            _numbers("--shots", options.shots or SHOTS, int),
+            _numbers("--rates", options.rates, float),
+            tuple(options.set),
+            options.resize,
+        )
+    )
+    table = suite_table(results)
+    output.mkdir(parents=True, exist_ok=True)
+    write_atomically(output / "results.md", table)
+    print(table, end="")
+
+
+def _numbers(name: str, text: str | None, kind) -> tuple:
+    try:
+        numbers = tuple(kind(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        numbers = (0,)
+    if not all(number > 0 for number in numbers):
+        raise ValueError(f"{name} expected positive numbers with commas between them, received {text!r}.")
+    return numbers

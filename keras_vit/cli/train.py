@@ -1,0 +1,55 @@
+"""`keras-vit train RECIPE`."""
+
+from pathlib import Path
+
+
+def add(verb) -> None:
+    """Add the verb and its options to the command line.
+
+    Args:
+        verb: (name, run, summary, example) -> the verb's parser.
+    """
+    sub = verb("train", run, "Train a recipe, or go on with it.", "train recipes/digits.py --workdir runs/digits")
+    sub.add_argument(
+        "recipe", metavar="RECIPE.py", help="a Python file that defines `recipe`, or FILE.py:ROW of several"
+    )
+    sub.add_argument("--workdir", help="folder of the run; the same command again goes on with it")
+    sub.add_argument("--data-dir", help="where the data lies, in place of the recipe's directory")
+    sub.add_argument(
+        "--strategy",
+        default="auto",
+        help="one, cores (of a CPU, each with its part of every batch), mirrored (all GPUs), multiworker (TF_CONFIG), "
+        "tpu (untested on TPU hardware), auto (what there is; on a CPU one)",
+    )
+    sub.add_argument("--tpu", help="name or address of a TPU")
+    sub.add_argument("--profile", action="store_true", help="record a few updates for TensorBoard's profiler")
+    sub.add_argument("--dry-run", action="store_true", help="two steps with a shrunk model on generated data, and stop")
+    sub.add_argument(
+        "--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE", help="replace fields of the recipe"
+    )
+
+
+def run(options) -> None:
+    """Train, or with `--dry-run` take two steps, and print one line."""
+    from keras_vit.train.recipe.file import load_recipe, override
+
+    recipe = override(load_recipe(options.recipe), options.set)
+    if options.dry_run:
+        from keras_vit.train.dry_run import dry_run
+
+        found = dry_run(recipe)
+        losses = ", ".join(f"{loss:.3f}" for loss in found["losses"])
+        print(f"{recipe.name}: two steps of every stage with {found['parameters']:,} parameters, losses {losses}")
+        return
+    if options.workdir is None:
+        raise ValueError("--workdir expected the folder of the run, received nothing.")
+    from keras_vit.train.engine import train
+
+    summary = train(recipe, options.workdir, options.data_dir, options.strategy, options.tpu, options.profile)
+    figure = f"test accuracy {summary['accuracy']:.2%}" if "accuracy" in summary else f"loss {summary['loss']:.4f}"
+    figure += " of hidden patches" if recipe.masked else ""
+    print(
+        f"{summary['recipe']}: {figure} on {summary['test_examples']:,} images "
+        f"after {summary['seconds']:.1f} s of training ({summary['images_per_second']:,.0f} images/s); "
+        f"the model is {Path(options.workdir) / 'model.keras'}"
+    )

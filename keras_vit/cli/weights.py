@@ -1,0 +1,132 @@
+"""`keras-vit weights find|show|download|convert`: options, a call, a print."""
+
+import argparse
+import re
+
+from keras_vit.models.variants import find_variant
+from keras_vit.weights.catalogue import INDEX_PATH, find
+from keras_vit.weights.contents import look
+from keras_vit.weights.download import download, home, locate
+from keras_vit.weights.files import open_weights
+from keras_vit.weights.image_configs import read_spec
+from keras_vit.weights.unsupported import unsupported
+from keras_vit.weights.write import save_weights
+
+
+def add(verb) -> None:
+    """Add the verb and its options to the command line.
+
+    Args:
+        verb: (name, run, summary, example) -> the verb's parser.
+    """
+    summary = "Find, look into, fetch and convert published weights."
+    parser = verb("weights", None, summary, "weights find --model B_16 --res 384 --under 100M --sort accuracy")
+    own = parser.add_subparsers(dest="weights_verb", required=True, metavar="VERB")
+
+    def weights_verb(name, run, summary, example):
+        sub = own.add_parser(name, help=summary, description=summary, epilog=f"example: keras-vit weights {example}")
+        sub.set_defaults(run=run)
+        return sub
+
+    sub = weights_verb("find", _find, "List published checkpoints.", "find --model B_16 --res 384 --under 100M")
+    sub.add_argument("--model", help="B_16, ViT_B16, vit_base_patch16, ...")
+    sub.add_argument("--res", type=int, metavar="PIXELS", help="image size")
+    sub.add_argument("--under", type=_count, metavar="N", help="fewer parameters than 100M, 5_000_000, ...")
+    sub.add_argument(
+        "--dataset", default="imagenet2012", help="data set of the classifier, or all (default imagenet2012)"
+    )
+    sub.add_argument("--sort", default="accuracy", help="accuracy, parameters, resolution or tag (default accuracy)")
+    sub.add_argument("--index", help="augreg's index.csv, which holds 50,000 more; the cached one by default")
+    sub.add_argument("--limit", type=int, default=20, help="how many to print (default 20)")
+
+    sub = weights_verb("show", _show, "Say what a file holds.", "show ViT-B_16.npz")
+    sub.add_argument("file", metavar="FILE", help="a file or folder of weights, or a tag")
+
+    sub = weights_verb(
+        "download", _download, "Fetch a published checkpoint.", "download vit_base_patch16_224.augreg_in21k"
+    )
+    sub.add_argument("tag", metavar="TAG", help="a tag, an official name, or augreg/index for the index")
+    sub.add_argument("--to", metavar="DIR", help="folder to put it in, at its path on the server; the cache by default")
+
+    sub = weights_verb(
+        "convert", _convert, "Write weights in another layout.", "convert ViT-B_16.npz vit-b-16 --layout hf"
+    )
+    sub.add_argument("source", metavar="IN", help="a file or folder of weights, or a tag")
+    sub.add_argument("target", metavar="OUT", help="ends in .npz, .safetensors or .keras, or is a folder")
+    sub.add_argument("--layout", help="npz, linen, timm or hf; npz for .npz and our own for .keras by default")
+    sub.add_argument("--num-heads", type=int, help="attention heads, where the file does not say")
+    sub.add_argument("--source-grid", type=_grid, metavar="DOWNxACROSS", help="patches, where they are no square")
+
+
+def _count(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kMG]?)", text.replace("_", "").replace(",", ""))
+    if not match:
+        raise argparse.ArgumentTypeError(f"expected a number such as 100M, received {text!r}")
+    return int(float(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]])
+
+
+def _grid(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"expected DOWNxACROSS such as 14x21, received {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def _find(options):
+    cached = home() / INDEX_PATH
+    index = options.index or (cached if cached.is_file() else None)
+    dataset = None if options.dataset == "all" else options.dataset
+    rows = find(
+        options.model,
+        options.res,
+        options.under,
+        dataset,
+        options.sort,
+        index,
+        lambda name: find_variant(name)[0].parameters.classes_1000,
+    )
+    if not rows:
+        raise ValueError("find expected options that some published checkpoint meets, found none.")
+    for row in rows[: options.limit]:
+        top = f"{row.accuracy:.2%} ({row.source})" if row.accuracy is not None else "no published accuracy"
+        size = f"{row.parameters / 1e6:6.1f}M" if row.parameters else "      ?"
+        pixels = f"{row.resolution} px" if row.resolution else "any size"
+        print(f"{row.tag}  {size}  {pixels}  {row.dataset or 'other data'}  {top}")
+    if len(rows) > options.limit:
+        print(f"... and {len(rows) - options.limit} more; --limit prints them")
+
+
+def _show(options):
+    with open_weights(options.file) as file:
+        contents = look(file, strange=True)
+        total = sum(_size(shape) for shape in file.shapes.values())
+        print(f"{contents.source}: layout {contents.layout.name!r}, {len(file.shapes)} arrays, {total:,} numbers")
+        spec = read_spec(file, contents.layout.name)
+        print(f"  images: {spec or 'no config states how they are prepared'}")
+        for path, entry in contents.entries.items():
+            print(f"  {path:<44} {entry.shape!s:<20} {', '.join(entry.names)}")
+        for title, names in (("no place for", contents.left_over), ("beside the weights", contents.ignored)):
+            if names:
+                print(f"  {title}: {', '.join(names)}")
+        for name, sign in unsupported(file).items():
+            print(f"  not supported: {name} ({sign})")
+
+
+def _size(shape):
+    size = 1
+    for side in shape:
+        size *= side
+    return size
+
+
+def _download(options):
+    print(download(options.tag, options.to))
+
+
+def _convert(options):
+    locate(options.source)  # raises before Keras is imported
+    from keras_vit.models.pretrained import from_pretrained
+
+    model = from_pretrained(options.source, num_heads=options.num_heads, source_grid=options.source_grid)
+    save_weights(model, options.target, options.layout)
+    print(f"wrote {options.target}: {model.count_params():,} parameters")

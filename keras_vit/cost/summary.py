@@ -1,0 +1,112 @@
+"""What `keras-vit summary` counts and prints: what a model takes, from its shapes."""
+
+import json
+from dataclasses import asdict, replace
+
+from keras_vit.cost.budget import BYTES, JFT_IMAGES, device_days, training_bytes, training_exaflops
+from keras_vit.cost.operations import Cost, LayerCost, count
+from keras_vit.cost.published import published
+from keras_vit.cost.weightless import open_weightless
+from keras_vit.models.variants import find_variant
+
+
+def run_summary(options) -> None:
+    """Count, and print."""
+    model = open_weightless(options.model, options.image_size)
+    cost = count(model)
+    memory = training_bytes(model, options.batch, options.optimizer, options.precision)
+    found = {
+        "model": cost.name,
+        "input_shape": list(cost.input_shape),
+        "parameters": cost.parameters,
+        "macs": cost.macs,
+        "flops": cost.flops,
+        "activations": cost.activations,
+        "layers": [asdict(layer) for layer in cost.layers],
+        "training": {"batch": options.batch, "optimizer": options.optimizer, "precision": options.precision},
+    }
+    found["training"]["bytes"] = {**asdict(memory), "total": memory.total}
+    if options.epochs:
+        found["exaflops"] = training_exaflops(cost, options.epochs, options.images)
+        if options.peak:
+            found["device_days"] = device_days(found["exaflops"], options.peak, options.utilisation)
+    elif options.peak or options.accuracy:
+        raise ValueError("--epochs expected how long the pre-training is, received nothing.")
+    if options.plot:
+        from keras_vit.cost.plot import plot_compute
+
+        own = {cost.name: (found["exaflops"], dict(options.accuracy))} if options.accuracy else None
+        plot_compute(options.plot, own)
+    print(json.dumps(found) if options.json else _text(cost, found, options))
+
+
+def _text(cost: Cost, found: dict, options) -> str:
+    down, across, channels = cost.input_shape
+    memory = found["training"]["bytes"]
+    parts = [f"{name} {_gigabytes(memory[name])}" for name in ("weights", "gradients", "optimizer", "activations")]
+    lines = [
+        f"{cost.name}, {down} x {across} x {channels}: {cost.parameters:,} parameters, {cost.macs / 1e9:,.3f} GMACs = "
+        f"{cost.flops / 1e9:,.2f} GFLOPs an image",
+        "",
+        *_table(cost, BYTES[options.precision]),
+        "MB to train: activations of one image that the backward pass needs",
+        "",
+        f"training with {options.optimizer}, {options.batch} images in {options.precision}: "
+        f"{_gigabytes(memory['total'])} ({', '.join(parts)})",
+    ]
+    if options.epochs:
+        line = f"{options.epochs:g} epochs of {options.images:,.0f} images: {found['exaflops']:,.4g} exaFLOPs"
+        lines.append(line + _papers(cost, options))
+    if "device_days" in found:
+        lines.append(f"on a device of {options.peak:g} TFLOP/s used to {options.utilisation:.0%}: "
+                     f"{found['device_days']:,.4g} days")  # fmt: skip
+    if options.plot:
+        lines.append(f"wrote {options.plot}")
+    return "\n".join(lines)
+
+
+def _table(cost: Cost, size: int) -> list[str]:
+    """A line a layer, alike ones in a row as one; `size` is the bytes of a number."""
+    runs = []
+    for layer in cost.layers:
+        if not (layer.parameters or layer.macs or layer.activations):
+            continue
+        if runs and _alike(runs[-1][-1], layer):
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    rows = [("layer", "output", "parameters", "MMACs", "MB to train")]
+    rows += [(_names(run), " x ".join(map(str, run[0].output_shape)), *_sums(run, size)) for run in runs]
+    rows.append(("total", "", *_sums(cost.layers, size)))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join([f"{row[0]:<{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:],
+            strict=True))]) for row in rows]  # fmt: skip
+
+
+def _alike(one: LayerCost, other: LayerCost) -> bool:
+    return one.kind.endswith(("Block", "Unit")) and replace(one, name="") == replace(other, name="")
+
+
+def _names(run) -> str:
+    return run[0].name if len(run) == 1 else f"{run[0].name} ... {run[-1].name.rpartition('_')[2]} ({len(run)} alike)"
+
+
+def _sums(run, size) -> tuple[str, str, str]:
+    parameters, macs, kept = (sum(getattr(x, name) for x in run) for name in ("parameters", "macs", "activations"))
+    return f"{parameters:,}", f"{macs / 1e6:,.2f}", f"{kept * size / 1e6:,.2f}"
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:,.2f} GB"
+
+
+def _papers(cost: Cost, options) -> str:
+    """What Table 6 says of the same, if it does."""
+    if cost.input_shape != (224, 224, 3) or options.images != JFT_IMAGES:
+        return ""
+    try:
+        name = find_variant(options.model)[0].paper_name
+    except ValueError:
+        return ""
+    rows = [row for row in published(6) if (row.model, row.epochs) == (name, options.epochs)]
+    return f" (the paper's Table 6: {rows[0].exaflops:,})" if rows else ""

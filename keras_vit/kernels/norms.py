@@ -1,0 +1,169 @@
+"""Norms and their gradients on CPUs, in float32 whatever the type, each pass one loop that XLA compiles or oneDNN's.
+
+The backward pass keeps a norm's input alone. The whole of a GroupNorm as one function is slower. Kernels are
+standardised by oneDNN's batch normalisation (benchmarks/NOTES.md has the gains).
+"""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.kernels import onednn
+from keras_vit.kernels.rows import compiled, summed
+from keras_vit.layers.groupnorm import mean_of_groups
+
+
+@compiled
+def _normed(x, gamma, beta, epsilon: float):
+    width = gamma.shape[-1]
+    wide, share = tf.cast(x, tf.float32), tf.fill((width, 1), 1.0 / width)
+    mean = wide @ share  # as products: XLA adds up a row's numbers one after the other
+    deviation = wide - mean
+    rate = tf.math.rsqrt((deviation * deviation) @ share + epsilon)
+    return tf.cast(deviation * rate * gamma + beta, x.dtype), mean, rate
+
+
+@compiled
+def _by_rows(gradient, x, mean, rate, gamma):
+    """The gradients of rows, gamma and beta; sums over a row as products, as above."""
+    gradient, deviation, column = tf.cast(gradient, tf.float32), tf.cast(x, tf.float32) - mean, gamma[:, None]
+    product, width = gradient * deviation * rate, gamma.shape[0]
+    along, constant = rate * (product @ column) / width, (gradient @ column) / width
+    by_x = _of_x(gradient, deviation, rate, gamma, along, constant)
+    return tf.cast(by_x, x.dtype), summed(product), summed(gradient)
+
+
+@compiled
+def _by_input(gradient, x, mean, rate, gamma, along, constant, beta=None):
+    gradient, deviation = _of_normed(gradient, x, mean, rate, gamma, beta), tf.cast(x, tf.float32) - mean
+    return tf.cast(_of_x(gradient, deviation, rate, gamma, along, constant), x.dtype)
+
+
+def _of_x(gradient, deviation, rate, gamma, along, constant):
+    return rate * (gradient * gamma - deviation * along - constant)
+
+
+def _of_normed(gradient, x, mean, rate, gamma, beta):
+    """A norm's output's gradient in float32; with a `beta` it is given that of the output of a ReLU behind the norm."""
+    gradient = tf.cast(gradient, tf.float32)
+    return (
+        gradient if beta is None else tf.where((tf.cast(x, tf.float32) - mean) * (rate * gamma) + beta > 0, gradient, 0)
+    )
+
+
+def layer_norm(x, gamma, beta, epsilon: float):
+    """`keras_vit.layers.layernorm.layer_norm` in the type of `x`, keeping no more than `x` and two numbers a row."""
+    shape, width = tf.shape(x), gamma.shape[-1]
+
+    @tf.custom_gradient
+    def normed(x, gamma, beta):
+        rows = tf.reshape(x, (-1, width))
+        y, mean, rate = _normed(rows, gamma, beta, epsilon)
+
+        def gradients(gradient):
+            by_x, by_gamma, by_beta = _by_rows(tf.reshape(gradient, (-1, width)), rows, mean, rate, gamma)
+            return tf.reshape(by_x, shape), by_gamma, by_beta
+
+        return tf.reshape(y, shape), gradients
+
+    return normed(x, gamma, beta)
+
+
+def layer_normed(x, gamma, beta, epsilon: float, stored="float32"):
+    """`keras_vit.layers.layernorm.layer_norm` in the type of `x`: oneDNN's, where TensorFlow has it, else XLA's loop.
+
+    Args:
+        x: (..., D).
+        gamma: (D,) in float32.
+        beta: the same.
+        epsilon: added to the variance.
+        stored: the type of the weights that `gamma` and `beta` were cast from. oneDNN takes them in the type of `x`;
+            where that would round them, it normalises in float32.
+    """
+    epsilon = float(epsilon)
+    if not onednn_has(x.dtype, stored):
+        y, *_ = _normed(tf.reshape(x, (-1, gamma.shape[-1])), gamma, beta, epsilon)
+        return tf.reshape(y, tf.shape(x))
+    return _by_onednn(x, gamma, beta, epsilon, _type_of_onednn(x.dtype, stored))
+
+
+@tf.function(autograph=False)  # which a tape can record, and what runs eagerly call
+def _by_onednn(x, gamma, beta, epsilon: float, dtype):
+    """oneDNN's layer normalisation in `dtype`, which is put out in the type of `x`."""
+    rows = tf.reshape(tf.cast(x, dtype), (-1, gamma.shape[-1]))
+    y = onednn.normed(rows, tf.cast(gamma, dtype), tf.cast(beta, dtype), epsilon)
+    return tf.cast(tf.reshape(y, tf.shape(x)), x.dtype)
+
+
+def onednn_has(dtype, stored) -> bool:
+    """Whether oneDNN can normalise numbers in `dtype` by weights that are stored in `stored`, here and now."""
+    # Where functions run eagerly there is no graph to put its operation into.
+    return not tf.config.functions_run_eagerly() and onednn.has_norms(_type_of_onednn(dtype, stored))
+
+
+def _type_of_onednn(dtype, stored):
+    return tf.as_dtype(dtype) if tf.as_dtype(dtype) == tf.as_dtype(stored) else tf.float32
+
+
+# GroupNorm's passes over a feature map of P pixels: (B, P, C) with (B, 1, C) of means and factors.
+
+
+@compiled
+def _sums(x):
+    return summed(tf.cast(x, tf.float32))
+
+
+@compiled
+def _sums_of_squares(x, mean):
+    return summed(tf.square(tf.cast(x, tf.float32) - mean))
+
+
+@compiled
+def _scaled(x, mean, rate, gamma, beta, relu: bool):
+    y = (tf.cast(x, tf.float32) - mean) * (rate * gamma) + beta
+    return tf.cast(tf.nn.relu(y) if relu else y, x.dtype)
+
+
+@compiled
+def _sums_with(gradient, x, mean, rate, gamma, beta):
+    gradient = _of_normed(gradient, x, mean, rate, gamma, beta)
+    return summed(gradient), summed(gradient * (tf.cast(x, tf.float32) - mean))
+
+
+def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
+    """`keras_vit.layers.groupnorm.group_norm`: (B, H, W, C) -> the same in the type of `x`, keeping `x` alone."""
+    shape, (*sides, channels) = tf.shape(x), x.shape[1:]
+    if None in sides:
+        flat, pixels = (shape[0], -1, channels), tf.cast(shape[1] * shape[2], tf.float32)
+    else:
+        flat, pixels = (-1, math.prod(sides), channels), float(math.prod(sides))
+
+    @tf.custom_gradient
+    def normed(x, gamma, beta):
+        x = tf.reshape(x, flat)
+        mean = mean_of_groups(_sums(x) / pixels)
+        rate = tf.math.rsqrt(mean_of_groups(_sums_of_squares(x, mean) / pixels) + epsilon)
+
+        def gradients(gradient):
+            gradient, shift = tf.reshape(gradient, flat), beta if relu else None
+            of_gradient, of_product = _sums_with(gradient, x, mean, rate, gamma, shift)
+            constant, along = (mean_of_groups(sums * gamma / pixels) for sums in (of_gradient, of_product))
+            by_x = _by_input(gradient, x, mean, rate, gamma, rate**2 * along, constant, shift)
+            by_gamma = tf.reduce_sum(of_product * tf.squeeze(rate, 1), axis=0)
+            return tf.reshape(by_x, shape), by_gamma, tf.reduce_sum(of_gradient, axis=0)
+
+        return tf.reshape(_scaled(x, mean, rate, gamma, beta, relu), shape), gradients
+
+    return normed(x, gamma, beta)
+
+
+def standardized(kernel, epsilon: float, epsilon_on: str = "variance"):
+    """`keras_vit.layers.stdconv.standardized` with its epsilon on the variance, as batch normalisation has it."""
+    filters = kernel.shape[-1]
+    ones, zeros = np.ones(filters, "float32"), np.zeros(filters, "float32")
+    normed, *_ = tf.raw_ops.FusedBatchNormV3(
+        x=tf.reshape(kernel, (-1, 1, 1, filters)), scale=ones, offset=zeros, mean=zeros[:0], variance=zeros[:0],
+        epsilon=epsilon, is_training=True,
+    )  # fmt: skip
+    return tf.reshape(normed, kernel.shape)

@@ -1,0 +1,180 @@
+"""Image files in a TensorFlow graph, for `tf.data` and for exports: their EXIF orientation, and WebP.
+
+The orientation is read and applied by the twin of `image_files/exif.py`. H W C image.
+"""
+
+import tensorflow as tf
+
+from keras_vit.preprocessing.exif import FLIPS_COLUMNS, FLIPS_ROWS, MOST_ENTRIES, MOST_SEGMENTS, ORIENTATION, SWAPS
+
+_NONE = tf.int64.min
+
+
+@tf.function(input_signature=[tf.TensorSpec((), tf.string)], autograph=False)  # traced once for all graphs
+def orientation_of(data):
+    """Return the EXIF orientation of a JPEG, PNG or WebP file, int32 in 1 to 8; 1 where there is none or it is damaged.
+
+    Args:
+        data: (), a file's bytes.
+    """
+    start = tf.io.decode_raw(data, tf.uint8, fixed_length=42)
+    return tf.case(
+        [
+            (_lies(start, b"\xff\xd8"), lambda: _orientation_of_jpeg(data, start)),
+            (_lies(start, b"\x89PNG\r\n\x1a\n"), lambda: _orientation_of_png(data, start)),
+            (_lies(start, b"RIFF") & _lies(start, b"WEBP", 8), lambda: _orientation_of_webp(data, start)),
+        ],
+        lambda: tf.constant(1),
+    )
+
+
+@tf.function(
+    input_signature=[tf.TensorSpec((None, None, None), tf.uint8), tf.TensorSpec((), tf.int32)], autograph=False
+)
+def turned(image, orientation):
+    """Turn the pixels (H, W, C) of a file, uint8, as its EXIF orientation, 1 to 8, says."""
+
+    def turn():
+        whole = tf.cond(_among(orientation, FLIPS_ROWS), lambda: tf.reverse(image, [0]), lambda: image)
+        whole = tf.cond(_among(orientation, FLIPS_COLUMNS), lambda: tf.reverse(whole, [1]), lambda: whole)
+        return tf.cond(_among(orientation, SWAPS), lambda: tf.transpose(whole, (1, 0, 2)), lambda: whole)
+
+    return tf.cond(orientation > 1, turn, lambda: image)
+
+
+def turned_shape(shape, orientation):
+    """Return (height, width, channels) of an image after `turned`."""
+    return tf.where(_among(orientation, SWAPS), tf.gather(shape, [1, 0, 2]), shape)
+
+
+def stored_box(box, shape, orientation):
+    """Return where a part of the turned image lies in the image as its file stores it.
+
+    Args:
+        box: (4,) int32, top, left, height and width in the turned image.
+        shape: (height, width, channels) of the stored image.
+        orientation: 1 to 8.
+    """
+    top, left, height, width = tf.unstack(tf.where(_among(orientation, SWAPS), tf.gather(box, [1, 0, 3, 2]), box))
+    top = tf.where(_among(orientation, FLIPS_ROWS), shape[0] - top - height, top)
+    left = tf.where(_among(orientation, FLIPS_COLUMNS), shape[1] - left - width, left)
+    return tf.stack([top, left, height, width])
+
+
+def is_still_webp(data):
+    """Whether a file is a WebP without animation: with one of 3 channels TensorFlow writes past its memory where the
+    number of channels is left to it, and refuses it where that is 3.
+
+    https://developers.google.com/speed/webp/docs/riff_container
+    """
+    start = tf.io.decode_raw(data, tf.uint8, fixed_length=21)
+    animated = _lies(start, b"VP8X", 12) & (start[20] & 2 > 0)
+    return _lies(start, b"RIFF") & _lies(start, b"WEBP", 8) & ~animated
+
+
+def decode_webp(data):
+    """Decode a WebP file without animation to uint8 (H, W, 3)."""
+    # With alpha TensorFlow refuses to give 3 channels.
+    return tf.io.decode_image(data, expand_animations=False)[..., :3]
+
+
+def _among(orientation, values):
+    return tf.reduce_any(orientation == tf.constant(values))
+
+
+def _orientation_of_jpeg(data, start):
+    jfif = _lies(start, b"\xff\xe0\0\x10", 2)  # the usual first segment; behind it most files have no other such
+    marker = tf.where(jfif, start[21], start[3])
+    more = (marker // 16 == 0xE) | (marker == 0xFE) | (marker == 0xFF)
+
+    def step(at):
+        head = tf.io.decode_raw(_part(data, at, 10), tf.uint16, fixed_length=10, little_endian=False)
+        marker, length = tf.cast(head[0], tf.int64), tf.cast(head[1], tf.int64)
+        fills = marker == 0xFFFF  # any number of these bytes may stand before a marker
+        segment = ((marker // 16 == 0xFFE) | (marker == 0xFFFE)) & (length >= 2)  # APPn or a comment
+        found = segment & (marker == 0xFFE1) & tf.reduce_all(head[2:] == [0x4578, 0x6966, 0])  # Exif\0\0
+        after = tf.where(fills, at + 1, at + 2 + length)
+        return tf.where(segment | fills, after, _NONE), found, at + 10, at + 2 + length
+
+    return tf.cond(more, lambda: _walk(data, 2, step), lambda: tf.constant(1))
+
+
+def _orientation_of_png(data, start):
+    def step(at):
+        kind, length = _part(data, at + 4, 4), _number(data, at)
+        more = (kind != b"IDAT") & (tf.strings.length(kind) == 4)
+        return tf.where(more, at + 12 + length, _NONE), kind == b"eXIf", _behind_exif(data, at + 8), at + 8 + length
+
+    return tf.cond(_lies(start, b"IDAT", 37), lambda: tf.constant(1), lambda: _walk(data, 8, step))
+
+
+def _orientation_of_webp(data, start):
+    def step(at):
+        kind, length = _part(data, at, 4), _number(data, at + 4, little_endian=True)
+        after = tf.where(tf.strings.length(kind) == 4, at + 8 + length + length % 2, _NONE)
+        return after, kind == b"EXIF", _behind_exif(data, at + 8), at + 8 + length
+
+    return tf.cond(_lies(start, b"VP8X", 12), lambda: _walk(data, 12, step), lambda: tf.constant(1))
+
+
+def _walk(data, first: int, step):
+    """Go from segment to segment until one holds the EXIF block, and return the orientation that the block says.
+
+    Args:
+        data: the file's bytes.
+        first: where the first segment begins.
+        step: from the beginning of a segment to that of the next one, `_NONE` behind the last; whether the segment
+            holds the EXIF block; and where that begins and ends.
+    """
+
+    def go(at, *_):
+        after, found, begin, end = step(at)
+        return tf.where(found, _NONE, after), tf.where(found, begin, _NONE), end
+
+    places = (tf.constant(first, tf.int64), tf.constant(_NONE), tf.constant(_NONE))
+    _, begin, end = tf.while_loop(lambda at, *_: at != _NONE, go, places, maximum_iterations=MOST_SEGMENTS)
+    return tf.cond(begin == _NONE, lambda: tf.constant(1), lambda: _value(data, begin, end))
+
+
+def _value(data, begin, end):
+    """Return the orientation that an EXIF block says: a TIFF header, and the directory it points to."""
+    order = _part(data, begin, 4)
+
+    def read(little_endian: bool):
+        at = begin + _number(data, begin + 4, little_endian)
+        count = tf.io.decode_raw(_part(data, at, 2), tf.uint16, fixed_length=2, little_endian=little_endian)[0]
+        size = tf.minimum(12 * tf.minimum(tf.cast(count, tf.int64), MOST_ENTRIES), end - at - 2)
+        entries = _part(data, at + 2, tf.maximum(size, 0))
+        entries = tf.strings.substr(entries, 0, tf.strings.length(entries) // 12 * 12)
+        entries = tf.reshape(tf.io.decode_raw(entries, tf.uint16, little_endian=little_endian), (-1, 6))
+        one = [1, 0] if little_endian else [0, 1]  # one number of 16 bits
+        wanted = tf.reduce_all(entries[:, :4] == tf.constant([ORIENTATION, 3, *one], tf.uint16), axis=1)
+        value = tf.cast(tf.concat([tf.boolean_mask(entries[:, 4], wanted), [1]], axis=0)[0], tf.int32)
+        return tf.where((value >= 1) & (value <= 8), value, 1)
+
+    orders = [(order == b"II*\0", lambda: read(True)), (order == b"MM\0*", lambda: read(False))]
+    return tf.case(orders, lambda: tf.constant(1))
+
+
+def _behind_exif(data, at):
+    """The place behind `Exif`, with which some writers begin the block."""
+    return tf.where(_part(data, at, 6) == b"Exif\0\0", at + 6, at)
+
+
+def _part(data, at, count):
+    """The bytes from `at` on, at most `count`: a string, empty behind the end."""
+    at = tf.minimum(at, tf.cast(tf.strings.length(data), tf.int64))
+    return tf.strings.substr(data, at, tf.cast(count, tf.int64))
+
+
+def _number(data, at, little_endian: bool = False):
+    """The unsigned number of four bytes at a place: int64."""
+    high, low = tf.unstack(
+        tf.cast(tf.io.decode_raw(_part(data, at, 4), tf.uint16, fixed_length=4, little_endian=little_endian), tf.int64)
+    )
+    return low * 65536 + high if little_endian else high * 65536 + low
+
+
+def _lies(raw, text: bytes, at: int = 0):
+    """Whether a text lies in bytes (n,) at a place."""
+    return tf.reduce_all(raw[at : at + len(text)] == tf.constant(list(text), tf.uint8))

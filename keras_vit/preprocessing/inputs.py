@@ -1,0 +1,104 @@
+"""Image -> model input, and the model's output -> names. Training's evaluation (but for a recipe's `data.resize`),
+prediction, the exported graph and the analysis tools all go through here. Keras is imported for tensors alone.
+
+B batch, H W C image.
+"""
+
+import csv
+import functools
+import os
+from pathlib import Path
+
+import numpy as np
+
+from keras_vit.preprocessing.decode import decode_image as decode_image
+from keras_vit.preprocessing.kinds import is_camera_raw
+from keras_vit.preprocessing.resize import resize_image
+
+
+def preprocess_input(x, data_format: str | None = None):
+    """Scale pixels 0..255 to [-1, 1], as the official ViT and BiT weights expect.
+
+    Other weights may expect another mean and standard deviation: `model.preprocessing` says which.
+
+    Args:
+        x: images of any shape, a NumPy array or a tensor.
+        data_format: accepted for the signature of `keras.applications`; the scaling does not depend on it.
+    """
+    if isinstance(x, np.ndarray):
+        x = x.astype("float32") if x.dtype.kind in "ui" else x
+    elif "int" in str(getattr(x, "dtype", "")):
+        from keras import ops
+
+        x = ops.cast(x, "float32")
+    return x / 127.5 - 1.0
+
+
+def resize(images, size: tuple[int, int]):
+    """Resize (H, W, C) or (B, H, W, C) to `size`, bilinear with antialiasing: within 1/255 of Pillow. float32."""
+    from keras import ops
+
+    how = {"interpolation": "bilinear", "antialias": True, "data_format": "channels_last"}
+    return ops.image.resize(ops.cast(images, "float32"), size, **how)
+
+
+def load_image(source: str | os.PathLike | bytes, input_shape: tuple[int | None, int | None, int]) -> np.ndarray:
+    """Read one image as a model takes it: decoded, upright by its EXIF orientation, resized to the whole input, pixels
+    0..255.
+
+    Args:
+        source: path of the file, or its bytes.
+        input_shape: (height, width, channels); None leaves that side as it is.
+
+    Returns:
+        float32 (H, W, C), to be passed to `preprocess_input` unless the model includes the preprocessing.
+
+    Raises:
+        FileNotFoundError: nothing lies at the path.
+        ValueError: the file is not an image.
+    """
+    if isinstance(source, bytes):
+        image = decode_image(source, input_shape[2])
+    else:
+        if not Path(source).is_file():
+            raise FileNotFoundError(f"image expected a file, found none at {str(source)!r}.")
+        if is_camera_raw(str(source)):
+            raise ValueError(
+                f"{source} expected an image file, received a camera's raw file; convert it to JPEG first."
+            )
+        image = decode_image(Path(source).read_bytes(), input_shape[2], source=str(source))
+    size = tuple(wanted or side for wanted, side in zip(input_shape[:2], image.shape[:2], strict=True))
+    return image.astype("float32") if size == image.shape[:2] else resize_image(image, size)
+
+
+@functools.cache
+def imagenet_classes() -> list[tuple[str, str]]:
+    """(WordNet id, name) of the 1000 classes of ILSVRC 2012 in label order."""
+    with (Path(__file__).parent / "imagenet_classes.csv").open(newline="") as file:
+        return [tuple(row) for row in csv.reader(file)]
+
+
+def decode_predictions(preds, top: int = 5, labels=None) -> list[list[tuple[str, str, float]]]:
+    """Name the best classes of a batch, as in `keras.applications`.
+
+    Args:
+        preds: (B, classes) scores.
+        top: how many to name.
+        labels: names of the classes; those of ImageNet-1k where None.
+
+    Returns:
+        For each image `top` tuples (class id, name, score), best first.
+
+    Raises:
+        ValueError: `preds` is not (B, classes).
+    """
+    if not isinstance(preds, list | tuple | np.ndarray):
+        from keras import ops
+
+        preds = ops.convert_to_numpy(preds)
+    preds = np.asarray(preds)
+    names = imagenet_classes() if labels is None else [(str(i), str(name)) for i, name in enumerate(labels)]
+    if preds.ndim != 2 or preds.shape[1] != len(names):
+        raise ValueError(f"preds expected shape (batch, {len(names)}), received {preds.shape}.")
+    best = np.argsort(-preds, axis=1, kind="stable")[:, :top]
+    return [[(*names[i], float(scores[i])) for i in row] for row, scores in zip(best, preds, strict=True)]

@@ -1,0 +1,1 @@
+"""What a run reports: metrics, progress, speed, a summary and pictures."""

@@ -1,0 +1,156 @@
+"""What a run tells while it runs: `metrics.jsonl`, TensorBoard's events, and the progress on the standard error."""
+
+import contextlib
+from pathlib import Path
+
+import tensorflow as tf
+
+from keras_vit.train.datasets import Datasets
+from keras_vit.train.log.progress import Progress
+from keras_vit.train.recipe import Recipe
+from keras_vit.train.workdir import Metrics
+
+
+class Report:
+    """Writes the same numbers to all places; the workers that are not the chief tell nothing.
+
+    Args:
+        recipe: of the run.
+        workdir: folder of the run.
+        data: of the run.
+        step: where the run goes on.
+        chief: whether this process tells anything.
+    """
+
+    def __init__(self, recipe: Recipe, workdir: Path, data: Datasets, step: int, chief: bool = True):
+        self._recipe, self._data, self._step, self._chief = recipe, data, step, chief
+        if chief:
+            self._metrics = Metrics(workdir / "metrics.jsonl", step)
+            self._events = Events(workdir / "tensorboard")
+        self._progress = Progress(data.steps, data.epochs, step, quiet=not chief)
+
+    def begin(self, parameters: int, schedule) -> None:
+        """Say what is trained on what.
+
+        Args:
+            parameters: of the model.
+            schedule: as it is fitted to the run.
+        """
+        data = self._data
+        self.say(
+            f"{self._recipe.name}: {data.train.listing()} to train on, {data.test.count:,} to test on; "
+            f"{parameters:,} parameters; {self._step:,} of {data.steps:,} steps done"
+        )
+        gone = data.left_out
+        if gone:
+            names = ", ".join(gone[:3]) + ", ..." * (len(gone) > 3)
+            self.say(
+                f"{len(gone):,} files are left out: {names}; the others keep their order, and the run no longer ends "
+                "where one with these files would."
+            )
+        for name in ("warmup_steps", "cooldown_steps"):
+            asked, used = getattr(self._recipe.schedule, name), getattr(schedule, name)
+            if asked != used:
+                self.say(
+                    f"schedule.{name} {asked:,} does not fit into the {data.steps:,} steps of the run: {used:,} used"
+                )
+
+    def show(self, step: int, counters, rate: float, images_per_second: float) -> None:
+        """Where the run is."""
+        epoch = (step - 1) // self._data.epoch_steps + 1
+        self._progress.show(step, epoch, counters.mean_loss, images_per_second, rate)
+
+    def train(self, step: int, counters, rate: float, images_per_second: float) -> None:
+        """The training loss since the last report; the counters start anew."""
+        values = {"loss": counters.mean_loss, "learning_rate": rate, "images_per_second": images_per_second,
+                  "seconds": counters.seconds}  # fmt: skip
+        if self._recipe.nonfinite == "skip":
+            values["skipped"] = counters.skipped
+        self.write(step, "train", values)
+        counters.next_report()
+
+    def evaluation(self, step: int, split: str, values: dict) -> None:
+        """What an evaluation found: written, and said."""
+        self.write(step, split, values)
+        shown = {name: value for name, value in values.items() if name != "examples"}
+        figures = (f"{name.replace('_', ' ')} {value:.4f}" if name == "loss" else
+                   f"{name.replace('_', ' ')} {value:.2%}" for name, value in shown.items())  # fmt: skip
+        self.say(f"step {step:,} of {self._data.steps:,}, {split}: {', '.join(figures)}")
+
+    def write(self, step: int, split: str, values: dict) -> None:
+        """Numbers of a split."""
+        if self._chief:
+            values = {name: value for name, value in values.items() if name != "examples"}
+            self._metrics.write(step, split, **values)
+            self._events.write(step, split, **values)
+
+    def picture(self, step: int, name: str, png: bytes) -> None:
+        """A picture, for TensorBoard alone."""
+        if self._chief:
+            self._events.write_picture(step, name, png)
+
+    def say(self, line: str) -> None:
+        """One line."""
+        self._progress.say(line)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        self._progress.__exit__()
+        if self._chief:
+            # An error on its way, of a checkpoint on the same full disk for instance, says more than this one.
+            with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
+                self._events.close()
+
+
+class Events:
+    """TensorBoard's scalars and images, written without TensorBoard.
+
+    Args:
+        folder: where the events go.
+
+    Raises:
+        OSError: they cannot be written there, when it is made or by any of its methods.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = str(folder)
+        with self._as_os_error():
+            self._writer = tf.summary.create_file_writer(self._folder)
+        plugins = (tf.compat.v1.SummaryMetadata.PluginData(plugin_name=name) for name in ("scalars", "images"))
+        self._scalar, self._image = (tf.compat.v1.SummaryMetadata(plugin_data=plugin) for plugin in plugins)
+
+    def write(self, step: int, split: str, **values: float) -> None:
+        """One scalar a value, named `split/name`."""
+        with self._written():
+            for name, value in values.items():
+                tf.summary.write(f"{split}/{name}", tf.constant(value, tf.float32), step, metadata=self._scalar)
+
+    def write_picture(self, step: int, name: str, png: bytes) -> None:
+        """One image, as TensorBoard's plugin takes it: width, height and the PNG, as strings."""
+        width, height = (str(int.from_bytes(png[at : at + 4], "big")) for at in (16, 20))  # of the PNG's header
+        with self._written():
+            tf.summary.write(name, tf.constant([width.encode(), height.encode(), png]), step, metadata=self._image)
+
+    def close(self) -> None:
+        """End the file."""
+        with self._as_os_error():
+            self._writer.close()
+
+    @contextlib.contextmanager
+    def _written(self):
+        with self._as_os_error():
+            with self._writer.as_default():
+                yield
+            self._writer.flush()
+
+    @contextlib.contextmanager
+    def _as_os_error(self):
+        try:
+            yield
+        except tf.errors.OpError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise OSError(
+                f"TensorBoard's events expected to be written to {self._folder!r}, which failed ({reason})."
+            ) from error

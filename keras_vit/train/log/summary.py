@@ -1,0 +1,47 @@
+"""What a finished run says of itself."""
+
+from keras_vit.cost.operations import multiplications
+from keras_vit.train.datasets import Datasets
+from keras_vit.train.recipe import Recipe
+from keras_vit.train.stages import spans_of
+from keras_vit.train.state import State
+
+
+def summarise(
+    recipe: Recipe, data: Datasets, state: State, result: dict, images_per_second: float, replicas: int
+) -> dict:
+    """`summary.json`: the recipe's name; the last evaluation; and what the run took.
+
+    `seconds` of training, compiling and evaluations included; `images_per_second` without compiling; `peak_memory`
+    in bytes, on the host, of the largest process that the chief's part of the run took; where it had GPUs,
+    `peak_device_memory` in bytes, as TensorFlow counts what it held on the one that held most; `parameters`;
+    `exaflops` of the updates, by the paper's way of counting (Table 6: twice the multiplications, the backward pass
+    twice the forward one), and twice that with `sam`, which takes two gradients an update; `steps`, `epochs` begun,
+    `skipped` updates, `replicas`, and the classes' `labels`.
+    """
+    batch, epochs = recipe.data.batch_size, data.epochs
+    work = sum(
+        (span.end - span.begin)
+        * multiplications(recipe.model.row, span.input_shape, span.patch_size or recipe.model.patch_size,
+                          recipe.model.pooling)
+        for span in spans_of(recipe, data.steps)
+    )  # fmt: skip
+    on_devices = round(state.counters.peak_device_memory)
+    gradients = 2 if recipe.optimizer.sam else 1
+    return {
+        "recipe": recipe.name,
+        **{name: value for name, value in result.items() if name != "examples"},
+        "test_examples": result["examples"],
+        "train_examples": data.train.count,
+        "seconds": round(state.counters.seconds, 3),
+        "images_per_second": round(images_per_second, 1),
+        "peak_memory": round(state.counters.peak_memory),
+        **({"peak_device_memory": on_devices} if on_devices else {}),
+        "parameters": state.model.count_params(),
+        "exaflops": 6 * gradients * work * batch / 1e18,
+        "steps": data.steps,
+        "epochs": epochs,
+        "skipped": round(state.counters.skipped_before),
+        "replicas": replicas,
+        "labels": list(data.train.labels),
+    }

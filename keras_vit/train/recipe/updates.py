@@ -1,0 +1,117 @@
+"""The parts of a recipe that say how the weights move: loss, optimizer, learning rate and average."""
+
+from dataclasses import dataclass
+
+from keras_vit.train.recipe.checks import is_count, is_number, is_positive, require
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is made small.
+
+    Args:
+        kind: `softmax` cross entropy, or `sigmoid` cross entropy summed over the classes.
+        label_smoothing: share of the target spread evenly over all classes, in [0, 1).
+    """
+
+    kind: str = "softmax"
+    label_smoothing: float = 0.0
+
+    def __post_init__(self):
+        require(self.kind in ("softmax", "sigmoid"), "kind", "'softmax' or 'sigmoid'", self.kind)
+        require(is_number(self.label_smoothing, 0, 1), "label_smoothing", "a share in [0, 1)", self.label_smoothing)
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """How a gradient becomes an update.
+
+    Args:
+        kind: `adamw`, `sgd` (with momentum), `lamb` (arXiv 1904.00962), `adafactor` (arXiv 1804.04235,
+            as arXiv 2106.04560 uses it: with momentum, and rates that are not scaled by the weights) or `muon` (of the
+            matrices and convolutions of blocks and units, arXiv 2502.16982; of all else `adamw`, at the same rate).
+        learning_rate: the base rate, which the schedule multiplies.
+        weight_decay: decoupled, on kernels only: kernel -= rate * weight_decay * kernel.
+        momentum: of `sgd` and `muon` (whose authors take 0.95), in [0, 1).
+        beta_1: decay of the mean of gradients of all but `sgd`, in [0, 1).
+        beta_2: decay of the mean of squared gradients of all but `sgd`, in [0, 1).
+        epsilon: added to the root of the mean square.
+        clip_norm: largest norm of all gradients together, scaled down to it; None for no limit.
+        layer_decay: factor by which each block's rate is below the next one's, counted from the head (arXiv
+            2106.08254), in (0, 1].
+        sam: radius of sharpness-aware minimisation (arXiv 2010.01412), which takes the gradient twice; 0 for none.
+        accumulate: parts that a batch is gone through in, for its gradient to fit into memory.
+        moment_dtype: `float32`, or `bfloat16` for the mean of gradients (big_vision's choice).
+    """
+
+    kind: str = "adamw"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    momentum: float = 0.9
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-8
+    clip_norm: float | None = None
+    layer_decay: float = 1.0
+    sam: float = 0.0
+    accumulate: int = 1
+    moment_dtype: str = "float32"
+
+    def __post_init__(self):
+        kinds = ("adamw", "sgd", "lamb", "adafactor", "muon")
+        require(self.kind in kinds, "kind", "one of 'adamw', 'sgd', 'lamb', 'adafactor', 'muon'", self.kind)
+        require(is_positive(self.learning_rate), "learning_rate", "a positive number", self.learning_rate)
+        require(is_number(self.weight_decay, 0), "weight_decay", "a number of at least 0", self.weight_decay)
+        for name in ("momentum", "beta_1", "beta_2"):
+            require(is_number(getattr(self, name), 0, 1), name, "a number in [0, 1)", getattr(self, name))
+        require(is_positive(self.epsilon), "epsilon", "a positive number", self.epsilon)
+        require(self.clip_norm is None or is_positive(self.clip_norm), "clip_norm", "a positive number or null",
+                 self.clip_norm)  # fmt: skip
+        share = is_positive(self.layer_decay) and self.layer_decay <= 1
+        require(share, "layer_decay", "a factor in (0, 1]", self.layer_decay)
+        require(is_number(self.sam, 0), "sam", "a number of at least 0", self.sam)
+        require(is_count(self.accumulate), "accumulate", "a positive int", self.accumulate)
+        types = ("float32", "bfloat16")
+        require(self.moment_dtype in types, "moment_dtype", "'float32' or 'bfloat16'", self.moment_dtype)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate over the steps (section 4.1, appendix B.1).
+
+    Args:
+        decay: `cosine`, `linear`, `constant`, or `rsqrt`, the reciprocal square root (arXiv 2106.04560).
+        warmup_steps: steps over which the rate rises linearly from 0; a tenth of the run where it is no longer.
+        end: the rate that `linear` ends at.
+        timescale: steps after the warm-up in which `rsqrt` falls to 1 / sqrt(2).
+        cooldown_steps: last steps over which the rate falls linearly to 0; at most those behind the warm-up.
+    """
+
+    decay: str = "cosine"
+    warmup_steps: int = 0
+    end: float = 0.0
+    timescale: int = 10_000
+    cooldown_steps: int = 0
+
+    def __post_init__(self):
+        kinds = ("cosine", "linear", "constant", "rsqrt")
+        require(self.decay in kinds, "decay", "one of 'cosine', 'linear', 'constant', 'rsqrt'", self.decay)
+        for name in ("warmup_steps", "cooldown_steps"):
+            require(is_count(getattr(self, name), 0), name, "an int of at least 0", getattr(self, name))
+        require(is_count(self.timescale), "timescale", "a positive int", self.timescale)
+        require(is_number(self.end, 0), "end", "a number of at least 0", self.end)
+
+
+@dataclass(frozen=True)
+class Average:
+    """A moving average of the weights, which is then what is evaluated and saved.
+
+    Args:
+        decay: share of the old average that each step keeps, in [0, 1); 0 for no average. Early steps keep
+            (1 + step) / (10 + step) at most, so that the start is forgotten.
+    """
+
+    decay: float = 0.0
+
+    def __post_init__(self):
+        require(is_number(self.decay, 0, 1), "decay", "a number in [0, 1)", self.decay)

@@ -1,0 +1,17 @@
+"""The forms by XLA beside the plain ones."""
+
+from functools import partial
+
+import pytest
+
+from keras_vit.kernels import activations, norms
+from keras_vit.layers import groupnorm, layernorm, mlp
+
+FORMS = [(activations.GELU_TANH, mlp.gelu_tanh), (activations.GELU, mlp.gelu)]
+NORMS = [
+    pytest.param(norms.layer_norm, layernorm.layer_norm, (3, 7, 64), id="layer"),
+    pytest.param(norms.group_norm, groupnorm.group_norm, (3, 4, 5, 64), id="group"),
+    pytest.param(
+        partial(norms.group_norm, relu=True), partial(groupnorm.group_norm, relu=True), (3, 4, 5, 64), id="group, relu"
+    ),
+]
