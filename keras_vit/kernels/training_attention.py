@@ -12,8 +12,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from keras_vit.kernels.attention import by_logits, by_query, split, sums_of_heads
-from keras_vit.kernels.rows import few_rows, sum_of_rows
 from keras_vit.kernels.recompute import after
+from keras_vit.kernels.rows import few_rows, sum_of_rows
 
 MANY = 512
 

@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.evaluate.accuracy import logits_model
+from keras_vit.kernels.recompute import Recomputed, with_values
 from keras_vit.layers import AxialBlock, EncoderBlock, PatchEmbedding, as_pair
 from keras_vit.layers.positions import Positions
 from keras_vit.layers.resnet import ResidualUnit
 from keras_vit.models.lean import block_read_at_first_token
-from keras_vit.kernels.recompute import Recomputed, with_values
 from keras_vit.weights.resize import resize_kernel
 
 

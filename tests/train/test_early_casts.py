@@ -10,8 +10,8 @@ from support import max_difference, need_rounded_bfloat16, needs_tensorflow
 from train import test_step
 from train.test_step import IMAGES, LABELS, RECIPE, TARGETS, with_optimizer
 
-from keras_vit.train import step
 from keras_vit.kernels.recompute import with_values
+from keras_vit.train import step
 from keras_vit.train.state import first_state
 
 pytestmark = needs_tensorflow

@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 from support import needs_tensorflow
 
+from keras_vit.kernels.recompute import with_values
 from keras_vit.layers import StochasticDepth, drawing
 from keras_vit.layers.dropout import Dropout
 from keras_vit.train.masks import _advanced, uniform_of_part
-from keras_vit.kernels.recompute import with_values
 from keras_vit.train.step import dropout_states
 
 pytestmark = needs_tensorflow
