@@ -107,6 +107,11 @@ def test_recipes_are_values(path):
     assert ast.get_docstring(ast.parse(path.read_text())), "a recipe opens with its lab note"
 
 
+def test_architecture_md_shows_these_rules():
+    table = re.findall(r"^\| `([a-z.]+)` \| (.*) \| (yes|no) \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    assert {name: (set(re.findall(r"`(.*?)`", others)), may == "yes") for name, others, may in table} == RULES
+
+
 def test_the_public_names_are_listed_by_hand():
     text = (PACKAGE / "public.py").read_text()
     listed = set(re.findall(r" as ([a-zA-Z]\w*)$", text, re.MULTILINE))
