@@ -34,7 +34,7 @@ lint: $(INSTALLED)
 
 benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/keras-vit bench
-	$(RUN)/python benchmarks/readme.py
+	$(RUN)/python benchmarks/performance_page.py
 	$(RUN)/keras-vit bench --preset growth
 	$(RUN)/python benchmarks/goals.py
 	$(RUN)/python benchmarks/import_time.py

@@ -23,7 +23,7 @@ from keras_vit.train.workdir import write_atomically
 HERE = Path(__file__).parent
 COLOURS, MARKERS = (VERMILION, BLUE, GREEN, *OTHERS), "osD^vPX<"  # one more: a pair comes again after 56 machines
 TICKS = (0.5, 0.6, 0.7, 0.8, 1, 1.25, 1.5, 2, 3, 4)
-LETTERS = {  # of NOTES.md
+LETTERS = {  # of notes/README.md
     "AMD EPYC, 2 cores, AVX2": "B, family not noted",
     "AMD EPYC (family 25, model 1), 2 cores, AVX2": "B",
     "AMD EPYC, 2 cores, AVX-512 bf16": "A, family not noted",
@@ -48,16 +48,17 @@ PEERS = {
     "timm, eager or compiled": ("timm", "timm-compiled"),
 }
 INTRODUCTION = """
-    Ours over the peer, as a speed, on each machine that `keras-vit bench` ran on, with the range of the rounds, as its
-    pages say it: behind each figure is the newest, so that one column may hold several days and states of the source.
-    Of memory it is the peer's peak over ours; of Ti/16 the goal, 0.9 of timm's latency, is 1.11 of its speed. In words:
-    who computed, ours and the peer; `apart`: not in the same rounds.
+    Speed of `keras_vit` over the peer, on each machine that `keras-vit bench` ran on, with the range over the rounds.
+    Each cell is the newest result of that machine and links its run, so a column may hold several days and versions.
+    For memory the ratio is the peer's peak over ours. The goal of Ti/16, 0.9 of timm's latency, is 1.11 of its speed.
+    Words in a cell name the contestants, ours and the peer. `apart`: not measured in the same rounds.
 
-    **Bold**: the goal is reached; where it is the fastest peer's speed, beside two peers or more, of which one may have
-    found too little memory (a page that asked one counts where no other did). –: not asked, or measured while the
-    machine changed its speed. Frozen weights: `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`, as `keras-vit serve` has it. Whether
-    int8 agrees with the model is another question, which [README](README.md#exports) answers. Letters are those of
-    [NOTES](NOTES.md), which tell what stands between, on the GPU too. Made by `benchmarks/goals.py`.
+    **Bold**: the goal is reached. Where the peer is the fastest one, bold needs two peers or more; one of them may have
+    run out of memory. –: not measured, or the machine changed its speed meanwhile. Frozen weights mean
+    `TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1`, which `keras-vit serve` sets for bfloat16 models.
+
+    [script_results.md](script_results.md#exports) measures whether int8 agrees with the model. [notes](notes/README.md)
+    explains the letters of the machines. This page is written by `benchmarks/goals.py`.
 """
 
 

@@ -50,7 +50,7 @@ MODELS = {"ViT-L/16": "ViT_L16", "ViT-H/14": "ViT_H14"}
 COUNTS = (8, 16, 32, 64, 128, 256, 512)
 BATCH = 4096  # of the paper's pre-training (Table 3)
 ENOUGH = 0.9
-DECODED = 754.4 / 2  # images a second and core, cropped and flipped: benchmarks/README.md
+DECODED = 754.4 / 2  # images a second and core, cropped and flipped: benchmarks/script_results.md
 PAPER = (  # model, data set of Table 2, epochs, images of one, where the epochs are from
     ("ViT_H14", "ViT-H/14", "JFT-300M", 14, 303e6, "Table 6"),
     ("ViT_L16", "ViT-L/16", "JFT-300M", 14, 303e6, "Table 6"),

@@ -7,7 +7,7 @@ from keras_vit import terminal as _terminal
 
 if _platform.machine() in ("x86_64", "AMD64"):
     # TensorFlow has oneDNN's products behind this switch where the processor ends with AVX2: 1.1 to 1.5 times the speed
-    # there (benchmarks/NOTES.md). It is read once, when TensorFlow is imported.
+    # there (benchmarks/notes). It is read once, when TensorFlow is imported.
     _os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 if not _terminal.COMMAND:

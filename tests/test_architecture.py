@@ -139,8 +139,8 @@ def test_the_names_of_the_analysis_are_listed_by_hand_and_say_what_they_do():
     }
     contract |= {"plot_figure7", "plot_journey", "position_similarity", "project", "rollout", "rollout_maps"}
     assert contract <= listed
-    readme = (ROOT / "README.md").read_text()
-    assert all(getattr(analysis, name).__doc__ and (name in readme or name not in contract) for name in listed)
+    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    assert all(getattr(analysis, name).__doc__ and (name in pages or name not in contract) for name in listed)
 
 
 def test_without_tensorflow_the_zoo_needs_no_tensorflow():

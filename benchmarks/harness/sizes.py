@@ -13,7 +13,7 @@ BASE = 0.8e9  # bytes of a process that has imported a library
 # Peaks of training over `BASE`, by `training_bytes`: about the most that was measured of each, in float32, batch 8, in
 # benchmarks/results/bench-2026-11-22-114638.json: ours on TensorFlow 1.23 (L/16) and 1.31 (B/16), with convolutions
 # 1.50 (R50+B/16) and 1.74 (BiT-R50x1); on torch 0.70 to 1.01; ours on JAX 1.27, keras-hub 1.54 to 1.73 (1.78 in
-# mixed_bfloat16, benchmarks/README.md).
+# mixed_bfloat16, benchmarks/script_results.md).
 OURS_HOLDS, TORCH_HOLDS, OTHERS_HOLD = 1.4, 1.0, 1.8
 # Likewise on an H200, in mixed_bfloat16, batch 256, at 224 and 384 pixels, where attention's weights are counted, and
 # transformers compiled alone holds them: of B/16 ours on JAX 0.85 and 0.65, timm compiled 0.96 and 0.74, transformers

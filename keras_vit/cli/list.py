@@ -9,7 +9,7 @@ def add(verb) -> None:
     """
     sub = verb("list", run, "List the models.", "list 'ViT_B*'")
     sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")
-    sub.add_argument("--markdown", action="store_true", help="all of them, as the README's table")
+    sub.add_argument("--markdown", action="store_true", help="print all models as the tables of docs/zoo.md")
 
 
 def run(options) -> None:

@@ -1,6 +1,6 @@
 """GELU and its gradient on CPUs, in float32 whatever the type, each pass one loop that XLA compiles.
 
-TensorFlow runs up to a dozen (benchmarks/NOTES.md has the gains).
+TensorFlow runs up to a dozen (benchmarks/notes has the gains).
 """
 
 import math

@@ -1,7 +1,7 @@
 """Norms and their gradients on CPUs, in float32 whatever the type, each pass one loop that XLA compiles or oneDNN's.
 
 The backward pass keeps a norm's input alone. The whole of a GroupNorm as one function is slower. Kernels are
-standardised by oneDNN's batch normalisation (benchmarks/NOTES.md has the gains).
+standardised by oneDNN's batch normalisation (benchmarks/notes has the gains).
 """
 
 import math

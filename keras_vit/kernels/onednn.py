@@ -2,7 +2,7 @@
 
 TensorFlow puts them into graphs where it finds what they stand for. Products whose kernels are constants are the
 fastest, since oneDNN brings the kernel into its own order once; here they are told that their kernels do not change,
-and no constant is copied through TensorFlow's graphs (benchmarks/NOTES.md has the gains). Gradients are known to tapes
+and no constant is copied through TensorFlow's graphs (benchmarks/notes has the gains). Gradients are known to tapes
 outside the graph alone.
 
 R rows, D width, F width that is put out.

@@ -2,7 +2,7 @@
 
 That sum is one over the values that were gathered. In narrow models, and of `few_rows`, the weights are kept; else
 computed again. Of many tokens in wide models, one image after the other, so that a batch's N x N numbers are never
-there at once; there the gathered values are kept. benchmarks/NOTES.md has the gains.
+there at once; there the gathered values are kept. benchmarks/notes has the gains.
 
 B batch, N tokens, D width, h heads, d = D / h.
 """

@@ -17,7 +17,7 @@ def gelu_tanh(x):
     """GELU by its tanh approximation: the one of the official code (flax's default).
 
     The cube is written as products: Keras's own form has a power in it, which TensorFlow neither fuses into the
-    product in front nor computes fast (benchmarks/NOTES.md).
+    product in front nor computes fast (benchmarks/notes).
     """
     if half_on_jax(x):
         return _x_times(_logistic, x)

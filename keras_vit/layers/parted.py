@@ -1,4 +1,4 @@
-"""Attention and MLPs by smaller products, for OpenVINO and weights that do not change (benchmarks/NOTES.md: the gains).
+"""Attention and MLPs by smaller products, for OpenVINO and weights that do not change (benchmarks/notes: the gains).
 
 Query, key and value have a product each, since OpenVINO copies what one product is cut into; the queries' scale is part
 of their kernel. An MLP's hidden numbers come in parts, so that a part's kernels and numbers are still in a core's cache

@@ -4,7 +4,7 @@ from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, Varian
 
 
 def variants_table() -> str:
-    """The rows in Markdown, as the README shows them."""
+    """Return the rows as the Markdown tables of docs/zoo.md."""
     lines = [
         "| builder | paper | timm | width | blocks | heads | MLP | patch | parameters, 1000 classes |",
         "|---|---|---|---:|---:|---:|---:|---:|---:|",

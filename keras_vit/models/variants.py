@@ -1,6 +1,6 @@
 """The table of models: one row each, with the parameter counts of the official code.
 
-A new model is one row here; its builder, the README's table, `keras-vit list` and the tests read the rows.
+A new model is one row here; its builder, the table in docs/zoo.md, `keras-vit list` and the tests read the rows.
 """
 
 import difflib

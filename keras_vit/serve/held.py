@@ -23,7 +23,7 @@ def release_memory() -> None:
 def hold_weights(folders) -> None:
     """Have oneDNN bring each weight of this process into an order of its own once, where all models gain by it.
 
-    Those are models stored in bfloat16; in float32 products are faster as weights lie (benchmarks/NOTES.md). It is for
+    Those are models stored in bfloat16; in float32 products are faster as weights lie (benchmarks/notes). It is for
     a process that does nothing but serve: a weight that changes later keeps its first numbers in products. TensorFlow
     reads the switch with its first product. What the environment says of it already stays.
 

@@ -1,4 +1,4 @@
-"""The arithmetic behind `keras-vit bench`'s tables, the tables, and the README's."""
+"""The arithmetic behind `keras-vit bench`'s tables, the tables, and the performance page's."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from bench.asked import FAKE, question
 
-from benchmarks import export, readme
+from benchmarks import export, performance_page
 from benchmarks.harness import machine, page, plan, results, tables
 from keras_vit.export import parity
 
@@ -219,7 +219,7 @@ def test_the_versions_of_all_that_contestants_run_on_are_kept():
     assert {"tensorflow", "jax", "jaxlib", "torch", "openvino", "nncf"} <= machine.machine()["versions"].keys()
 
 
-def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monkeypatch, capsys):
+def test_the_performance_page_shows_the_newest_complete_run_of_the_targets(tmp_path, monkeypatch, capsys):
     asked = question(batches=(8,))
     run = {"date": "2026-11-21 15:31 UTC", "complete": True, "preset": "targets", "machine": machine.machine()}
     run["settings"] = [{"rounds": 7}, {"rounds": 3}]
@@ -229,23 +229,24 @@ def test_the_readme_shows_the_newest_finished_run_of_the_targets(tmp_path, monke
     for day, changes in ((1, {}), (2, {"preset": "growth"}), (3, {"complete": False})):
         file = tmp_path / f"benchmarks/results/bench-2026-11-2{day}-120000.json"
         file.write_text(json.dumps(run | changes))
-    page_of = tmp_path / "README.md"
+    page_of = tmp_path / "docs/performance.md"
+    page_of.parent.mkdir()
     page_of.write_text("before\n<!-- benchmark -->\nold\nlines\n<!-- /benchmark -->\nbehind\n")
-    monkeypatch.setattr(readme, "ROOT", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["readme.py"])
-    assert readme.main() is None and "shows bench-2026-11-21-120000.json" in capsys.readouterr().out
-    shown = readme.block(run, "bench-2026-11-21-120000")
+    monkeypatch.setattr(performance_page, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["performance_page.py"])
+    assert performance_page.main() is None and "shows bench-2026-11-21-120000.json" in capsys.readouterr().out
+    shown = performance_page.block(run, "bench-2026-11-21-120000")
     assert page_of.read_text() == f"before\n<!-- benchmark -->\n{shown}\n<!-- /benchmark -->\nbehind\n"
-    assert "(benchmarks/results/bench-2026-11-21-120000.md)" in shown and "| 2.00 |" in shown
-    assert run["notes"][0] in shown and "3 or 7 turns each" in shown
-    assert readme.RATIOS in shown and readme.APART not in shown and readme.NO_GPU in shown
+    assert "(../benchmarks/results/bench-2026-11-21-120000.md)" in shown and "| 2.00 |" in shown
+    assert run["notes"][0] in shown and "3 or 7 rounds" in shown
+    assert performance_page.RATIOS in shown and performance_page.APART not in shown and performance_page.NO_GPU in shown
     on_gpu = [*run["questions"], {**run["questions"][0], "device": "gpu"}]
-    assert readme.NO_GPU not in readme.block({**run, "questions": on_gpu}, "bench")
+    assert performance_page.NO_GPU not in performance_page.block({**run, "questions": on_gpu}, "bench")
     run["questions"][0]["rows"][1].update(together_with_first=False, groups=[1])
-    assert readme.APART in readme.block(run, "bench")
+    assert performance_page.APART in performance_page.block(run, "bench")
     file = tmp_path / "benchmarks/results/bench-2026-11-21-120000.json"
     file.unlink()
-    assert "expected a finished run" in readme.main()
+    assert "expected a finished run" in performance_page.main()
 
 
 def test_processors_of_one_name_are_told_apart_by_their_numbers(monkeypatch):

@@ -167,7 +167,7 @@ def test_the_page_of_the_repository_is_that_of_its_runs():
 
 
 def test_a_machine_is_named_as_the_notes_name_it():
-    shown = [f"**{letter}**" in (ROOT / "benchmarks/NOTES.md").read_text() for letter in "ABCDEF"]
+    shown = [f"**{letter}**" in (ROOT / "benchmarks/notes/README.md").read_text() for letter in "ABCDEF"]
     assert all(shown) and {letter[0] for letter in goals.LETTERS.values()} == {*"ABCDEF"}
     known = {**run([row(SAVED, 1.0), row("timm-compiled", 1.0)])}
     known["machine"] |= {"cpu_model": "family 25, model 17", "instructions": "AVX-512 bf16"}

@@ -95,9 +95,9 @@ NO_JSON = "expected a JSON file with date, machine, settings, notes, questions, 
         ("export", ["--rounds", "0"], f"{NO_ROUND}'0'"),
         ("scaling", ["--rounds", "0"], f"{NO_ROUND}'0'"),
         ("scaling", ["--read", "nope.json"], "JSON file with machine, seconds, collectives, received 'nope.json'"),
-        ("readme", ["nope.json"], f"argument result: {NO_JSON}'nope.json'"),
-        ("readme", [__file__], f"{NO_JSON}{__file__!r}"),
-        ("readme", [str(ROOT / "benchmarks/cifar10.json")], "/cifar10.json'"),  # JSON of something else
+        ("performance_page", ["nope.json"], f"argument result: {NO_JSON}'nope.json'"),
+        ("performance_page", [__file__], f"{NO_JSON}{__file__!r}"),
+        ("performance_page", [str(ROOT / "benchmarks/cifar10.json")], "/cifar10.json'"),  # JSON of something else
         ("cifar10", ["--read", "--seeds", "0,x"], "--seeds: expected ints with commas between them, received '0,x'"),
     ],
 )

@@ -1,8 +1,8 @@
-"""Puts the overview of a run of `keras-vit bench` into README.md, between its two markers.
+"""Write the overview of a run of `keras-vit bench` into docs/performance.md, between its two markers.
 
-    python benchmarks/readme.py [benchmarks/results/bench-DATE.json]
+    python benchmarks/performance_page.py [benchmarks/results/bench-DATE.json]
 
-Without a name the newest run of the preset `targets` to its end. tests/test_readme.py holds that the two agree.
+Without a name this takes the newest complete run of the preset `targets`. tests/test_docs.py compares page and run.
 """
 
 import argparse
@@ -16,25 +16,25 @@ from benchmarks.harness.machine import in_words
 from benchmarks.harness.page import overview
 
 ROOT = Path(__file__).parent.parent
-NO_GPU = "This run asked nothing of a GPU: what others measured on one stands in [goals.md](benchmarks/goals.md)."
-RATIOS = "`ours / it`: the median of the rounds, and their range."
+NO_GPU = "No GPU was measured in this run; [goals.md](../benchmarks/goals.md) has the newest results on one."
+RATIOS = "`ours / it` is the median over the rounds, with the lowest and the highest round."
 APART = (
-    "`apart`: measured one after the other, since both did not fit into memory at once; the ratio is corrected by the "
-    "machine's speed at matrix products beside each."
+    "`apart`: both did not fit into memory together, so one was measured after the other. That ratio is corrected by "
+    "the machine's matmul rate at each time."
 )
 MARKED = re.compile(r"(?<=<!-- benchmark -->\n).*?(?=\n<!-- /benchmark -->)", re.DOTALL)
 
 
 def block(result: dict, name: str) -> str:
-    """What stands between the markers.
+    """Return the Markdown between the markers.
 
     Args:
-        result: of the JSON.
-        name: of the files, without their ending.
+        result: the run's JSON.
+        name: of the run's files, without a suffix.
     """
     words = in_words(result["machine"]).partition(";")[0]
     rounds = " or ".join(sorted({str(part["rounds"]) for part in result["settings"]}))
-    page = f"[{result['date']}](benchmarks/results/{name}.md), all contestants and versions there; {rounds} turns each."
+    page = f"run of [{result['date']}](../benchmarks/results/{name}.md), {rounds} rounds."
     table = overview(result).rstrip()
     on_gpu = any(question["device"] == "gpu" for question in result["questions"])
     said = [f"{words}; {page}", *result["notes"], *([] if on_gpu else [NO_GPU]), RATIOS]
@@ -51,11 +51,11 @@ def main():
     targets = ((file, run) for file, run in runs if run["complete"] and run["preset"] == "targets")
     file, result = named or next(targets, (None, None))
     if result is None:
-        return "benchmarks/readme.py expected a finished run of `keras-vit bench` in benchmarks/results, found none"
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    readme.write_text(MARKED.sub(lambda _: block(result, file.stem), text), encoding="utf-8")
-    print(f"README.md shows {file.name}")
+        return "performance_page.py expected a finished run of `keras-vit bench` in benchmarks/results, found none"
+    page = ROOT / "docs/performance.md"
+    text = page.read_text(encoding="utf-8")
+    page.write_text(MARKED.sub(lambda _: block(result, file.stem), text), encoding="utf-8")
+    print(f"docs/performance.md shows {file.name}")
     return None
 
 
