@@ -7,6 +7,8 @@ from keras_vit.models.builders import create_model as create_model
 from keras_vit.models.features import feature_model as feature_model
 from keras_vit.models.load import load_model as load_model
 from keras_vit.models.pretrained import from_pretrained as from_pretrained
+from keras_vit.models.token_layout import TokenLayout as TokenLayout
+from keras_vit.models.token_layout import token_layout as token_layout
 from keras_vit.models.variants import BiTVariant as BiTVariant
 from keras_vit.models.variants import ResNetStem as ResNetStem
 from keras_vit.models.variants import Variant as Variant

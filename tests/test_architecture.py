@@ -118,7 +118,7 @@ def test_the_public_names_are_listed_by_hand():
     public = {name for name, value in vars(keras_vit).items() if not name.startswith("_") and name in listed}
     assert public == listed
     contract = {"build", "create_model", "decode_predictions", "feature_model", "layers", "list_models", "load_weights"}
-    contract |= {"compiled", "preprocess_input", "save_weights", "Variant", *keras_vit.list_models()}
+    contract |= {"compiled", "preprocess_input", "save_weights", "token_layout", "Variant", *keras_vit.list_models()}
     assert contract <= listed
 
 

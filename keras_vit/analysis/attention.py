@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keras_vit.models.token_layout import TokenLayout
+
 
 @dataclass(frozen=True)
 class Attention:
@@ -15,30 +17,33 @@ class Attention:
     Args:
         weights: (L, B, h, N, N) float32; `weights[l, b, a, q]` is what token q attends to and sums to 1.
         probe: (B, h, N), what the probe of a `map` head attends to; None for the other heads.
-        grid: patches (down, across).
-        prefix_tokens: tokens in front of the patches (the class token).
+        layout: the tokens N, with the grid of these images.
         pooling: `token`, `gap` or `map`: which queries the model's answer is read from.
         patch_size: pixels of the image (height, width) that a patch covers; an average under a stem.
     """
 
     weights: np.ndarray
     probe: np.ndarray | None
-    grid: tuple[int, int]
-    prefix_tokens: int
+    layout: TokenLayout
     pooling: str
     patch_size: tuple[float, float]
 
+    @property
+    def grid(self) -> tuple[int, int]:
+        """(height, width) in patches."""
+        return self.layout.grid
+
     def on_grid(self, rows: np.ndarray) -> np.ndarray:
         """Lay attention to tokens out on the patch grid, prefix tokens dropped: (..., N) -> (..., down, across)."""
-        return rows[..., self.prefix_tokens :].reshape(*rows.shape[:-1], *self.grid)
+        return rows[..., self.layout.patches].reshape(*rows.shape[:-1], *self.grid)
 
     def read_out(self) -> np.ndarray:
         """What the model's answer is read from attends to, on the grid: (L, B, h, down, across); L = 1 for `map`."""
         if self.pooling == "map":
             return self.on_grid(self.probe[None])
         if self.pooling == "token":
-            return self.on_grid(self.weights[..., 0, :])
-        return self.on_grid(self.weights[..., self.prefix_tokens :, :].mean(axis=-2))
+            return self.on_grid(self.weights[..., self.layout.class_token, :])
+        return self.on_grid(self.weights[..., self.layout.patches, :].mean(axis=-2))
 
     def rollout(self, residual: bool = True) -> np.ndarray:
         """How much of each patch arrives where the answer is read: (B, down, across). See `rollout`."""
@@ -51,9 +56,9 @@ class Attention:
             return self.probe.mean(axis=1)
         shares = np.zeros(tokens, "float32")
         if self.pooling == "token":
-            shares[0] = 1
+            shares[self.layout.class_token] = 1
         else:
-            shares[self.prefix_tokens :] = 1 / (tokens - self.prefix_tokens)
+            shares[self.layout.patches] = 1 / (tokens - self.layout.prefix_tokens)
         return np.broadcast_to(shares, (images, tokens))
 
 

@@ -3,6 +3,8 @@
 L encoder blocks, B batch, h heads, N tokens, H W C image, (down, across) patch grid.
 """
 
+from dataclasses import replace
+
 import keras
 import numpy as np
 from keras import ops
@@ -11,7 +13,6 @@ from keras_vit.analysis.attention import Attention
 from keras_vit.composed import flattened
 from keras_vit.layers import (
     AttentionPooling,
-    ClassToken,
     EncoderBlock,
     MeanPooling,
     PatchEmbedding,
@@ -19,6 +20,7 @@ from keras_vit.layers import (
     watching,
 )
 from keras_vit.models.interface import describe
+from keras_vit.models.token_layout import token_layout
 from keras_vit.private import output_of
 
 
@@ -56,8 +58,7 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
     return Attention(
         weights=weights,
         probe=probe,
-        grid=grid,
-        prefix_tokens=count_prefix_tokens(model),
+        layout=replace(token_layout(model), grid=grid),
         pooling=_pooling(model),
         patch_size=pixels_of_patch(embedding, images.shape[1:3], grid),
     )
@@ -79,17 +80,12 @@ def attention_layers(model: keras.Model) -> tuple[list, list]:
     return blocks, [layer for layer in model.layers if isinstance(layer, AttentionPooling)]
 
 
-def count_prefix_tokens(model: keras.Model) -> int:
-    """Tokens in front of the patches (the class token)."""
-    return sum(isinstance(layer, ClassToken) for layer in flattened(model).layers)
-
-
 def _pooling(model):
     """Which queries the model's answer is read from: `token`, `gap` or `map`."""
     pools = [layer for layer in model.layers if isinstance(layer, TokenPooling)]
     if any(isinstance(pool, AttentionPooling) for pool in pools):
         return "map"
-    gap = isinstance(pools[-1], MeanPooling) if pools else not count_prefix_tokens(model)
+    gap = isinstance(pools[-1], MeanPooling) if pools else token_layout(model).class_token is None
     return "gap" if gap else "token"
 
 

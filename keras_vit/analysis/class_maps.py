@@ -9,10 +9,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.capturing import as_input, attention_layers, capture, count_prefix_tokens
+from keras_vit.analysis.capturing import as_input, attention_layers, capture
 from keras_vit.analysis.gradients import gradients
 from keras_vit.composed import flattened
 from keras_vit.layers import watching
+from keras_vit.models.token_layout import token_layout
 from keras_vit.private import call_of, output_of
 
 
@@ -57,8 +58,8 @@ def grad_cam(
         (slope,) = gradients(score, [found])
         found = ops.convert_to_numpy(ops.cast(found, "float32"))
         if found.ndim == 3:
-            shape, first = patches[0].shape, count_prefix_tokens(model)
-            found, slope = (x[:, first:].reshape(*shape[:3], x.shape[-1]) for x in (found, slope))
+            shape, own = patches[0].shape, token_layout(model, layer).patches
+            found, slope = (x[:, own].reshape(*shape[:3], x.shape[-1]) for x in (found, slope))
         cams.append(np.maximum((found * slope.mean(axis=(1, 2), keepdims=True)).sum(axis=-1), 0))
     return np.concatenate(cams)
 

@@ -18,10 +18,10 @@ def mean_distance(attention: Attention) -> np.ndarray:
     the rows made to sum to 1 again.
     """
     between = patch_distances(attention.grid, attention.patch_size)
-    first = attention.prefix_tokens
+    own = attention.layout.patches
     found = []
     for block in attention.weights:  # block by block, for all at once are a large array once more
-        patches = block[:, :, first:, first:]
+        patches = block[:, :, own, own]
         mass = patches.sum(axis=-1)
         seen = mass > 0  # a query may attend to the class token alone, as far as its type can tell
         reach = np.einsum("bhqk,qk->bhq", patches, between) / np.where(seen, mass, 1)

@@ -10,8 +10,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.capturing import as_input, count_prefix_tokens
+from keras_vit.analysis.capturing import as_input
 from keras_vit.composed import flattened
+from keras_vit.models.token_layout import token_layout
 from keras_vit.private import output_of
 
 
@@ -78,10 +79,17 @@ def journey(model: keras.Model, images, batch_size: int = 32) -> Journey:
         found = keras.tree.flatten(stages(images[start : start + batch_size], training=False))
         grid = next((x.shape[1:3] for name, x in zip(names, found, strict=True) if name == "embedding"), None)
         part = [ops.convert_to_numpy(ops.cast(x, "float32")) for x in found]
-        first = count_prefix_tokens(model)
-        parts.append([x if x.ndim == 4 else x[:, first:].reshape(len(x), *grid, x.shape[-1]) for x in part])
+        parts.append([_on_grid(model, name, x, grid) for name, x in zip(names, part, strict=True)])
     maps = tuple(np.concatenate(stage) for stage in zip(*parts, strict=True))
     return Journey(images, tuple(names), maps, patch_size_of(model))
+
+
+def _on_grid(model, name, outputs, grid):
+    """The output of the layer `name` on the grid: maps as they are, tokens (B, N, D) -> (B, down, across, D)."""
+    if outputs.ndim == 4:
+        return outputs
+    patches = outputs[:, token_layout(model, name).patches]
+    return patches.reshape(len(outputs), *grid, outputs.shape[-1])
 
 
 def patch_size_of(model: keras.Model) -> tuple[int, int] | None:

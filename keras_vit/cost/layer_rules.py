@@ -9,6 +9,7 @@ import keras
 
 from keras_vit import layers
 from keras_vit.composed import Classifier
+from keras_vit.layers.tokens import PrefixTokens
 
 
 def rule_of(layer):
@@ -134,7 +135,7 @@ _RULES = {
     keras.layers.ReLU: _kept,
     keras.layers.GlobalAveragePooling2D: _kept,
     layers.PatchEmbedding: _embedding,
-    layers.ClassToken: _nothing,
+    PrefixTokens: _nothing,
     layers.PositionEmbedding: _kept,
     layers.PositionEmbedding2D: _kept,
     layers.NoPositions: _kept,

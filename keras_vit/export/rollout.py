@@ -5,6 +5,9 @@ B batch, h heads, N tokens, D width, (down, across) patch grid.
 
 from keras import ops
 
+from keras_vit.layers import MeanPooling
+from keras_vit.models.token_layout import token_layout
+
 
 def attention_layers(model) -> list:
     """What attends in a model, in order: the blocks' attentions, and an attention pooling where there is one; empty
@@ -29,25 +32,24 @@ def rollout(model, weights, grid):
         grid: (down, across), numbers or scalar tensors.
     """
     layers = {layer.name: layer for layer in model.layers}
-    pooling, prefix_tokens = layers.get("pooling"), int("class_token" in layers)
     blocks = [name for name in layers if name.startswith("encoder_block_")]
-    weights = [ops.cast(weight, "float32") for weight in weights]
-    flow = _start(weights, len(blocks), pooling, prefix_tokens)  # (B, 1, N)
+    weights, layout = [ops.cast(weight, "float32") for weight in weights], token_layout(model)
+    flow = _start(weights, len(blocks), layers.get("pooling"), layout)  # (B, 1, N)
     for attention in weights[: len(blocks)][::-1]:
         flow = (flow + ops.matmul(flow, ops.mean(attention, axis=1))) / 2
-    return ops.reshape(flow[:, 0, prefix_tokens:], (ops.shape(flow)[0], *grid))  # a wrong grid fails here
+    return ops.reshape(flow[:, 0, layout.patches], (ops.shape(flow)[0], *grid))  # a wrong grid fails here
 
 
-def _start(weights, depth, pooling, prefix_tokens):
+def _start(weights, depth, pooling, layout):
     """What the answer is read from, as shares of the last block's tokens: (B, 1, N)."""
     if len(weights) > depth:
         return ops.mean(weights[-1], axis=1)  # the probe's own attention
     ones = ops.ones_like(weights[-1][:, 0, :1])  # (B, 1, N)
-    averaged = hasattr(pooling, "prefix_tokens") if pooling is not None else not prefix_tokens
+    averaged = layout.class_token is None if pooling is None else isinstance(pooling, MeanPooling)
     if not averaged:
-        return ones * ops.one_hot(0, ops.shape(ones)[2], dtype="float32")
-    tokens = ops.cast(ops.shape(ones)[2] - prefix_tokens, "float32")
-    if not prefix_tokens:
-        return ones / tokens
-    patches = ones[..., prefix_tokens:] / tokens  # the mean leaves a class token out
-    return ops.concatenate([0 * ones[..., :prefix_tokens], patches], axis=-1)
+        return ones * ops.one_hot(layout.class_token, ops.shape(ones)[2], dtype="float32")
+    count = ops.cast(ops.shape(ones)[2] - layout.prefix_tokens, "float32")
+    if not layout.prefix:
+        return ones / count
+    patches = ones[..., layout.patches] / count  # the mean leaves the prefix out
+    return ops.concatenate([0 * ones[..., : layout.prefix_tokens], patches], axis=-1)

@@ -9,6 +9,7 @@ import keras
 
 from keras_vit import layers
 from keras_vit.layers.dropout import Dropout
+from keras_vit.models.token_layout import TokenLayout, put_in_front
 from keras_vit.models.variants import ResNetStem, Variant, is_whole
 
 POSITIONS = {
@@ -23,22 +24,22 @@ PLACES = ("stem", "layers", "shared")
 
 
 @dataclass(frozen=True)
-class Insides:
-    """What the layers of an encoder are built with, beside the row.
+class EncoderConfig:
+    """Settings shared by all layers of an encoder, beside the row.
 
     Args:
-        patch_size: (height, width) in pixels, or cells of the stem's map.
-        prefix_tokens: 1 with a class token, else 0.
-        activation: of the MLPs.
-        layer_norm_epsilon: of all layer norms.
-        dropout_rate: after the position embedding and every dense layer but query, key and value.
-        attention_dropout_rate: on the attention weights.
-        drop_path_rate: stochastic depth of the last block.
+        patch_size: (height, width) of a patch in pixels, or in cells of the stem's map.
+        prefix: number of tokens of each kind in front of the patches, by the names of `PREFIX_LAYERS`.
+        activation: activation of the MLPs.
+        layer_norm_epsilon: epsilon of all layer norms.
+        dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
+        attention_dropout_rate: rate on the attention weights, in [0, 1).
+        drop_path_rate: stochastic depth of the last block, in [0, 1).
         policy: dtype policy of all layers.
     """
 
     patch_size: tuple[int, int]
-    prefix_tokens: int
+    prefix: dict[str, int]
     activation: str = "gelu_tanh"
     layer_norm_epsilon: float = 1e-6
     dropout_rate: float = 0.0
@@ -47,68 +48,71 @@ class Insides:
     policy: object = field(default_factory=keras.config.dtype_policy)
 
 
-def encode(x, variant: Variant, inside: Insides, corrupt=None):
-    """The nodes from the images to the last block: (B, H, W, C) -> (B, prefix_tokens + N, D).
+def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
+    """Call the layers from the images to the last block.
 
     Args:
-        x: images as the first layer takes them.
+        x: images (B, H, W, C), as the first layer takes them.
         variant: the row.
-        inside: what the layers are built with.
-        corrupt: makes other embeddings (B, N, D) of the patches' before the class token joins them; None for none.
+        config: settings of the layers.
+        corrupt: a function of the patch embeddings (B, N, D) that is called before the prefix tokens are added.
+
+    Returns:
+        The tokens (B, prefix + N, D), and their `TokenLayout`.
     """
-    policy, prefix_tokens, patch = inside.policy, inside.prefix_tokens, inside.patch_size
+    policy, patch = config.policy, config.patch_size
     if variant.stem is not None:
         x = _resnet_stem(x, variant.stem, policy)  # (B, H / stride, W / stride, C)
     patches = layers.PatchEmbedding(variant.width, patch, name="embedding", dtype=policy)(x)  # (B, h, w, D)
     x = layers.GridToTokens(name="tokens", dtype=policy)(patches)
     if corrupt is not None:
         x = corrupt(x)
-    if prefix_tokens:
-        x = layers.ClassToken(name="class_token", dtype=policy)(x)
+    x, prefix = put_in_front(x, config.prefix, policy)
     free = None in patches.shape[1:3]
     cells = [p * (variant.stem.stride if variant.stem else 1) for p in patch]
     grid = tuple(side or variant.image_size // cell for side, cell in zip(patches.shape[1:3], cells, strict=True))
+    layout = TokenLayout(prefix, grid)
 
     def position(name):
-        return POSITIONS[variant.positions](grid, prefix_tokens, name=name, dtype=policy)
+        return POSITIONS[variant.positions](grid, layout.prefix_tokens, name=name, dtype=policy)
 
     positions = position("position_embedding")
     x = positions(x, patches) if free else positions(x)
-    x = Dropout(inside.dropout_rate, name="embedding_dropout", dtype=policy)(x)
+    x = Dropout(config.dropout_rate, name="embedding_dropout", dtype=policy)(x)
     for i in range(variant.depth):
         if i and variant.positions_at == "layers":
             positions = position(f"position_embedding_{i:02d}")
         if i and variant.positions_at != "stem":
             x = positions(x, patches) if free else positions(x)
-        block = _block(variant, inside, i)
-        x = block(x, patches) if variant.axial or variant.mlp_kernel_size else block(x)  # (B, N, D)
-    return x
+        block = _block(variant, config, layout, i)
+        x = block(x, patches) if variant.axial or variant.mlp_kernel_size else block(x)  # (B, prefix + N, D)
+    return x, layout
 
 
-def _block(variant: Variant, inside: Insides, i: int):
+def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int):
     options = {
         "mlp_dim": variant.mlp_dim,
-        "activation": inside.activation,
-        "layer_norm_epsilon": inside.layer_norm_epsilon,
-        "dropout_rate": inside.dropout_rate,
-        "attention_dropout_rate": inside.attention_dropout_rate,
-        "drop_path_rate": inside.drop_path_rate * i / max(variant.depth - 1, 1),
+        "activation": config.activation,
+        "layer_norm_epsilon": config.layer_norm_epsilon,
+        "dropout_rate": config.dropout_rate,
+        "attention_dropout_rate": config.attention_dropout_rate,
+        "drop_path_rate": config.drop_path_rate * i / max(variant.depth - 1, 1),
         "relative_positions": variant.positions == "relative",
         "name": f"encoder_block_{i:02d}",
-        "dtype": inside.policy,
+        "dtype": config.policy,
     }
     if variant.axial:
         return layers.AxialBlock(variant.num_heads, **options)
-    local = {"mlp_kernel_size": variant.mlp_kernel_size, "prefix_tokens": inside.prefix_tokens}
+    local = {"mlp_kernel_size": variant.mlp_kernel_size, "prefix_tokens": layout.prefix_tokens}
     return layers.EncoderBlock(variant.num_heads, **options, **local)
 
 
-def check_row(variant: Variant, class_token: bool, free: bool) -> None:
+def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
     """Raise a ValueError unless the row's options go together, and with the model asked for.
 
     Args:
         variant: the row.
-        class_token: whether there is to be one.
+        prefix: number of tokens of each kind in front of the patches.
         free: whether the image size is free at run time.
     """
     if not isinstance(variant, Variant):
@@ -126,7 +130,7 @@ def check_row(variant: Variant, class_token: bool, free: bool) -> None:
     if variant.positions == "relative" and free:
         raise ValueError("input_shape expected a known size with positions='relative', which are stored for one, "
                          "received a free one.")  # fmt: skip
-    if variant.axial and class_token:
+    if variant.axial and any(prefix.values()):
         raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
                          "received one.")  # fmt: skip
     if variant.axial and variant.mlp_kernel_size:

@@ -3,17 +3,18 @@
 import keras
 
 from keras_vit.composed import flattened
-from keras_vit.layers import ClassToken, PatchEmbedding, TokensToGrid
+from keras_vit.layers import TokensToGrid
+from keras_vit.models.token_layout import has_patches, token_layout
 from keras_vit.private import output_of
 
 
 def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) -> keras.Model:
-    """A model that shares `model`'s weights and returns what the named layers put out.
+    """Return a model that shares `model`'s weights and outputs what the named layers output.
 
     Args:
         model: a model of this package, or one of Keras's with such a model inside.
         layers: names of its layers, for instance `["encoder_block_05", "encoder_norm"]`.
-        as_grid: True lays the patch tokens out on their grid and leaves the class token out.
+        as_grid: True reshapes the patch tokens to their grid and drops the tokens in front of them.
 
     Returns:
         A `keras.Model` with one output a name, a list where there are several: tokens (B, N, D), or with
@@ -37,9 +38,7 @@ def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) 
 
 
 def _on_grid(model, name, output):
-    patches = any(isinstance(layer, PatchEmbedding) for layer in model.layers)
-    if len(output.shape) != 3 or not patches:
+    if len(output.shape) != 3 or not has_patches(model):
         raise ValueError(f"as_grid expected layers that put out tokens, received {name!r} of shape {output.shape}.")
-    # The layer "tokens" is named before the class token joins; every later one carries it.
-    prefix = 0 if name == "tokens" else sum(isinstance(layer, ClassToken) for layer in model.layers)
-    return TokensToGrid(prefix, name=f"{name}_grid")(output, output_of(model, model.get_layer("embedding")))
+    prefix_tokens = token_layout(model, name).prefix_tokens
+    return TokensToGrid(prefix_tokens, name=f"{name}_grid")(output, output_of(model, model.get_layer("embedding")))

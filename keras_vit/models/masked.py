@@ -6,8 +6,9 @@ B batch, H W C image, N patches, K of them corrupted, D width.
 import keras
 
 from keras_vit import layers
-from keras_vit.models.encoder import Insides, check_row, encode
+from keras_vit.models.encoder import EncoderConfig, check_row, encode
 from keras_vit.models.ends import begin
+from keras_vit.models.token_layout import prefix_counts
 from keras_vit.models.variants import Variant
 from keras_vit.models.vit import build
 
@@ -47,19 +48,19 @@ def build_masked(
         (B, K), as `keras_vit.layers` describes them -> (B, K, units).
     """
     policy = keras.dtype_policies.get(dtype)
-    prefix_tokens = int(pooling == "token")
-    check_row(variant, bool(prefix_tokens), None in input_shape)
+    prefix = prefix_counts(variant, class_token=pooling == "token")
+    check_row(variant, prefix, None in input_shape)
     images, x = begin(None, input_shape, variant.image_size, include_preprocessing, policy)
     sources = keras.Input((None,), dtype="int32", name="sources")
     places = keras.Input((None,), dtype="int32", name="places")
     corruption = layers.PatchCorruption(name="patch_corruption", dtype=policy)
     patch = layers.as_pair(variant.patch_size if patch_size is None else patch_size)
     rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
-    inside = Insides(patch, prefix_tokens, **rates, drop_path_rate=drop_path_rate, policy=policy)
-    x = encode(x, variant, inside, corrupt=lambda tokens: corruption(tokens, sources))
-    x = layers.LayerNorm(inside.layer_norm_epsilon, name="encoder_norm", dtype=policy)(x)
+    config = EncoderConfig(patch, prefix, **rates, drop_path_rate=drop_path_rate, policy=policy)
+    x, layout = encode(x, variant, config, corrupt=lambda tokens: corruption(tokens, sources))
+    x = layers.LayerNorm(config.layer_norm_epsilon, name="encoder_norm", dtype=policy)(x)
     exact = "float32" if policy.name.startswith("mixed") else policy
-    x = layers.PatchPrediction(units, target, prefix_tokens, name="patch_prediction", dtype=exact)(x, places)
+    x = layers.PatchPrediction(units, target, layout.prefix_tokens, name="patch_prediction", dtype=exact)(x, places)
     return keras.Model([images, sources, places], x, name=f"{variant.name}_masked")
 
 

@@ -167,7 +167,7 @@ def _input_shape(found: Architecture, source, source_grid):
     if size is None and found.positions == "sincos2d":
         return (None, None, found.channels)  # the file fits every size
     if size is None:
-        tokens = found.tokens - found.class_token
+        tokens = found.tokens - found.prefix_tokens
         raise ValueError(
             f"input_shape expected (height, width, channels) or source_grid (down, across): {source!r} holds "
             f"{tokens} positions, which are no square grid."

@@ -12,8 +12,9 @@ from dataclasses import replace
 import keras
 
 from keras_vit import layers
-from keras_vit.models.encoder import Insides, check_row, encode
+from keras_vit.models.encoder import EncoderConfig, check_row, encode
 from keras_vit.models.ends import begin, check_top, classify, finish
+from keras_vit.models.token_layout import prefix_counts
 from keras_vit.models.variants import ResNetStem, Variant
 from keras_vit.weights import conventions_of
 
@@ -103,16 +104,16 @@ def build(
     images, x = begin(input_tensor, input_shape, variant.image_size, include_preprocessing, policy)
     if class_token is None:
         class_token = pooling == "token" or (pooling is None and not variant.axial)
-    prefix_tokens = int(class_token)
-    check_row(variant, class_token, None in x.shape[1:3])
-    inside = Insides(patch, prefix_tokens, mlp["activation"], **norm, **rates, policy=policy)
-    x = encode(x, variant, inside)  # (B, N, D)
+    prefix = prefix_counts(variant, class_token=class_token)
+    check_row(variant, prefix, None in x.shape[1:3])
+    config = EncoderConfig(patch, prefix, mlp["activation"], **norm, **rates, policy=policy)
+    x, layout = encode(x, variant, config)  # (B, N, D)
     if not norm_after_pooling:
         x = layers.LayerNorm(norm["layer_norm_epsilon"], name="encoder_norm", dtype=policy)(x)
     if pooling == "token":
         x = layers.TokenPooling(name="pooling", dtype=policy)(x)
     elif pooling == "gap":
-        x = layers.MeanPooling(prefix_tokens, name="pooling", dtype=policy)(x)
+        x = layers.MeanPooling(layout.prefix_tokens, name="pooling", dtype=policy)(x)
     elif pooling == "map":
         x = layers.AttentionPooling(variant.num_heads, **mlp, **norm, name="pooling", dtype=policy)(x)
     if norm_after_pooling:

@@ -10,6 +10,7 @@ from keras_vit.data.corrupt import corruption
 from keras_vit.data.settings import BATCHES_AT_ONCE
 from keras_vit.layers.patches import extract_patches
 from keras_vit.models.masked import build_masked, encoder_of
+from keras_vit.models.token_layout import token_layout
 from keras_vit.train.recipe.masked import LEVELS, patches_of
 
 _TRAINING, _EVALUATION = 6, 7  # what a seed is for, beside the purposes of data/pipeline.py
@@ -104,13 +105,15 @@ class MaskedPatches:
     def features(self, model: keras.Model):
         """A compiled function: images -> what a classifier would take of them uncorrupted, float32 (B, D)."""
         tokens = keras.Model(model.inputs[:2], model.get_layer("encoder_norm").output)
+        layout = token_layout(model)
         own = tf.range(1, self.cells + 1)[None]
 
         @tf.function
         def features(images):
             found = tokens([images, tf.repeat(own, tf.shape(images)[0], axis=0)], training=False)
-            pooled = found[:, 0] if self._recipe.model.pooling == "token" else tf.reduce_mean(found, axis=1)
-            return tf.cast(pooled, tf.float32)
+            if layout.class_token is None:
+                return tf.cast(tf.reduce_mean(found[:, layout.patches], axis=1), tf.float32)
+            return tf.cast(found[:, layout.class_token], tf.float32)
 
         return features
 

@@ -10,6 +10,7 @@ from keras_vit.private import calls_in
 from keras_vit.weights.contents import Contents
 from keras_vit.weights.fit import positions_of
 from keras_vit.weights.layouts import Layout, find_place
+from keras_vit.weights.names import PREFIX
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Architecture:
         representation_size: width of the tanh layer before the classifier.
         classes: of the classifier.
         class_token: whether there is one.
+        prefix_tokens: number of tokens in front of the patches.
         pooling: `token`, `gap` or `map`; None for the token sequence.
         norm_after_pooling: whether the pooled vector is normalised in place of the tokens.
         activation: of the MLPs.
@@ -65,6 +67,7 @@ class Architecture:
     representation_size: int | None = None
     classes: int | None = None
     class_token: bool = False
+    prefix_tokens: int = 0
     pooling: str | None = "gap"
     norm_after_pooling: bool = False
     activation: str = "gelu_tanh"
@@ -122,9 +125,9 @@ def of_contents(contents: Contents) -> Architecture:
     if contents.family == "bit":
         width_factor = root[3] / 64
         return Architecture("bit", root[2], units=units, width_factor=width_factor, classes=classes, **conventions)
-    class_token = "class_token/token" in shapes
+    class_token = "class_token" in contents.prefix
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
-    found = positions_of(positions, class_token)
+    found = positions_of(positions, contents.prefix_tokens)
     if not positions[-1] and not contents.layout.fixed_positions:
         raise ValueError(
             f"source expected a position embedding, as files of layout {contents.layout.name!r} have one, "
@@ -153,6 +156,7 @@ def of_contents(contents: Contents) -> Architecture:
         representation_size=shapes.get("pre_logits/kernel", (0, None))[1],
         classes=classes,
         class_token=class_token,
+        prefix_tokens=contents.prefix_tokens,
         pooling=pooling,
         norm_after_pooling="pooled_norm/gamma" in shapes,
         **conventions,
@@ -167,7 +171,7 @@ def grid_said(contents: Contents, said: dict) -> tuple[int, int] | None:
     units = _units(contents) if "stem_root/kernel" in contents.entries else None
     cell = Architecture("vit", 0, units=units).stride  # pixels
     grid = tuple(side // (patch * cell) for side, patch in zip(said["image_size"], kernel.shape, strict=False))
-    return grid if positions_of(positions.shape, "class_token/token" in contents.entries, grid) else None
+    return grid if positions_of(positions.shape, contents.prefix_tokens, grid) else None
 
 
 def _heads(contents):
@@ -232,6 +236,7 @@ def of_model(model) -> Architecture:
         names = ("num_heads", "mlp_dim", "mlp_kernel_size", "activation", "layer_norm_epsilon")
         block = {name: getattr(blocks[0], name, 0) for name in names}  # an axial block has no kernel
     positions = layers["position_embedding"]
+    prefix = {name: layers[name].count for name in (path.split("/")[0] for path in PREFIX) if name in layers}
     relative = any(getattr(layer, "relative_positions", False) for layer in blocks)
     again = "layers" if "position_embedding_01" in layers else "shared"
     # The model's own calls: a model cut out of it adds others to the layer.
@@ -248,7 +253,8 @@ def of_model(model) -> Architecture:
         positions_at=again if everywhere else "stem",
         axial=bool(blocks) and type(blocks[0]).__name__ == "AxialBlock",
         representation_size=getattr(layers.get("pre_logits"), "units", None),
-        class_token="class_token" in layers,
+        class_token="class_token" in prefix,
+        prefix_tokens=sum(prefix.values()),
         pooling=_POOLING.get(type(layers.get("pooling")).__name__),
         norm_after_pooling="pooled_norm" in layers,
         **common,

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from keras_vit.weights.layouts import IGNORED, INSIDE, LAYOUTS, MOST, PREFIXES, WRAPPERS, Layout, fill, find_place
-from keras_vit.weights.names import TABLES
+from keras_vit.weights.names import PREFIX, TABLES
 from keras_vit.weights.transforms import Transform
 from keras_vit.weights.unsupported import require_supported
 
@@ -54,6 +54,17 @@ class Contents:
     entries: dict[str, Entry]
     left_over: list[str]
     ignored: list[str]
+
+    @property
+    def prefix(self) -> dict[str, int]:
+        """Number of tokens in front of the patches, by the names of the layers that have them."""
+        shapes = {path.split("/")[0]: self.entries[path].shape for path in PREFIX if path in self.entries}
+        return {layer: shape[-2] if len(shape) > 1 else 1 for layer, shape in shapes.items()}
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Number of tokens in front of the patches."""
+        return sum(self.prefix.values())
 
 
 def look(file, strange: bool = False) -> Contents:

@@ -53,13 +53,18 @@ def fit(target: Target, entry: Entry, contents: Contents) -> Found:
     return None
 
 
-def positions_of(shape: tuple[int, ...], has_class_token: bool, grid=None) -> tuple[int, tuple[int, int]] | None:
-    """The prefix tokens and the grid of a position embedding (1, T, D), None where T is no square grid.
+def positions_of(shape: tuple[int, ...], prefix_tokens: int, grid=None) -> tuple[int, tuple[int, int]] | None:
+    """Return the prefix tokens and the grid of a position embedding, or None where its length is no square grid.
 
-    Official big_vision files keep no slot for the class token; all others do.
+    Official big_vision files keep no position for the class token; all others do.
+
+    Args:
+        shape: (1, T, D) of the position embedding.
+        prefix_tokens: number of tokens in front of the patches, of which all or only the last have positions.
+        grid: (height, width) in patches, where it is known.
     """
     tokens = shape[-2]
-    for prefix in (1, 0) if has_class_token else (0,):
+    for prefix in range(min(prefix_tokens, tokens), -1, -1):
         body = tokens - prefix
         if grid and grid[0] * grid[1] == body:
             return prefix, tuple(grid)
@@ -80,7 +85,7 @@ def other_grid(target: Target, entry: Entry, contents: Contents) -> bool:
     grid = tuple(target.layer.grid)
     if target.source_grid:
         return tuple(target.source_grid) != grid
-    found = positions_of(entry.shape, "class_token/token" in contents.entries)
+    found = positions_of(entry.shape, contents.prefix_tokens)
     if found is None or found[1] == grid or found[0] != target.layer.prefix_tokens:
         return False
     raise ValueError(
@@ -92,9 +97,9 @@ def _fit_positions(target, entry, contents) -> Found:
     if entry.shape[-1] != target.shape[-1]:
         return None
     prefix, grid = target.layer.prefix_tokens, tuple(target.layer.grid)
-    found = positions_of(entry.shape, "class_token/token" in contents.entries, target.source_grid)
+    found = positions_of(entry.shape, contents.prefix_tokens, target.source_grid)
     if found is None and not target.source_grid:
-        found = positions_of(entry.shape, "class_token/token" in contents.entries, grid)
+        found = positions_of(entry.shape, contents.prefix_tokens, grid)
     if found is None:
         received = f"{entry.shape[-2]} tokens in {contents.source!r}"
         raise ValueError(f"source_grid expected the (down, across) of a grid that is not square, received {received}.")

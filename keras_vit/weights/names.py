@@ -319,3 +319,5 @@ BIT = (
 )
 
 TABLES = {"vit": VIT, "bit": BIT}
+# The variables (1, count, D) of the tokens in front of the patches, each in a layer of its own.
+PREFIX = ("class_token/token",)

@@ -264,8 +264,8 @@ def test_a_class_token_beside_a_mean_is_no_query_of_the_mean():
 def test_uniform_attention_rolls_out_to_a_uniform_map(prefix):
     tokens = 6 + prefix
     weights = np.full((3, 2, 2, tokens, tokens), 1 / tokens, "float32")
-    pooling = "token" if prefix else "gap"
-    attention = analysis.Attention(weights, None, (2, 3), prefix, pooling, (1, 1))
+    pooling, layout = "token" if prefix else "gap", keras_vit.TokenLayout(("class",) * prefix, (2, 3))
+    attention = analysis.Attention(weights, None, layout, pooling, (1, 1))
     maps = attention.rollout()
     np.testing.assert_allclose(maps, maps[0, 0, 0], rtol=1e-6)
     own = 0.125 if prefix else 0  # what stays at the class token after three residual halves

@@ -14,7 +14,8 @@ TINY = keras_vit.Variant("Tiny", width=8, depth=2, mlp_dim=12, num_heads=2, patc
 def of(weights, grid, prefix=0, patch_size=(4, 4)):
     """An Attention of given weights (N, N), the same in 2 blocks, 3 images and 2 heads."""
     weights = np.broadcast_to(np.asarray(weights, "float32"), (2, 3, 2, *np.shape(weights)))
-    return analysis.Attention(weights, None, grid, prefix, "token" if prefix else "gap", patch_size)
+    layout = keras_vit.TokenLayout(("class",) * prefix, grid)
+    return analysis.Attention(weights, None, layout, "token" if prefix else "gap", patch_size)
 
 
 def middles(grid, patch):
@@ -60,9 +61,9 @@ def test_distance_of_a_trained_models_attention_equals_loops_in_numpy():
     places = middles(attention.grid, attention.patch_size)
     expected = np.zeros(attention.weights.shape[:3])
     for at in np.ndindex(*expected.shape):
-        rows = attention.weights[at].astype("float64")
+        rows = attention.weights[at][1:, 1:].astype("float64")  # without the class token
         for q in range(len(places)):
-            shares = rows[attention.prefix_tokens + q, attention.prefix_tokens :]
+            shares = rows[q]
             apart = np.hypot(*(places - places[q]).T)
             expected[at] += np.average(apart, weights=shares) / len(places)
     np.testing.assert_allclose(analysis.attention_distance(model, images, batch_size=1), expected.mean(1), rtol=1e-5)

@@ -7,6 +7,7 @@ from contract.cases import MODELS, principal_first
 from contract.test_contract import inputs_for
 from support import randomise
 
+import keras_vit
 from keras_vit import analysis, layers
 from keras_vit.analysis.positions import has_positions
 
@@ -33,7 +34,10 @@ def test_every_kind_of_model_can_be_looked_into(case):
     assert rows == way.stages
     if attends:
         attention = analysis.capture(model, images)
-        assert np.prod(attention.grid) + attention.prefix_tokens == attention.weights.shape[-1]
+        layout = keras_vit.token_layout(model)
+        assert layout.prefix == (("class",) if "class_token" in names else ()) == attention.layout.prefix
+        assert layout.grid in (attention.grid, None) and (layout.grid or not case.static_size)
+        assert np.prod(attention.grid) + layout.prefix_tokens == attention.weights.shape[-1]
         np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
         assert attention.rollout().shape == (3, *attention.grid)
         assert (analysis.mean_distance(attention) > 0).all()

@@ -1,0 +1,101 @@
+"""The order of a model's tokens: what stands in front of the patches, and the grid of the patches.
+
+This file is the only one that knows. Builders, readers and tools ask it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import keras
+
+from keras_vit.composed import flattened
+from keras_vit.layers import PatchEmbedding
+from keras_vit.layers.tokens import PREFIX_LAYERS, ClassToken, PrefixTokens
+from keras_vit.private import output_of
+
+
+@dataclass(frozen=True)
+class TokenLayout:
+    """The tokens of one sequence: the prefix, then the patches row by row.
+
+    Args:
+        prefix: names of the tokens in front of the patches, in order: `("class",)` or `()`.
+        grid: (height, width) in patches; a side is None where the image size is free, and `grid` is None where no
+            side is known.
+    """
+
+    prefix: tuple[str, ...] = ()
+    grid: tuple[int | None, int | None] | None = None
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Number of tokens in front of the patches."""
+        return len(self.prefix)
+
+    @property
+    def class_token(self) -> int | None:
+        """Index of the class token; None without one."""
+        return self.prefix.index(ClassToken.kind) if ClassToken.kind in self.prefix else None
+
+    @property
+    def patches(self) -> slice:
+        """The patch tokens, as a slice of the sequence."""
+        return slice(self.prefix_tokens, None)
+
+
+def token_layout(model: keras.Model, layer: str | None = None) -> TokenLayout:
+    """Return what stands in front of a model's patch tokens, and the grid of the patches.
+
+    Args:
+        model: a ViT of this package, or a Keras model with one inside.
+        layer: name of the layer whose output is described. The default is the last encoder block.
+
+    Returns:
+        A `TokenLayout`, for instance `TokenLayout(prefix=("class",), grid=(14, 14))`.
+
+    Raises:
+        ValueError: the model has no patch tokens, or no layer of that name.
+    """
+    model = flattened(model)
+    if not has_patches(model):
+        raise ValueError(f"model expected a ViT with patch tokens, received {model.name!r}.")
+    names = [known.name for known in model.layers]
+    if layer is not None and layer not in names:
+        raise ValueError(f"layer expected one of {model.name}'s layers {names}, received {layer!r}.")
+    before = model.layers if layer is None else model.layers[: names.index(layer) + 1]
+    prefix = ()
+    for found in before:
+        if isinstance(found, PrefixTokens):
+            prefix = found.token_names + prefix
+    embedding = [known for known in model.layers if isinstance(known, PatchEmbedding)][-1]
+    grid = tuple(output_of(model, embedding).shape[1:3])
+    return TokenLayout(prefix, None if grid == (None, None) else grid)
+
+
+def has_patches(model: keras.Model) -> bool:
+    """Return whether a flat model embeds patches, as a ViT does and a BiT does not."""
+    return any(isinstance(layer, PatchEmbedding) for layer in model.layers)
+
+
+def put_in_front(tokens, counts: Mapping[str, int], policy):
+    """Call the layers that put tokens in front of the patches.
+
+    Args:
+        tokens: the patch tokens (B, N, D).
+        counts: name in `PREFIX_LAYERS` -> number of tokens; 0 leaves the layer out.
+        policy: dtype policy of the layers.
+
+    Returns:
+        The sequence (B, prefix + N, D) and the names of the prefix.
+    """
+    prefix = ()
+    for name, kind in PREFIX_LAYERS.items():
+        if counts.get(name):
+            layer = kind(counts[name], name=name, dtype=policy)
+            tokens, prefix = layer(tokens), layer.token_names + prefix
+    return tokens, prefix
+
+
+def prefix_counts(variant, **counts: int) -> dict[str, int]:
+    """Return how many tokens of each kind a row and the builder's options ask for, by the names of `PREFIX_LAYERS`."""
+    return {name: int(counts.get(name, getattr(variant, name, 0))) for name in PREFIX_LAYERS}
