@@ -12,7 +12,7 @@ PEERS := $(VENV)/.peers
 INSTALL := $(RUN)/python -m pip install -q --no-compile -c constraints.txt
 COMPILE := $(RUN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 
-.PHONY: demo test test-all lint benchmark clean
+.PHONY: demo test test-broad test-all lint benchmark clean
 
 demo: $(INSTALLED)
 	$(RUN)/keras-vit train recipes/digits.py --workdir runs/digits
@@ -21,10 +21,17 @@ demo: $(INSTALLED)
 	$(RUN)/keras-vit analyze runs/digits --output runs/digits/pictures
 	$(RUN)/keras-vit predict saved_models/digits runs/digits/pictures/examples/*.png --top 3
 
-test: $(INSTALLED) lint
-	$(RUN)/python -m pytest -n 2 --dist loadfile -m "not large"
+# Files keep their order, which tests/conftest.py sorts by time, the longest first.
+PYTEST := $(RUN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# The large rows too, and the comparisons with the peers' own libraries (extra `parity`).
+test: $(INSTALLED) lint
+	$(PYTEST) -m "not large and not broad"
+
+# Further cases of what `make test` tests.
+test-broad: $(INSTALLED)
+	$(PYTEST) -m "broad and not large"
+
+# Everything, including large models and the comparisons with the peers' own libraries (extra `parity`).
 test-all: $(INSTALLED) $(PEERS) lint
 	$(RUN)/python -m pytest
 

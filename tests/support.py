@@ -27,15 +27,9 @@ needs_onednn = pytest.mark.skipif(
 )
 
 
-def quick_first(values, quick) -> list:
-    """Values as parameters of a test that takes its time: those in `quick`, the others for `make test-all`."""
-    return [value if value in quick else pytest.param(value, marks=pytest.mark.large) for value in values]
-
-
-def rows_of(variants) -> list:
-    """Rows as parameters of a test that makes all weights: those past 90 million for `make test-all`."""
-    large = lambda row: row.parameters.headless > 90e6  # noqa: E731
-    return [pytest.param(row, marks=[pytest.mark.large] * large(row), id=row.name) for row in variants]
+def quick_first(values, quick, others=pytest.mark.large) -> list:
+    """Return pytest parameters: the values in `quick` for `make test`, the others with the mark `others`."""
+    return [value if value in quick else pytest.param(value, marks=others) for value in values]
 
 
 def need_rounded_bfloat16() -> None:

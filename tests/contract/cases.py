@@ -176,13 +176,22 @@ PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local
 FEWEST = ("token", "pixels", "free_size", "bit")  # for what XLA compiles
 
 
-def principal_first(cases, also=(), names=PRINCIPAL):
-    """The cases as parameters of a test that takes its time: the principal kinds, the others for `make test-all`.
+SINGLE_LAYERS = tuple(case for case in LAYERS if "_" not in case.name)  # one for each class
+
+
+def principal_first(cases, also=(), names=PRINCIPAL, broad=()):
+    """Return the cases as pytest parameters: quick ones without a mark, then `broad` ones, the others `large`.
 
     Args:
         cases: to test.
-        also: cases that do not wait either.
-        names: of the kinds that do not wait.
+        also: further quick cases.
+        names: of the quick cases.
+        broad: the cases of `make test-broad`, where they are not quick.
     """
-    quick = [case for case in cases if case.name in names or case in also]
-    return [pytest.param(case, id=case.name, marks=[pytest.mark.large] * (case not in quick)) for case in cases]
+
+    def mark(case):
+        if case.name in names or case in also:
+            return ()
+        return pytest.mark.broad if case in broad else pytest.mark.large
+
+    return [pytest.param(case, id=case.name, marks=mark(case)) for case in cases]

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from contract.cases import LAYERS, MODELS, principal_first
-from contract.test_contract import every_layer, inputs_for
+from contract.cases import LAYERS, MODELS, PRINCIPAL, principal_first
+from contract.test_contract import inputs_for
 from support import adapt, max_difference, quantize, randomise
 
 import keras_vit
@@ -14,8 +14,11 @@ from keras_vit.private import layers_of
 ATTENTION = ("MultiHeadSelfAttention", "EncoderBlock", "AxialAttention", "AxialBlock", "AttentionPooling")
 DENSE = [case for case in LAYERS if case.layer.__name__ in (*ATTENTION, "MLPBlock", "PatchPrediction", "Head")]
 DENSE += [case for case in MODELS if case.name != "bit_map"]
-QUICK = ("EncoderBlock", "AttentionPooling", "PatchPrediction", "Head", "token", "bit")
-dense_case = pytest.mark.parametrize("case", principal_first(DENSE, names=QUICK))
+FOR_FREEZING = [case for case in MODELS if case.name in PRINCIPAL]
+FURTHER = [case for case in DENSE if case.name in ("AttentionPooling", "PatchPrediction", "bit")]
+dense_case = pytest.mark.parametrize(
+    "case", principal_first(DENSE, names=("EncoderBlock", "Head", "token"), broad=FURTHER)
+)
 
 
 def trained(model):
@@ -27,7 +30,7 @@ def reopened(model, tmp_path):
     return keras.saving.load_model(tmp_path / "model.keras")
 
 
-@every_layer
+@pytest.mark.parametrize("case", principal_first(LAYERS, names=("EncoderBlock", "StdConv", "Head"), broad=LAYERS))
 def test_a_frozen_layer_and_a_frozen_part_stay_so(case, tmp_path):
     if not case.make().weights:
         pytest.skip("no weights")
@@ -43,7 +46,7 @@ def test_a_frozen_layer_and_a_frozen_part_stay_so(case, tmp_path):
     assert trained(reopened(model, tmp_path)) == trained(model) != []
 
 
-@pytest.mark.parametrize("case", principal_first(MODELS))
+@pytest.mark.parametrize("case", principal_first(MODELS, names=("token",), broad=FOR_FREEZING))
 def test_a_frozen_base_in_a_model_of_keras_keeps_its_freezing_and_the_optimizers_state(case, tmp_path):
     base = case.make()
     base.trainable = False

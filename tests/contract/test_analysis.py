@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from contract.cases import MODELS, principal_first
+from contract.cases import MODELS, PRINCIPAL, principal_first
 from contract.test_contract import inputs_for
 from support import randomise
 
@@ -11,10 +11,11 @@ import keras_vit
 from keras_vit import analysis, layers
 from keras_vit.analysis.positions import has_positions
 
+FURTHER = [case for case in MODELS if case.name in PRINCIPAL]
 SIDE = 96  # where the size is free: whole patches of every kind
 
 
-@pytest.mark.parametrize("case", principal_first(MODELS))
+@pytest.mark.parametrize("case", principal_first(MODELS, names=("token", "hybrid", "bit", "axial"), broad=FURTHER))
 def test_every_kind_of_model_can_be_looked_into(case):
     model = randomise(case.make())
     images = inputs_for(case)

@@ -1,6 +1,5 @@
 """Counts against the paper's Table 6, TensorFlow's profiler, XLA, a published formula and real optimizers."""
 
-import gc
 import json
 import re
 import zipfile
@@ -33,15 +32,6 @@ def test_pre_training_costs_what_table_6_says(row):
     cost = count(open_weightless(row.model.replace("ResNet", "BiT_R")))
     found = training_exaflops(cost, row.epochs)
     assert found == pytest.approx(row.exaflops, rel=TOLERANCE.get((row.model, row.epochs), 0.01))
-
-
-@pytest.mark.parametrize("name", keras_vit.list_models())
-def test_parameters_are_the_published_ones_and_no_weight_is_made(name):
-    model = open_weightless(name)
-    assert count(model).parameters == find_variant(name)[0].parameters.classes_1000
-    assert all(variable._value is None for variable in model.trainable_variables)
-    del model
-    gc.collect()  # models of thousands of layers, in cycles
 
 
 def test_a_model_built_afterwards_has_weights_and_the_uncounted_ones_stay_empty():

@@ -7,29 +7,33 @@ import keras
 import numpy as np
 import pytest
 from keras.src.backend.common import global_state
-from support import max_difference, randomise, rows_of
+from support import max_difference, randomise
 
 import keras_vit
+from keras_vit.cost.operations import count
 from keras_vit.cost.weightless import build_weightless
 from keras_vit.layers import Head
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, find_variant
+from keras_vit.weights.keras_file import without_weights
 from keras_vit.weights.released import RELEASED
 
-ROWS = rows_of(VARIANTS)
 
-
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", (*VARIANTS, *BIT_VARIANTS), ids=lambda row: row.name)
 def test_parameter_counts_are_the_official_ones(row):
-    keras.backend.clear_session()
-    model = getattr(keras_vit, row.name)(include_top=False)
-    features = model.output
-    rep = keras.layers.Dense(row.width, "tanh")(features)
-    counts = [keras.Model(model.input, Head(classes)(features)).count_params() for classes in (1000, 21843)]
-    with_representation = keras.Model(model.input, Head(21843)(rep)).count_params()
-    published = row.parameters
-    assert model.count_params() == published.headless
-    assert counts == [published.classes_1000, published.classes_21843]
-    assert with_representation == published.classes_21843_representation
+    model, published = build_weightless(row, include_top=False), row.parameters
+    heads = [(), (Head(1000),), (Head(21843),)]
+    expected = [published.headless, published.classes_1000, published.classes_21843]
+    if isinstance(row, keras_vit.Variant):
+        heads.append((keras.layers.Dense(row.width, "tanh"), Head(21843)))
+        expected.append(published.classes_21843_representation)
+    with without_weights():
+        for head in heads:
+            features = model.output
+            for layer in head:
+                features = layer(features)
+    found = [model.count_params() + sum(layer.count_params() for layer in head) for head in heads]
+    assert found == expected and count(model).parameters == published.headless
+    assert all(variable._value is None for variable in model.trainable_variables)
 
 
 def test_the_builders_own_heads_count_the_same():
