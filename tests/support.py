@@ -27,9 +27,17 @@ needs_onednn = pytest.mark.skipif(
 )
 
 
-def quick_first(values, quick, others=pytest.mark.large) -> list:
-    """Return pytest parameters: the values in `quick` for `make test`, the others with the mark `others`."""
-    return [value if value in quick else pytest.param(value, marks=others) for value in values]
+def quick_first(values, quick, broad=()) -> list:
+    """Return values as pytest parameters: quick ones without a mark, then `broad` ones, the others `large`."""
+    mark = lambda value: pytest.mark.broad if value in broad else pytest.mark.large  # noqa: E731
+    return [value if value in quick else pytest.param(value, marks=mark(value)) for value in values]
+
+
+def first_quick(values, count=1) -> list:
+    """Return values as pytest parameters: the first `count` for `make test`, the others marked `broad`."""
+    values = list(values)
+    further = [value if isinstance(value, tuple) else (value,) for value in values[count:]]
+    return values[:count] + [pytest.param(*value, marks=pytest.mark.broad) for value in further]
 
 
 def need_rounded_bfloat16() -> None:

@@ -174,8 +174,12 @@ ALL = "round_trip or one_step or declared or half_precision or static_and_free o
 @pytest.mark.parametrize(
     ("backend", "kept"),
     [
+        pytest.param("jax", "round_trip and [token] or logits_and_features and g2", id="token on jax"),
         pytest.param(
-            "jax", "test_layers or logits_and_features or (round_trip or one_step) and [token]", id="token on jax"
+            "jax",
+            "test_layers or logits_and_features or (round_trip or one_step) and [token]",
+            id="layers on jax",
+            marks=pytest.mark.broad,
         ),
         pytest.param("jax", f"{ALIKE} or {ALL}", id="all on jax", marks=pytest.mark.large),
         pytest.param("torch", f"{ALIKE} or {ALL}", id="all on torch", marks=pytest.mark.large),

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 from PIL import Image
-from support import ROOT, needs_tensorflow, randomise
+from support import ROOT, first_quick, needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit import cli, terminal
@@ -93,6 +93,7 @@ def test_the_command_is_told_by_the_processs_arguments(argv, orig_argv, expected
     assert terminal._is_command() == expected
 
 
+@pytest.mark.broad
 def test_python_dash_m_is_the_command_and_a_public_name_still_imports_all(tmp_path):
     code = "import subprocess, sys\nprint(subprocess.run([sys.executable, '-m', 'keras_vit.cli', 'list', 'ViT_B8']))"
     lines, errors = run_command(code, KERAS_BACKEND="absent")  # Keras would refuse to be imported
@@ -112,7 +113,7 @@ def test_what_the_summary_verb_writes_again_is_what_the_analysis_has():
 
 @needs_tensorflow
 @pytest.mark.parametrize(
-    ("name", "package"), [("tflite", "ai_edge_litert"), ("onnx", "tf2onnx"), ("openvino", "openvino")]
+    ("name", "package"), first_quick([("tflite", "ai_edge_litert"), ("onnx", "tf2onnx"), ("openvino", "openvino")])
 )
 def test_predict_needs_no_keras_for_an_export(name, package, tmp_path):
     """Nor does it say anything else than its answers, which are the model's."""
@@ -157,7 +158,7 @@ def test_what_libraries_write_is_shown_where_they_fail_alone(error, shown, capfd
 
 
 @pytest.mark.parametrize("fails", [False, True])
-@pytest.mark.parametrize("asked", [None, "0"])
+@pytest.mark.parametrize("asked", first_quick([None, "0"]))
 def test_an_import_of_keras_is_silent_unless_it_fails_or_the_user_asks(fails, asked, tmp_path, monkeypatch):
     """By a package that is called Keras, writes as TensorFlow's C++ does, and may not start."""
     (tmp_path / "keras").mkdir()

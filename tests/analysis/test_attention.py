@@ -301,6 +301,7 @@ def test_attentions_that_are_not_square_are_refused():
         analysis.rollout(np.ones((2, 2)))
 
 
+@pytest.mark.broad
 def test_the_room_needs_neither_tensorflow_nor_matplotlib():
     code = (
         "import sys, types; sys.modules['tensorflow'] = sys.modules['matplotlib'] = None\n"

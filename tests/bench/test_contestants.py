@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import parity
 import pytest
-from support import needs_tensorflow, quick_first, randomise, run_python
+from support import first_quick, needs_tensorflow, quick_first, randomise, run_python
 
 from benchmarks.harness import keras_steps, ours, plan, torch_peers
 from keras_vit import exported
@@ -42,6 +42,7 @@ def test_ours_computes_what_is_asked(task):
     assert peak() > 10**7
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_the_cores_step_is_that_of_the_strategy(monkeypatch):
     import tensorflow as tf
@@ -81,7 +82,7 @@ def test_no_weight_of_a_forward_pass_is_zeros(dtype, monkeypatch):
 
 
 @needs_tensorflow
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "mixed_bfloat16"])
+@pytest.mark.parametrize("dtype", first_quick(["mixed_bfloat16", "float32", "bfloat16"]))
 def test_predict_and_the_saved_model_give_the_answers_of_the_forward_pass(dtype, monkeypatch):
     import tensorflow as tf
 
@@ -115,6 +116,7 @@ def test_predict_and_the_saved_model_give_the_answers_of_the_forward_pass(dtype,
     assert peak() > 10**7
 
 
+@pytest.mark.broad
 def test_the_frozen_saved_model_is_one_whose_weights_tensorflow_may_keep(monkeypatch):
     monkeypatch.setenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "0")
     monkeypatch.setattr(ours, "saved_model", lambda asked: (asked, os.environ["TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"]))
@@ -128,6 +130,7 @@ def test_exports_are_of_tensorflow_alone(export, what, monkeypatch):
         getattr(ours, export)(contestant(backend="jax"))
 
 
+@pytest.mark.broad
 @needs_tensorflow
 @pytest.mark.parametrize("dtype", quick_first(["float32", "mixed_bfloat16"], ["float32"]))
 def test_openvino_answers_as_the_model(dtype, monkeypatch):
@@ -161,6 +164,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.broad
 def test_peers_on_torch_are_of_the_same_size_as_ours(one_thread):
     parity.timm(), parity.transformers()
     for name, depth in (("ViT_Ti16", 2), ("BiT_R50x1", None)):
@@ -182,6 +186,7 @@ def test_peers_on_torch_are_of_the_same_size_as_ours(one_thread):
             torch_peers._transformers_model(contestant(model=name, depth=None))
 
 
+@pytest.mark.broad
 def test_a_step_on_jax_is_compiled_once():
     pytest.importorskip("jax", reason="the JAX backend is not installed")
     one = contestant(task="train", dtype="mixed_bfloat16", backend="jax")

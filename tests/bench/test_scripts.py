@@ -18,6 +18,7 @@ def script(monkeypatch):
     return lambda name: importlib.import_module(f"benchmarks.{name}")
 
 
+@pytest.mark.broad
 def test_transformers_answers_without_keeping_anything_for_a_backward_pass(script, monkeypatch):
     weights, inside, asked = script("weights"), [], []
 

@@ -116,6 +116,7 @@ def test_analyze_answers_at_most_a_thousand_test_images_by_default(run, tmp_path
     assert capsys.readouterr().err.endswith("keras-vit analyze: limit 1000\n")
 
 
+@pytest.mark.broad
 def test_analyze_takes_files(run, pictures, tmp_path):
     example = next(iter((pictures / "examples").iterdir()))
     assert cli.main(["analyze", str(run), str(example), "--output", str(tmp_path)]) == 0

@@ -199,6 +199,7 @@ def test_a_folder_that_may_not_be_read_is_named(model, photos, monkeypatch, caps
     assert capsys.readouterr().err == f"keras-vit predict: {sentence}\n"
 
 
+@pytest.mark.broad
 def test_whoever_reads_may_stop_early(model, photos):
     command = [sys.executable, "-m", "keras_vit.cli", "predict", str(model), *[str(photos / "b.PNG")] * 3]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -173,8 +173,6 @@ CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
 
-FEWEST = ("token", "pixels", "free_size", "bit")  # for what XLA compiles
-
 
 SINGLE_LAYERS = tuple(case for case in LAYERS if "_" not in case.name)  # one for each class
 

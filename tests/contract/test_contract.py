@@ -6,7 +6,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from contract.cases import CASES, FEWEST, LAYERS, MODELS, SINGLE_LAYERS, principal_first
+from contract.cases import CASES, LAYERS, MODELS, PRINCIPAL, SINGLE_LAYERS, principal_first
 from support import as_list, max_difference, needs_tensorflow, quick_first, randomise
 
 from keras_vit import layers
@@ -22,8 +22,9 @@ FITTED = ("token", "gap", "map", "hybrid", "local", "relative", "axial", "bit", 
 every_case = pytest.mark.parametrize("case", principal_first(CASES, also=SINGLE_LAYERS, broad=CASES))
 every_layer = pytest.mark.parametrize("case", LAYERS, ids=lambda case: case.name)
 static = [case for case in CASES if case.static_size]
+FURTHER = [case for case in static if case.name in PRINCIPAL]
 static_case = pytest.mark.parametrize("case", principal_first(static, also=SINGLE_LAYERS, broad=CASES))
-compiled_case = pytest.mark.parametrize("case", principal_first(static, names=FEWEST))
+compiled_case = pytest.mark.parametrize("case", principal_first(static, names=("token",), broad=FURTHER))
 slow_case = pytest.mark.parametrize("case", principal_first(CASES, also=SINGLE_LAYERS, broad=LAYERS))
 
 
@@ -77,9 +78,7 @@ def test_clone_keeps_the_function(case):
 
 
 @slow_case
-@pytest.mark.parametrize(
-    "policy", quick_first(["mixed_bfloat16", "mixed_float16", "bfloat16"], ["bfloat16"], pytest.mark.broad)
-)
+@pytest.mark.parametrize("policy", quick_first(POLICIES, ["bfloat16"], broad=POLICIES))
 def test_half_precision_is_near_float32(case, policy):
     model = randomise(case.make("float32"))
     half = case.make(policy)
@@ -176,7 +175,7 @@ def test_whole_training_step_compiles_under_xla(case):
         assert float(loss()) < before
 
 
-@pytest.mark.parametrize("case", principal_first(static))
+@pytest.mark.parametrize("case", principal_first(static, names=("token", "hybrid", "axial"), broad=FURTHER))
 @needs_tensorflow
 def test_converts_to_tflite_with_builtin_operations_only(case):
     import tensorflow as tf

@@ -191,6 +191,7 @@ for accumulate in (1, 2):
 """
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_the_strategy_is_given_the_gradients_once_in_float32_and_the_loss():
     """What `tf.distribute` itself is asked to sum while it traces the step, in half precision and in parts, too."""

@@ -64,6 +64,7 @@ def arrays(model, examples):
     return np.asarray(model(images), "float64"), np.array([label for *_, label in rows])
 
 
+@pytest.mark.broad
 def test_a_run_reports_it_with_every_evaluation(tmp_path):
     recipe = Recipe(
         "few",
@@ -131,6 +132,7 @@ def test_its_data_is_held_by_the_recipes_shuffle(monkeypatch):
     assert [given[1:] for given in asked] == [(split, None, 7, "stop", False) for split in few.few_shot_splits]
 
 
+@pytest.mark.broad
 def test_what_is_held_out_is_measured_at_the_end_of_a_run_without_a_curve(tmp_path):
     data = Data("digits", train_split="train[:5%]", test_split="test[:5%]", batch_size=16)
     train(Recipe("held", Model(ROW, channels=1), data, evaluate=Evaluate(split="train[90%:]"), epochs=1), tmp_path)

@@ -152,6 +152,7 @@ def test_vtab_is_probed_task_by_task_and_goes_on(model, data, tmp_path, monkeypa
     assert run_suite(only, quiet)["tasks"] == results["tasks"]
 
 
+@pytest.mark.broad
 def test_features_are_kept_between_probes(model, data, tmp_path, monkeypatch):
     one = settings("vtab1k", model, tmp_path / "a", data, probe="knn", tasks=("dsprites_loc",))
     assert run_suite(one, quiet)["tasks"]["dsprites_loc"]["accuracy"] == 1.0
@@ -175,6 +176,7 @@ def test_a_model_without_a_classifier_is_probed_on_what_it_puts_out(model, data,
         Extractor(keras.Model(own.input, own.get_layer("encoder_norm").output))
 
 
+@pytest.mark.broad
 def test_fine_tuning_takes_the_best_rate_of_the_papers_recipe(model, data, tmp_path, monkeypatch):
     trained = []
     real = suite_runner.train
@@ -210,6 +212,7 @@ def test_a_rate_whose_accuracy_is_no_number_is_not_the_best(model, data, tmp_pat
     assert tuned.measure(next(task for task in PAPER if task.name == "pets"))["learning_rate"] == 0.1
 
 
+@pytest.mark.broad
 def test_imagenet_is_trained_on_once_for_both_of_its_labels(model, data, tmp_path):
     tuned = settings("paper", model, tmp_path, data, tasks=("imagenet", "real"), rates=(0.01,), changes=SHORT)
     results = run_suite(tuned, quiet)
@@ -242,6 +245,7 @@ def test_the_classifiers_own_accuracy_on_imagenets(model, data, tmp_path):
     assert 0 <= found["calibration"] <= 1 and "ImageNet-A" in suite_table(results)
 
 
+@pytest.mark.broad
 def test_few_shot_is_scikit_learns_ridge_on_the_middle_of_squeezed_images(model, data, tmp_path):
     linear = pytest.importorskip("sklearn.linear_model")
     few = settings("fewshot", model, tmp_path, data, tasks=("cars196", "dtd"), shots=(1, 5))

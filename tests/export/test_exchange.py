@@ -120,7 +120,7 @@ def test_predict_answers_from_a_version_without_a_saved_model_and_from_its_file(
 
 
 @pytest.mark.parametrize(
-    "name", quick_first(["onnx", "openvino", "tflite", "saved_model"], ["openvino", "saved_model"])
+    "name", quick_first(["onnx", "openvino", "tflite", "saved_model"], ["openvino"], broad=["saved_model"])
 )
 def test_a_damaged_version_is_named(name, labelled, tmp_path):
     pytest.importorskip(
@@ -169,6 +169,7 @@ def test_they_are_written_on_request_and_what_is_missing_is_named(labelled, tmp_
         load_predictor(stray)
 
 
+@pytest.mark.broad
 def test_copies_that_hold_each_other_go_while_an_onnx_file_is_made():
     """tf2onnx's passes leave 50 of them: of ViT-B/16 20 GB, of which 7 are left."""
 

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from contract.cases import MODELS, principal_first
+from contract.cases import MODELS, PRINCIPAL, principal_first
 from support import ROOT, golden_model, need_rounded_bfloat16, needs_tensorflow, randomise
 
 from keras_vit import cli
@@ -24,10 +24,10 @@ from keras_vit.models.interface import describe, named_outputs
 from keras_vit.preprocessing.inputs import preprocess_input
 
 pytestmark = needs_tensorflow
-FEW = ("token", "hybrid")  # a quarter of a minute each
-KINDS = principal_first(MODELS, names=FEW)
-BEYOND = ("onnx", "openvino")  # each named as its package
 CASES = {case.name: case for case in MODELS}
+FURTHER = (CASES["hybrid"],)
+KINDS = principal_first(MODELS, names=("token",), broad=FURTHER)
+BEYOND = ("onnx", "openvino")  # each named as its package
 # Of int16x8 no more than differ in what is computed: its kernels are the slow reference ones.
 IN_INT16 = ("map", "pixels", "local", "hybrid", "bit")
 
@@ -76,7 +76,9 @@ def on_integers(flatbuffer):
     return found - {"QUANTIZE", "DEQUANTIZE", "STRIDED_SLICE"}
 
 
-@pytest.mark.parametrize("case", principal_first([case for case in MODELS if case.static_size], names=FEW))
+@pytest.mark.parametrize(
+    "case", principal_first([case for case in MODELS if case.static_size], names=("token",), broad=FURTHER)
+)
 def test_calibrated_integers_of_every_kind_pass(case, tmp_path):
     """int8 is for the products with weights alone: a sum, a norm or a softmax in eight bits costs accuracy."""
     pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
@@ -97,6 +99,7 @@ def test_calibrated_integers_of_every_kind_pass(case, tmp_path):
     assert "measured on 8 other images" in card
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("case", KINDS)
 def test_openvinos_integers_of_every_kind_pass(case, tmp_path):
     """Products and convolutions take integers; nothing that is summed up or normed does, nor do the model's ends."""
@@ -143,6 +146,7 @@ def takers(node) -> set[tuple[str, str]]:
     return found
 
 
+@pytest.mark.broad
 def test_nncf_is_imported_without_its_reports(tmp_path):
     """It sends them over the net unless its variable is set while it is imported, which is then as it was before."""
     pytest.importorskip("nncf", reason="extra `formats` is not installed")
@@ -156,6 +160,7 @@ def test_nncf_is_imported_without_its_reports(tmp_path):
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=environment)
 
 
+@pytest.mark.broad
 def test_both_sides_are_compared_in_whole_float32(tmp_path, monkeypatch):
     """Of a GPU's TensorFloat-32, switched off meanwhile, there is nothing else to be seen here."""
     shortened, seen, answer = tf.config.experimental.tensor_float_32_execution_enabled, [], parity.keras_answer
@@ -174,7 +179,12 @@ def test_integers_without_their_images_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "case", principal_first([case for case in MODELS if case.static_size or case.name == "free_size"])
+    "case",
+    principal_first(
+        [case for case in MODELS if case.static_size or case.name == "free_size"],
+        names=("token", "free_size"),
+        broad=[case for case in MODELS if case.name in PRINCIPAL],
+    ),
 )
 def test_a_bfloat16_saved_model_passes(case, tmp_path):
     need_rounded_bfloat16()
@@ -192,6 +202,7 @@ def test_int8_weights_are_a_quarter_and_stay_close():
     assert stored.get("FLOAT32", 0) < 4 * 0.2 * model.count_params()
 
 
+@pytest.mark.broad
 def test_the_manifest_and_the_card_say_where_the_weights_came_from(tmp_path):
     model = randomise(CASES["labelled"].make())
     run = tmp_path / "runs" / "shapes"
@@ -224,6 +235,7 @@ def test_the_manifest_and_the_card_say_where_the_weights_came_from(tmp_path):
     assert origin_of("ViT_B16") == Origin(weights="ViT_B16") and origin_of(run / "model.keras").accuracy is None
 
 
+@pytest.mark.broad
 def test_a_killed_export_leaves_a_hidden_folder_that_the_next_one_removes(tmp_path):
     output = tmp_path / "tiny"
     code = f"""
@@ -277,6 +289,7 @@ def test_the_command_compares_on_a_folder_of_images(tmp_path, capsys):
     assert "--images expected a folder of images" in capsys.readouterr().err
 
 
+@pytest.mark.broad
 def test_the_command_warns_of_random_pixels(tmp_path, capsys):
     randomise(CASES["bit_free_size"].make()).save(tmp_path / "free.keras")
     assert cli.main(["export", str(tmp_path / "free.keras"), "--output", str(tmp_path / "out")]) == 0
@@ -285,6 +298,7 @@ def test_the_command_warns_of_random_pixels(tmp_path, capsys):
     assert "--images names no folder, and no others are at hand: compared on random pixels.\n" in said.err
 
 
+@pytest.mark.broad
 def test_the_card_says_how_many_calibration_images_were_compared_on_too(tmp_path):
     pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
     model = randomise(CASES["token"].make())

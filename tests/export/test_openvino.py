@@ -90,6 +90,7 @@ def test_a_file_in_float32_is_right_on_every_processor(file, monkeypatch):
     exported.openvino.runner(file)
 
 
+@pytest.mark.broad
 def test_four_images_are_shared_out_over_two_streams(model, file, monkeypatch):
     asked, compile_model = [], library.Core.compile_model
     spy = lambda core, network, device, options: asked.append(options) or compile_model(core, network, device, options)  # noqa: E731
@@ -110,6 +111,7 @@ def test_images_of_another_size_are_refused_and_the_next_batch_is_answered(count
     assert max_difference(run(images=IMAGES[:count])["probabilities"], model(IMAGES[:count])) < 1e-5
 
 
+@pytest.mark.broad
 def test_threads_that_share_a_runner_get_their_own_answers(model, file):
     run, batches = exported.openvino.runner(file), [np.tile(IMAGES, (4, 1, 1, 1)) * sign for sign in (1, -1)]
     expected = [np.asarray(model(images)) for images in batches]

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-from support import TOLERANCE, golden, golden_model, max_difference, needs_tensorflow, quick_first, randomise
+from support import (
+    TOLERANCE,
+    first_quick,
+    golden,
+    golden_model,
+    max_difference,
+    needs_tensorflow,
+    quick_first,
+    randomise,
+)
 
 import keras_vit
 from keras_vit.export.saved_model import write_saved_model
@@ -66,7 +75,7 @@ def saved_and_loaded(model, folder):
     return keras.saving.load_model(folder / "model.keras")
 
 
-@pytest.mark.parametrize("name", ["g1", "g2", "g3"])
+@pytest.mark.parametrize("name", first_quick(["g1", "g2", "g3"]))
 def test_goldens_hold_in_every_keras_copy_and_in_the_saved_model(name, tmp_path):
     expected, model = golden(name), golden_model(name)
     images = expected["images"]
@@ -77,6 +86,7 @@ def test_goldens_hold_in_every_keras_copy_and_in_the_saved_model(name, tmp_path)
     assert max_difference(logits, expected["logits"]) < TOLERANCE
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", ["g7_6x6", "g7_4x6"])
 def test_a_free_image_size_holds_its_goldens(name, tmp_path):
     expected = golden(name)
@@ -85,7 +95,7 @@ def test_a_free_image_size_holds_its_goldens(name, tmp_path):
     assert max_difference(logits, expected["logits"]) < TOLERANCE
 
 
-@pytest.mark.parametrize("kind", quick_first(KINDS, ("map", "free_size", "grey", "pixels")))
+@pytest.mark.parametrize("kind", quick_first(KINDS, ("free_size", "pixels"), broad=("map", "grey")))
 def test_every_kind_answers_floats_and_bytes_alike(kind, photo, tmp_path):
     model = tiny(**KINDS[kind])
     write_saved_model(model, tmp_path)
@@ -204,6 +214,7 @@ def test_every_weight_is_stored_once(tmp_path):
     assert sum("VARIABLE_VALUE" in name for name in names) == len(model.weights)
 
 
+@pytest.mark.broad
 def test_it_loads_where_neither_keras_vit_nor_keras_can_be_imported(photo, tmp_path):
     model = golden_model("g1", labels=tuple("abcdefghijk"))
     write_saved_model(model, tmp_path / "saved")

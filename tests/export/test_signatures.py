@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from contract.cases import MODELS
 from PIL import Image
-from support import max_difference, needs_tensorflow, quick_first, randomise
+from support import first_quick, max_difference, needs_tensorflow, quick_first, randomise
 
 import keras_vit
 from keras_vit import analysis, exported
@@ -92,7 +92,7 @@ def test_a_batch_without_one_whole_file_is_answered(tmp_path):
         assert all(said for said in answer["error"].numpy()) and len(answer["error"]) == len(broken)
 
 
-@pytest.mark.parametrize("name", quick_first(ATTENTIVE, ("token", "hybrid", "free_size")))
+@pytest.mark.parametrize("name", quick_first(ATTENTIVE, ("token",), broad=("hybrid", "free_size")))
 def test_attention_is_the_analysis_rooms_rollout_and_features_are_the_models_own(name, tmp_path):
     model, images = made(name)
     write_saved_model(model, tmp_path)
@@ -128,6 +128,7 @@ def test_a_model_without_attention_has_no_such_signature(tmp_path):
     assert max_difference(pooled, keras_vit.feature_model(model, ["pooling"])(images)) < 1e-5
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", ["token", "hybrid", "bit"])
 def test_bfloat16_stores_half_and_leaves_the_model_alone(name, tmp_path):
     model, images = made(name)
@@ -143,7 +144,7 @@ def test_bfloat16_stores_half_and_leaves_the_model_alone(name, tmp_path):
     assert operations & {("MatMul", "bfloat16"), ("Conv2D", "bfloat16"), ("_FusedMatMul", "bfloat16")}
 
 
-@pytest.mark.parametrize("name", ["hybrid", "bit"])
+@pytest.mark.parametrize("name", first_quick(["bit", "hybrid"]))
 def test_kernels_are_stored_standardised_and_the_model_keeps_its_own(name, tmp_path):
     """An export answers for ever with the same kernels; the model's may be trained on."""
     model, images = made(name)
@@ -177,7 +178,7 @@ def _operations(folder):
 
 
 @pytest.mark.parametrize("batch", quick_first([None, 2], [None]))
-@pytest.mark.parametrize("precision", tflite.PRECISIONS)
+@pytest.mark.parametrize("precision", first_quick(tflite.PRECISIONS, 2))
 def test_a_tflite_file_says_what_it_is_and_takes_any_batch_on_request(precision, batch, tmp_path):
     import zipfile
 
@@ -199,6 +200,7 @@ def test_a_tflite_file_says_what_it_is_and_takes_any_batch_on_request(precision,
         )
 
 
+@pytest.mark.broad
 def test_a_hybrid_of_free_size_reads_files_at_the_size_of_its_positions():
     """A cell of its grid is as many pixels as its stem takes steps."""
     case = CASES["hybrid"]

@@ -39,6 +39,7 @@ def chosen(pixels, *formats):
     return {"images": pixels[:16], "calibration": pixels[16:], "formats": formats, "dtype": "bfloat16"}
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", quick_first(["headless", "token_sequence", "bit_map"], ["headless"]))
 def test_what_is_right_passes_in_every_reduced_format(name, tmp_path):
     for package in ("ai_edge_litert", "nncf"):
@@ -104,6 +105,7 @@ def test_a_reduced_file_that_answers_something_else_is_refused(
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.broad
 def test_one_image_and_images_that_are_alike_are_no_reason_to_refuse(headless, tmp_path):
     pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
     model, pixels, _ = headless

@@ -8,7 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import TOLERANCE, golden, golden_model, need_rounded_bfloat16, needs_tensorflow, randomise, run_python
+from support import (
+    TOLERANCE,
+    first_quick,
+    golden,
+    golden_model,
+    need_rounded_bfloat16,
+    needs_tensorflow,
+    randomise,
+    run_python,
+)
 
 import keras_vit
 from keras_vit import export, exported
@@ -73,6 +82,7 @@ def test_an_export_holds_all_it_says(model, images, tmp_path):
         assert entry == {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
+@pytest.mark.broad
 def test_images_that_are_no_8_bit_pixels_and_a_free_size_pass(tmp_path):
     free = randomise(keras_vit.build(TINY, classes=3, input_shape=(None, None, 3)))
     fractions = np.random.default_rng(0).uniform(0, 255, (3, 12, 16, 3))
@@ -81,6 +91,7 @@ def test_images_that_are_no_8_bit_pixels_and_a_free_size_pass(tmp_path):
     assert max(row.max_difference for row in report.rows) < 1e-5
 
 
+@pytest.mark.broad
 def test_versions_are_numbered_and_never_overwritten(model, tmp_path):
     output = tmp_path / "tiny"
     (output / "7").mkdir(parents=True)
@@ -101,7 +112,7 @@ def test_two_exports_at_once_take_two_numbers(tmp_path):
     assert [(tmp_path / name / "file").read_text() for name in ("1", "2")] == ["second", "first"]
 
 
-@pytest.mark.parametrize("name", ["saved_model", "tflite"])
+@pytest.mark.parametrize("name", first_quick(["saved_model", "tflite"]))
 def test_a_disk_that_cannot_be_written_to_gets_one_sentence_and_keeps_nothing(name, tmp_path):
     """By the system's limit on the size of files, which TensorFlow and Python meet as they meet a full disk."""
     resource = pytest.importorskip("resource", reason="no limits on this system")
@@ -128,6 +139,7 @@ def test_what_openvino_cannot_write_gets_one_sentence_too(model, tmp_path, monke
     assert not names(tmp_path)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("wrong", ["tflite", "saved_model"])
 def test_a_file_that_disagrees_is_not_let_out(wrong, model, images, tmp_path, monkeypatch):
     other = randomise(keras_vit.build(TINY, classes=3), seed=1)
@@ -143,6 +155,7 @@ def test_a_file_that_disagrees_is_not_let_out(wrong, model, images, tmp_path, mo
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.broad
 def test_a_wrong_byte_signature_is_not_let_out(model, images, tmp_path, monkeypatch):
     monkeypatch.setattr(image_bytes, "preprocess_input", lambda image: image / 255.0)
     with pytest.raises(ValueError, match=r"saved_model \(classify_bytes\) expected probabilities within"):
@@ -161,7 +174,7 @@ WRONG_ROLLOUTS = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG_ROLLOUTS)
+@pytest.mark.parametrize("wrong", first_quick(WRONG_ROLLOUTS))
 def test_a_wrong_attention_signature_is_not_let_out(wrong, model, images, tmp_path, monkeypatch):
     """Whose code the gate once compared with itself, and by broadcasting."""
     change, sentence = WRONG_ROLLOUTS[wrong]
@@ -230,6 +243,7 @@ def test_a_model_that_answers_nan_is_not_let_out(model, images, tmp_path):
     assert not names(tmp_path)
 
 
+@pytest.mark.broad
 def test_half_precision_is_held_to_its_agreement(model, images, tmp_path, monkeypatch):
     other, convert = randomise(keras_vit.build(TINY, classes=3), seed=1), tflite.convert
     monkeypatch.setattr(tflite, "convert", lambda _, precision, batch: convert(other, precision))
@@ -237,6 +251,7 @@ def test_half_precision_is_held_to_its_agreement(model, images, tmp_path, monkey
         export.export(model, tmp_path / "tiny", images, formats=("tflite-fp16",))
 
 
+@pytest.mark.broad
 def test_ties_may_fall_either_way(images, tmp_path):
     """A fresh head is zero: every class is best."""
     report = export.export(keras_vit.build(TINY, classes=3), tmp_path / "fresh", images, formats=("saved_model",))
@@ -244,7 +259,7 @@ def test_ties_may_fall_either_way(images, tmp_path):
     assert agreements == [1, 1]
 
 
-@pytest.mark.parametrize("moment", ["while the model is written", "while the manifest is written"])
+@pytest.mark.parametrize("moment", first_quick(["while the model is written", "while the manifest is written"]))
 def test_an_interruption_leaves_no_half_version(moment, model, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -259,6 +274,7 @@ def test_an_interruption_leaves_no_half_version(moment, model, tmp_path, monkeyp
     assert names(tmp_path / "tiny") == ["1"]
 
 
+@pytest.mark.broad
 def test_an_export_is_loaded_again_by_name_and_by_version(model, images, tmp_path):
     for _ in range(2):
         export.export(model, tmp_path / "tiny", formats=("saved_model",))
@@ -301,6 +317,7 @@ def test_labels_without_a_classifier_and_an_output_that_is_a_file_are_refused(mo
         export.export(model, tmp_path / "file", formats=("saved_model",))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "bfloat16"])
 def test_a_half_precision_model_passes_by_agreement_and_is_float32_in_tflite(dtype, tmp_path):
     need_rounded_bfloat16()
@@ -312,6 +329,7 @@ def test_a_half_precision_model_passes_by_agreement_and_is_float32_in_tflite(dty
     assert np.abs(answer["logits"] - golden("g1")["logits"]).max() < (TOLERANCE if "mixed" in dtype else 0.1)
 
 
+@pytest.mark.broad
 def test_on_another_backend_export_says_what_it_needs(tmp_path):
     code = f"""
 import keras_vit

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import keras
 import numpy as np
 import pytest
-from contract.cases import MODELS, principal_first
-from support import max_difference, needs_tensorflow, randomise, run_python
+from contract.cases import MODELS, PRINCIPAL, principal_first
+from support import first_quick, max_difference, needs_tensorflow, randomise, run_python
 
 import keras_vit
 from keras_vit.kernels import compiled as forward
@@ -16,6 +16,7 @@ from keras_vit.layers import GroupNorm, LayerNorm, StdConv
 from keras_vit.layers.base import form_of
 
 CASES = {case.name: case for case in MODELS}
+FURTHER = [case for case in MODELS if case.name in PRINCIPAL]
 
 
 def images_for(model, count=3):
@@ -36,7 +37,7 @@ def forms_of(model):
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.large)])
-@pytest.mark.parametrize("case", principal_first(MODELS))
+@pytest.mark.parametrize("case", principal_first(MODELS, names=("token", "hybrid", "bit"), broad=FURTHER))
 def test_it_answers_as_every_kind_of_model_does(case, whole):
     if keras.backend.backend() == "torch":
         pytest.skip("TensorFlow and JAX alone")
@@ -51,6 +52,7 @@ def test_it_answers_as_every_kind_of_model_does(case, whole):
     assert max_difference(answer(images), model(images, training=False)) < 2e-5, "weights are read at each call"
 
 
+@pytest.mark.broad
 @needs_tensorflow
 @pytest.mark.parametrize("name", ["hybrid", "bit"])
 def test_in_half_precision_it_is_as_near_as_the_model(name):
@@ -95,7 +97,7 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize("name", ["token", "bit"])
+@pytest.mark.parametrize("name", first_quick(["token", "bit"]))
 def test_frozen_it_refuses_other_weights_until_it_is_told_to_take_them(name):
     if keras.backend.backend() == "torch":
         pytest.skip("TensorFlow and JAX alone")
@@ -156,6 +158,7 @@ def test_frozen_it_notices_what_is_written_behind_tensorflows_back():
     assert max_difference(answer(images), before) == 0
 
 
+@pytest.mark.broad
 def test_adapters_are_taken_or_refused():
     if keras.backend.backend() == "torch":
         pytest.skip("TensorFlow and JAX alone")
@@ -191,6 +194,7 @@ def test_frozen_it_is_not_traced_into_a_function_that_would_not_look():
     assert max_difference(inside(images), 2 * np.asarray(model(images))) < 4e-5
 
 
+@pytest.mark.broad
 @needs_tensorflow
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_function_of_a_layers_own_keeps_nothing(frozen):
@@ -240,7 +244,7 @@ def test_frozen_on_jax_it_outlives_an_evaluation():
 
 
 @needs_tensorflow
-@pytest.mark.parametrize("name", ["token", "hybrid", "bit"])
+@pytest.mark.parametrize("name", first_quick(["hybrid", "token", "bit"]))
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_frozen_kernels_of_blocks_are_held_and_other_weights_are_constants(name, dtype):
     from keras_vit.kernels import onednn
@@ -261,6 +265,7 @@ def test_frozen_kernels_of_blocks_are_held_and_other_weights_are_constants(name,
     assert max_difference(answer(images_for(model)), model(images_for(model))) < (2e-5 if dtype == "float32" else 0.05)
 
 
+@pytest.mark.broad
 @needs_tensorflow
 @pytest.mark.parametrize("frozen", [False, pytest.param(True, marks=pytest.mark.large)])
 def test_parts_of_a_batch_are_computed_apart_and_give_the_same(frozen):
@@ -341,6 +346,7 @@ def test_as_a_whole_it_is_one_function_of_xla():
     assert not keras_vit.compiled(model).function._jit_compile
 
 
+@pytest.mark.broad
 def test_on_torch_it_says_what_it_needs():
     pytest.importorskip("torch", reason="torch is not installed")
     code = "import keras_vit\ntry: keras_vit.compiled(keras_vit.ViT_Ti16())\nexcept ValueError as error: print(error)"
@@ -348,6 +354,7 @@ def test_on_torch_it_says_what_it_needs():
     assert run_python(code, "torch").strip() == sentence
 
 
+@pytest.mark.broad
 def test_on_jax_it_answers_as_the_model_does_and_reads_the_weights_at_each_call():
     pytest.importorskip("jax", reason="the other Keras backend used here is JAX")
     code = (
@@ -367,6 +374,7 @@ def test_on_jax_it_answers_as_the_model_does_and_reads_the_weights_at_each_call(
     assert run_python(code, "jax").split() == ["True"] * 3
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_threads_that_trace_the_same_model_leave_it_as_it_was():
     model = randomise(CASES["hybrid"].make())

@@ -104,6 +104,7 @@ def test_onednn_is_not_asked_for_what_it_does_not_have(monkeypatch):
     assert not onednn.has_norms.__wrapped__(tf.float32) and not onednn.has_held_products.__wrapped__()
 
 
+@pytest.mark.broad
 def test_a_processor_that_onednn_has_no_product_for_is_not_asked():
     if platform.machine() != "x86_64":
         pytest.skip("instructions of x86")

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from kernels.forms import FORMS, NORMS
 from kernels.kept import kept
-from support import max_difference, need_rounded_bfloat16, randomise
+from support import first_quick, max_difference, need_rounded_bfloat16, randomise
 
 import keras_vit
 from keras_vit.kernels import rows
@@ -110,7 +110,7 @@ def test_a_unit_has_fused_group_norms_while_it_trains():
         assert [operation.type for operation in graph.get_operations()].count("PartitionedCall") == calls
 
 
-@pytest.mark.parametrize(("wide", "many"), [(True, True), (True, False), (False, False)])
+@pytest.mark.parametrize(("wide", "many"), first_quick([(True, True), (True, False), (False, False)]))
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu"])
 def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activation, wide, many, monkeypatch):
     monkeypatch.setattr(fused, "WIDE", 16 if wide else 17)
@@ -141,7 +141,7 @@ def _blocks(model):
     return [layer for layer in model._flatten_layers() if isinstance(layer, encoder.EncoderBlock)]
 
 
-@pytest.mark.parametrize("options", [{"dropout_rate": 0.1}, {"attention_dropout_rate": 0.1}])
+@pytest.mark.parametrize("options", first_quick([{"dropout_rate": 0.1}, {"attention_dropout_rate": 0.1}]))
 def test_what_draws_is_not_computed_again(options, monkeypatch):
     """A second draw would be another one."""
     monkeypatch.setattr(fused, "WIDE", 0)
@@ -176,7 +176,7 @@ def test_a_bias_has_the_gradient_of_a_sum(dtype):
     np.testing.assert_allclose(tf.cast(by_bias, tf.float64), expected, rtol=2**-8 if dtype == "bfloat16" else 1e-5)
 
 
-@pytest.mark.parametrize("few", [False, True])
+@pytest.mark.parametrize("few", first_quick([False, True]))
 def test_a_wide_model_in_mixed_precision_trains_as_near_to_float32_as_by_the_plain_forms(few, monkeypatch):
     need_rounded_bfloat16()
     monkeypatch.setattr(fused, "WIDE", 16)
@@ -195,7 +195,8 @@ def test_a_wide_model_in_mixed_precision_trains_as_near_to_float32_as_by_the_pla
     assert np.linalg.norm(ours - exact) < 1.2 * np.linalg.norm(plain - exact) < 0.1 * np.linalg.norm(exact)
 
 
-@pytest.mark.parametrize("patch_size", [(4, 4), (8, 8)])  # the row's own, and another stage's
+# the patch size of the row, and that of another stage
+@pytest.mark.parametrize("patch_size", [(4, 4), pytest.param((8, 8), marks=pytest.mark.broad)])
 def test_in_bfloat16_the_biases_have_the_gradients_of_float32(patch_size):
     """TensorFlow's sums over thousands of rows are not: they add up in bfloat16."""
     row = dataclasses.replace(ROW, image_size=64, mlp_kernel_size=3)

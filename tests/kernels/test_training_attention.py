@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kernels.kept import kept
-from support import need_rounded_bfloat16
+from support import first_quick, need_rounded_bfloat16
 
 import keras_vit
 from keras_vit.kernels import rows
@@ -78,7 +78,7 @@ def test_images_are_cut_up_for_the_gradient_no_sooner_than_it_is_there(monkeypat
     assert len(cuts) == 4 and len(late) == 3
 
 
-@pytest.mark.parametrize("batch", [5, None])
+@pytest.mark.parametrize("batch", first_quick([None, 5]))
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("bfloat16", 2**-6)])
 @pytest.mark.parametrize("many", [False, True])
 def test_attention_has_the_plain_value_and_gradients(many, dtype, bound, batch, monkeypatch):

@@ -5,7 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from support import max_difference, needs_tensorflow, randomise
+from support import first_quick, max_difference, needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit import analysis, cost
@@ -36,7 +36,7 @@ def flat():
     return keras.Model(base.input, keras.layers.Dense(5, name="head", activation="softmax")(base.output))
 
 
-COMPOSITIONS = pytest.mark.parametrize("make", [sequential, deep, flat], ids=lambda make: make.__name__)
+COMPOSITIONS = pytest.mark.parametrize("make", first_quick([sequential, deep, flat]), ids=lambda make: make.__name__)
 
 
 def twin_of(model):

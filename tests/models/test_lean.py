@@ -298,6 +298,7 @@ print(float(abs(answer[0] - here.plain(model).predict(here.IMAGES, verbose=0)).m
 """
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_on_other_backends_one_row_gives_the_same_answer(backend):
     pytest.importorskip(backend)

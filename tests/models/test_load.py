@@ -94,6 +94,7 @@ def parts(config):
             yield from parts(value)
 
 
+@pytest.mark.broad
 def test_keras_alone_says_what_to_import(tmp_path):
     keras_vit.build(TINY, classes=3).save(tmp_path / "model.keras")
     code = f"""

@@ -3,6 +3,7 @@
 import ast
 import inspect
 
+import pytest
 from support import run_python
 
 import keras_vit
@@ -30,6 +31,7 @@ def test_a_builder_hands_all_its_arguments_on(monkeypatch):
         assert variant is row and positional == names[:8] and options == {name: name for name in names[8:]}
 
 
+@pytest.mark.broad
 def test_nothing_depends_on_docstrings():
     code = "import keras_vit, keras_vit.analysis, keras_vit.models.table, inspect\n"
     code += "print(list(inspect.signature(keras_vit.ViT_B16).parameters)[0], keras_vit.ViT_B16.__doc__)"

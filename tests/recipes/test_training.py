@@ -55,6 +55,7 @@ def test_digits_reach_their_figure(tmp_path):
     assert train(load_recipe(ROOT / "recipes" / "digits.py"), tmp_path / "run")["accuracy"] >= 0.975
 
 
+@pytest.mark.broad
 def test_image_folder_fine_tunes_from_a_file(tmp_path):
     row = Variant("small", width=16, depth=2, mlp_dim=32, num_heads=2, patch_size=8, image_size=16)
     keras_vit.save_weights(randomise(keras_vit.build(row, classes=7)), tmp_path / "small.safetensors", layout="timm")

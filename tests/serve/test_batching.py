@@ -108,6 +108,7 @@ def batch_threads() -> set[str]:
     return found
 
 
+@pytest.mark.broad
 @pytest.mark.skipif(not TASKS.is_dir(), reason="this system does not list a process's threads there")
 def test_a_version_loaded_later_starts_no_threads_and_keeps_its_own_queue(folder):
     """TensorFlow never ends the threads that compute batches, so that a new version's would be there to stay."""
@@ -131,6 +132,7 @@ class Slow(tf.Module):
         return {"doubled": x * (1 + 700 * matrix[0, 0])}
 
 
+@pytest.mark.broad
 def test_past_the_batches_that_may_wait_a_call_is_refused_and_the_others_are_right(tmp_path):
     module = Slow()
     tf.saved_model.save(module, str(tmp_path / "1"), signatures={"serving_default": module.__call__})

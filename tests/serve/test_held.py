@@ -70,6 +70,7 @@ def test_a_folder_that_cannot_be_served_is_left_to_the_server(fault, stored, tmp
     assert cli.main(["serve", str(tmp_path / "model"), "--port", "0"]) == 2
 
 
+@pytest.mark.broad
 def test_the_command_asks_for_it_before_anything_is_loaded(stored, environment):
     asked = []
     environment.setattr("keras_vit.serve.serve", lambda *_: asked.append(os.environ.get(SWITCH)))
@@ -77,6 +78,7 @@ def test_the_command_asks_for_it_before_anything_is_loaded(stored, environment):
     assert asked == ["1"]
 
 
+@pytest.mark.broad
 def test_in_python_a_server_leaves_it_alone(stored, environment):
     """It may be called in a process that trains."""
     environment.setattr(server.uvicorn.Server, "run", lambda *_, **__: None)
@@ -84,6 +86,7 @@ def test_in_python_a_server_leaves_it_alone(stored, environment):
     assert SWITCH not in os.environ
 
 
+@pytest.mark.broad
 def test_batches_of_any_size_and_a_new_version_get_their_own_numbers(stored, tmp_path):
     """What oneDNN keeps is of one version: the next one's weights are used when it is there."""
     folder, images = tmp_path / "half", np.random.default_rng(0).uniform(-1, 1, (9, 16, 16, 3)).astype("float32")

@@ -79,6 +79,7 @@ def test_a_new_version_under_load_drops_no_request(exports, photos, images):
         assert np.allclose(answer["outputs"]["logits"], new, atol=1e-5)
 
 
+@pytest.mark.broad
 def test_a_version_that_cannot_be_loaded_is_reported_and_the_older_one_goes_on(exports, photos, images):
     with started([photos], "--poll", 0.1) as server:
         broken = photos / "2"
@@ -161,6 +162,7 @@ def test_the_watcher_outlives_whoever_read_its_sentences(photos, monkeypatch, er
     assert set(told) == {"said"}
 
 
+@pytest.mark.broad
 def test_versions_that_come_and_go_while_the_first_one_loads(photos, monkeypatch):
     def loading(then):
         def load(*arguments):
@@ -247,6 +249,7 @@ serve(sys.argv[1:], port=0)
 """
 
 
+@pytest.mark.broad
 def test_a_stop_before_uvicorn_listens_to_signals_is_not_lost(exports):
     command = [sys.executable, "-c", STOPPED_EARLY, str(exports / "grey")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"}

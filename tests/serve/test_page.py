@@ -216,6 +216,7 @@ def corner_server(tmp_path_factory):
         yield server
 
 
+@pytest.mark.broad
 def test_in_chromium_the_picture_stands_as_the_scores_see_it(corner_server, page, tmp_path):
     """For all eight values of EXIF's orientation, and by exports that turn photographs and those that do not."""
     shades = np.array([[250, 170], [10, 90]], "uint8")

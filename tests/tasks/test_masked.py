@@ -96,6 +96,7 @@ def test_the_loss_does_not_hang_on_patches_that_are_seen_and_the_model_not_on_hi
     assert max_difference(state.model([images, sources, places]), expected) < 1e-5
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("changes", quick_first([{"accumulate": 4}, {"sam": 0.05}], [{"sam": 0.05}]), ids=str)
 def test_parts_of_a_batch_and_sam_work_as_with_classes(changes):
     images, targets = batch_of(STILL)
@@ -107,6 +108,7 @@ def test_parts_of_a_batch_and_sam_work_as_with_classes(changes):
     assert difference < 1e-6 if "accumulate" in changes else 1e-6 < difference < 0.1
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("precision", quick_first(["float32", "mixed_bfloat16", "mixed_float16"], ["float32"]))
 def test_the_whole_update_compiles_and_is_the_same(precision):
     recipe = replace(STILL, precision=precision)
@@ -181,6 +183,7 @@ def test_the_encoder_fine_tunes_like_any_weight(run, tmp_path):
     assert larger.get_layer("position_embedding").grid == (6, 6)
 
 
+@pytest.mark.broad
 def test_the_command_line_says_and_draws_it(run, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="extra `analysis` is not installed")
     workdir = str(run[0])
@@ -219,6 +222,7 @@ def test_workers_parts_of_an_evaluation_are_corrupted_as_the_whole_is():
             np.testing.assert_array_equal(one, np.concatenate(two))
 
 
+@pytest.mark.broad
 def test_pixels_have_no_accuracy(tmp_path):
     recipe = replace(RECIPE, masked=Masked("pixels"), epochs=1, evaluate=Evaluate(), curriculum=Curriculum())
     summary = train(recipe, tmp_path / "run")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import max_difference, needs_tensorflow
+from support import first_quick, max_difference, needs_tensorflow
 from train.test_step import IMAGES, LABELS, RANDOM, RECIPE, TARGETS, after, with_optimizer
 
 from keras_vit.train import engine, step, strategy
@@ -66,7 +66,7 @@ def test_where_a_gpu_trains_or_a_batch_has_no_equal_parts_threads_stay_as_they_a
     ("changes", "model"),
     [
         ({"clip_norm": 0.1, "sam": 0.05}, RECIPE.model),
-        ({"accumulate": 2, "clip_norm": 0.1}, RANDOM),
+        pytest.param({"accumulate": 2, "clip_norm": 0.1}, RANDOM, marks=pytest.mark.broad),
         pytest.param({"sam": 0.05}, RANDOM, marks=pytest.mark.large),
     ],
 )
@@ -78,7 +78,9 @@ def test_parts_side_by_side_make_the_plain_update(changes, model):
     assert found == pytest.approx(loss, abs=1e-6) and max_difference(weights, expected) < 1e-6
 
 
-@pytest.mark.parametrize(("recipe", "cores"), [(RECIPE, 1), (RECIPE, 4), (with_optimizer(accumulate=2), 2)])
+@pytest.mark.parametrize(
+    ("recipe", "cores"), first_quick([(RECIPE, 4), (RECIPE, 1), (with_optimizer(accumulate=2), 2)])
+)
 def test_an_update_is_traced_once_and_as_it_is(recipe, cores, monkeypatch):
     """Not for each part, nor turned into other Python first: either takes seconds of a large model's first step."""
     plain, converted = step.Step._of_part, []

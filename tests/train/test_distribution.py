@@ -261,18 +261,18 @@ SAID = {
 }
 
 
-def compare():
-    """What each case finds, as JSON; its devices are chosen anew, as for each run of a process."""
+def compare(*names):
+    """Print what each case finds, as JSON; its devices are chosen anew, as for each run of a process."""
     one = tf.distribute.get_strategy()
-    print(json.dumps({name: case(one, choose("mirrored", 8).strategy) for name, case in CASES.items()}))
+    print(json.dumps({name: CASES[name](one, choose("mirrored", 8).strategy) for name in names}))
 
 
-@pytest.mark.large
-def test_two_replicas_end_where_one_device_does():
-    found = json.loads(run_python(TWO_CPUS + "from train.test_distribution import compare\ncompare()"))
+@pytest.mark.parametrize("names", [["sgd in bfloat16"], pytest.param([*CASES], marks=pytest.mark.large)], ids=len)
+def test_two_replicas_end_where_one_device_does(names):
+    found = json.loads(run_python(TWO_CPUS + f"from train.test_distribution import compare\ncompare(*{names})"))
     for name, (loss, weights, moved, *said) in found.items():
         assert loss < 1e-6 and weights < 1e-6 and moved > 1e-4 and said == SAID.get(name, []), (name, found[name])
-    assert found.keys() == CASES.keys()
+    assert list(found) == names
 
 
 @pytest.mark.large  # test_workers.py has the same of two processes
@@ -281,6 +281,7 @@ def test_two_replicas_share_an_evaluation_and_find_what_one_device_finds():
     assert run_python(TWO_CPUS + MEASURE).strip() == "[8, 16] True True 54 True"
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("devices", "replicas"),
     [
@@ -296,6 +297,7 @@ def test_two_replicas_or_cores_equal_one_device_with_clipping_accumulation_decay
     assert said == f"1 {replicas} True True True"
 
 
+@pytest.mark.broad
 def test_an_absent_tpu_gets_one_sentence():
     said = run_python("""
 from keras_vit.train.strategy import choose

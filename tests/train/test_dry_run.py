@@ -43,7 +43,8 @@ def kinds():
         for i, (_, recipe) in enumerate(sorted(recipes_in(path).items())):
             if kind(recipe) not in seen or i == 0:
                 large = i > 0 or path.stem in ALIKE or recipe.name in STAGED + DEEP
-                yield pytest.param(recipe, id=recipe.name, marks=[pytest.mark.large] * large)
+                marks = [pytest.mark.large] * large + [pytest.mark.broad] * (recipe.name != "digits")
+                yield pytest.param(recipe, id=recipe.name, marks=marks)
             seen.add(kind(recipe))
 
 
@@ -65,6 +66,7 @@ def test_a_shrunk_recipe_keeps_all_but_the_size():
     assert small.model.input_shape == recipe.model.input_shape and row.width < recipe.model.row.width
 
 
+@pytest.mark.broad
 def test_a_loss_that_is_not_finite_is_an_error():
     recipe = load_recipe(DIGITS)
     wild = dataclasses.replace(recipe.optimizer, kind="sgd", learning_rate=1e38, clip_norm=None)

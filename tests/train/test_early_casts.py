@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import max_difference, need_rounded_bfloat16, needs_tensorflow
+from support import first_quick, max_difference, need_rounded_bfloat16, needs_tensorflow
 from train import test_step
 from train.test_step import IMAGES, LABELS, RECIPE, TARGETS, with_optimizer
 
@@ -34,13 +34,15 @@ def test_they_are_the_kernels_of_products_in_bfloat16():
 
 @pytest.mark.parametrize(
     ("recipe", "narrow"),
-    [
-        (MIXED, True),
-        (with_optimizer(MIXED, accumulate=2), False),
-        (with_optimizer(MIXED, clip_norm=1e-3), True),
-        (with_optimizer(MIXED, sam=0.05), True),
-        (replace(MIXED, recompute=True), True),
-    ],
+    first_quick(
+        [
+            (MIXED, True),
+            (with_optimizer(MIXED, accumulate=2), False),
+            (with_optimizer(MIXED, clip_norm=1e-3), True),
+            (with_optimizer(MIXED, sam=0.05), True),
+            (replace(MIXED, recompute=True), True),
+        ]
+    ),
     ids=["plain", "in parts", "clipped", "sam", "recomputed"],
 )
 def test_they_change_the_gradients_type_and_no_number(recipe, narrow, monkeypatch):

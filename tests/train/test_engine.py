@@ -121,6 +121,7 @@ def test_what_a_run_leaves(run):
     assert keras_vit.decode_predictions(model(np.zeros((1, 8, 8, 1))), labels=model.get_layer("head").labels)
 
 
+@pytest.mark.broad
 def test_reports_can_be_counted_in_steps_which_pass_the_ends_of_epochs(tmp_path):
     recipe = dataclasses.replace(RECIPE, evaluate=Evaluate(every=1, interval=5))
     train(recipe, tmp_path / "run")
@@ -151,6 +152,7 @@ def test_the_saved_model_gives_the_figure_of_the_summary(run):
     assert evaluate_model(model, RECIPE.data, split="test[20%:40%]")["examples"] == 72
 
 
+@pytest.mark.broad
 def test_a_second_run_is_equal_to_the_bit_and_says_what_its_evaluations_find(run, tmp_path, capsys):
     train(RECIPE, tmp_path / "again")
     last = rf"^step 12 of 12, test: loss {run[1]['loss']:.4f}, accuracy {run[1]['accuracy']:.2%}$"
@@ -199,6 +201,7 @@ def test_with_mosaics_stopped_and_gone_on_is_equal_to_the_bit(tmp_path, monkeypa
     assert equal(tmp_path / "whole", tmp_path / "run")
 
 
+@pytest.mark.broad
 def test_killed_with_its_newest_checkpoint_broken_goes_on_from_the_one_before(
     run, tmp_path, monkeypatch, one_step_a_call
 ):
@@ -220,6 +223,7 @@ def test_killed_with_its_newest_checkpoint_broken_goes_on_from_the_one_before(
     assert timeless(run[0]) == timeless(tmp_path / "run")
 
 
+@pytest.mark.broad
 def test_asked_to_stop_before_its_first_step_it_says_how_to_go_on(run, tmp_path, monkeypatch, capsys):
     opened = engine.Datasets.open
 
@@ -242,6 +246,7 @@ def test_asked_to_stop_before_its_first_step_it_says_how_to_go_on(run, tmp_path,
     assert equal(run[0], tmp_path / "run")
 
 
+@pytest.mark.broad
 def test_asked_to_stop_behind_its_last_step_it_finishes(run, tmp_path, monkeypatch):
     finished = engine.finished_models
 
@@ -254,6 +259,7 @@ def test_asked_to_stop_behind_its_last_step_it_finishes(run, tmp_path, monkeypat
     assert equal(run[0], tmp_path / "run")
 
 
+@pytest.mark.broad
 def test_killed_before_its_summary_it_still_knows_how_fast_it_was(tmp_path, monkeypatch):
     def killed(*_):
         raise RuntimeError("killed")
@@ -306,6 +312,7 @@ def test_a_state_from_before_that_memory_was_kept_is_read(tmp_path):
     assert again.peak_device_memory >= 7.0
 
 
+@pytest.mark.broad
 def test_killed_while_it_claims_its_folder_it_goes_on(run, tmp_path, monkeypatch):
     """In whatever moment: some of the two files are there, or half of one."""
     write = workdir_module.write_atomically
@@ -346,6 +353,7 @@ def test_a_rate_laid_out_over_the_run_is_not_extended_and_the_command_that_goes_
     assert np.array_equal(*kernels) and json.loads((run[0] / "summary.json").read_text()) == run[1]
 
 
+@pytest.mark.broad
 def test_a_constant_rate_is_extended_to_the_longer_run_bit_for_bit(tmp_path, monkeypatch):
     recipe = override(RECIPE, ["schedule.decay=constant", "epochs=1"])
     longer = override(recipe, ["epochs=2", "data.on_error=skip"])

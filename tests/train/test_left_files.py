@@ -14,7 +14,7 @@ from train.photo_runs import RECIPE, lines, model
 from keras_vit.evaluate.accuracy import evaluate_model
 from keras_vit.train import engine
 from keras_vit.train.engine import train
-from keras_vit.train.recipe import Checkpoint, Evaluate
+from keras_vit.train.recipe import Evaluate
 
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("one_step_a_call")]
 
@@ -27,6 +27,7 @@ def test_the_best_weights_are_kept(whole, photos):
     assert best["accuracy"] == max(accuracies)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("split", quick_first([None, "train[75%:]"], ["train[75%:]"]), ids=["test", "validation"])
 def test_the_best_weights_are_not_the_last_where_these_are_worse(split, photos, tmp_path, monkeypatch):
     """Evaluations made to rise and fall: the file holds the weights of the highest, through a stop as well. The test
@@ -62,6 +63,7 @@ def test_the_best_weights_are_not_the_last_where_these_are_worse(split, photos, 
     assert seen == (["test"] * 3 if split is None else ["validation"] * 3 + ["test"])
 
 
+@pytest.mark.broad
 def test_a_state_behind_a_loss_that_is_not_finite_is_not_saved(photos, tmp_path, monkeypatch):
     """Not even where the data fails in the same call."""
     run_steps = engine.compiled_steps
@@ -82,11 +84,6 @@ def test_a_state_behind_a_loss_that_is_not_finite_is_not_saved(photos, tmp_path,
     with pytest.raises(tf.errors.DataLossError):
         train(RECIPE, tmp_path / "run", str(photos))
     assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["00000001", "00000002"]
-
-
-def test_no_best_weights_unless_asked_for(photos, tmp_path):
-    train(replace(RECIPE, checkpoint=Checkpoint(), epochs=1), tmp_path / "run", str(photos))
-    assert not (tmp_path / "run" / "best.keras").exists() and not (tmp_path / "run" / "profile").exists()
 
 
 def test_a_profile_is_left_where_asked_for(whole):

@@ -34,6 +34,7 @@ def run(workdir, **evaluate):
     return keras.saving.load_model(workdir / "model.keras", compile=False), images
 
 
+@pytest.mark.broad
 def test_every_few_steps_there_is_a_picture_and_training_is_what_it_was(tmp_path):
     plain, none = run(tmp_path / "plain")
     assert not none

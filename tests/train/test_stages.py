@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import max_difference, needs_tensorflow, randomise
+from support import first_quick, max_difference, needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit.data.arrays import from_arrays
@@ -75,13 +75,15 @@ def test_a_smaller_stage_sees_as_much_of_the_image():
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"positions": "learned"},
-        {"positions": "sincos2d"},
-        {"positions": "2d", "positions_at": "shared"},
-        {"positions": "learned", "positions_at": "layers"},
-        {"positions": "none", "axial": True},
-    ],
+    first_quick(
+        [
+            {"positions": "learned"},
+            {"positions": "sincos2d"},
+            {"positions": "2d", "positions_at": "shared"},
+            {"positions": "learned", "positions_at": "layers"},
+            {"positions": "none", "axial": True},
+        ]
+    ),
     ids=str,
 )
 def test_another_image_size_is_the_model_of_free_size(changes):

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import max_difference, needs_tensorflow, quick_first, randomise, run_python
+from support import first_quick, max_difference, needs_tensorflow, quick_first, randomise, run_python
 
 from keras_vit.kernels import training as fused
 from keras_vit.train import engine, step
@@ -79,6 +79,7 @@ def test_parts_of_a_batch_make_the_plain_update(parts, model):
     assert max_difference(weights, expected) < 1e-6
 
 
+@pytest.mark.broad
 def test_each_example_draws_its_own_dropout():
     """The same image in all places: without dropout each has the same loss, with it the mean is another."""
     same, label = np.repeat(IMAGES[:1], 8, axis=0), np.repeat(TARGETS[:1], 8, axis=0)
@@ -183,6 +184,7 @@ def largest_need(recompute):
     return most
 
 
+@pytest.mark.broad
 def test_computing_again_holds_less():
     assert largest_need(recompute=True) < 0.4 * largest_need(recompute=False)
 
@@ -212,7 +214,7 @@ def test_sam_is_the_gradient_a_radius_uphill():
     assert max_difference(model.trainable_variables, expected) < 1e-6 < max_difference(expected, other)
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+@pytest.mark.parametrize("kind", first_quick(["adamw", "sgd"]))
 def test_what_is_not_finite_changes_nothing_but_the_step(kind):
     recipe = replace(with_optimizer(kind=kind, momentum=0.9), nonfinite="skip", average=Average(0.9))
     state, update = start(recipe)
@@ -235,6 +237,7 @@ def test_the_loss_of_no_update_is_no_number():
     assert counters.mean_loss == 2.0
 
 
+@pytest.mark.broad
 def test_updates_left_out_are_counted_through_a_stop(tmp_path, monkeypatch):
     pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
     batches = Datasets.batches
@@ -291,6 +294,7 @@ def test_the_first_update_that_is_not_finite_is_named(strategy):
         assert run_python(TWO_CPUS + code).strip() == "[(0, 0), (4, 4)]"
 
 
+@pytest.mark.broad
 def test_the_step_of_a_loss_that_is_not_finite_is_named_though_the_call_went_on(tmp_path, monkeypatch):
     pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
     batches = Datasets.batches

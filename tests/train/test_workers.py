@@ -133,6 +133,7 @@ def weights(folder):
     return keras.saving.load_model(folder / "model.keras", compile=False).get_weights()
 
 
+@pytest.mark.broad
 def test_two_workers_stop_together_go_on_and_equal_one_device(tmp_path):
     """SIGTERM to the second alone stops both at one step; the end is that of one device on the same batches, dropout
     included. Going on, the first of them is called chief."""

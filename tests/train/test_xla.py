@@ -121,6 +121,7 @@ def test_the_whole_update_compiles_and_is_the_same(kind):
         assert max_difference(weights, expected) < 1e-4
 
 
+@pytest.mark.broad
 def test_dropout_compiles_and_hangs_on_the_step_alone():
     """XLA draws other numbers than TensorFlow's kernels from a seed, but from the same seeds."""
     still = replace(RECIPE, model=Model(ROW, **DROP), schedule=Schedule("cosine", warmup_steps=50))
@@ -131,6 +132,7 @@ def test_dropout_compiles_and_hangs_on_the_step_alone():
     assert all(np.array_equal(seeds(tf.constant(i)), seed_pair(3, i, 1, 0)) for i in range(50))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("kind", quick_first(["parts", "float16"], ["parts"]))
 def test_beside_a_gpu_a_replicas_gradient_is_compiled(kind, monkeypatch):
     """With a CPU in the GPU's place: TensorFlow had none at hand."""
