@@ -91,6 +91,7 @@ def test_image_files_are_read_and_preprocessed(tmp_path, include_preprocessing):
     assert result == direct
 
 
+@pytest.mark.broad
 def test_a_grey_model_without_a_head_is_drawn_under_the_images_names(tmp_path):
     model = tiny("gap", shape=(8, 8, 1), include_top=False)
     result = analysis.analyze(model, pictures(1, (8, 8, 1)), tmp_path, names=["seven"], labels=None)
@@ -140,6 +141,7 @@ def test_the_page_holds_every_picture_and_needs_nothing_beside_it(tmp_path):
     )
 
 
+@pytest.mark.broad
 def test_a_bit_shows_what_it_has_and_a_hybrid_all(tmp_path):
     row = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
     bit = randomise(keras_vit.build(row, input_shape=(32, 40, 1), classes=3))

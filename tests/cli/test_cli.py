@@ -157,6 +157,7 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, run, t
     assert not (tmp_path / "x").exists() and not (tmp_path / "e").exists()
 
 
+@pytest.mark.broad
 def test_data_of_other_classes_than_the_models_are_not_drawn_as_its_mistakes(run, tmp_path, capsys):
     row = Variant("tiny", width=8, depth=1, mlp_dim=8, num_heads=2, patch_size=4, image_size=8)
     other = build(row, input_shape=(8, 8, 1), classes=10, labels=[str(digit) for digit in reversed(range(10))])

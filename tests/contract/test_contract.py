@@ -22,10 +22,13 @@ FITTED = ("token", "gap", "map", "hybrid", "local", "relative", "axial", "bit", 
 every_case = pytest.mark.parametrize("case", principal_first(CASES, also=SINGLE_LAYERS, broad=CASES))
 every_layer = pytest.mark.parametrize("case", LAYERS, ids=lambda case: case.name)
 static = [case for case in CASES if case.static_size]
-FURTHER = [case for case in static if case.name in PRINCIPAL]
+FURTHER = [case for case in CASES if case.name in PRINCIPAL]
 static_case = pytest.mark.parametrize("case", principal_first(static, also=SINGLE_LAYERS, broad=CASES))
 compiled_case = pytest.mark.parametrize("case", principal_first(static, names=("token",), broad=FURTHER))
-slow_case = pytest.mark.parametrize("case", principal_first(CASES, also=SINGLE_LAYERS, broad=LAYERS))
+slow_case = pytest.mark.parametrize(
+    "case",
+    principal_first(CASES, also=SINGLE_LAYERS, names=("token", "hybrid", "axial", "bit"), broad=(*LAYERS, *FURTHER)),
+)
 
 
 def inputs_for(case, batch=3, seed=1):

@@ -193,6 +193,7 @@ def test_workers_parts_are_the_whole_batch_to_the_bit(change):
     assert same(batches(augment=augment, epochs=2, shard=(1, 2), start=3), parts_of(whole[3:], 1, 2))
 
 
+@pytest.mark.broad
 def test_mosaics_are_the_same_wherever_a_run_goes_on_and_whoever_makes_them():
     """Each has four images, its own first, and its targets share as their areas do; half of the batches are blended."""
     pytest.importorskip("keras_cv", reason="extra `recipes` is not installed")

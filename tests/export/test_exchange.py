@@ -62,6 +62,7 @@ def test_an_onnx_file_is_valid_and_takes_any_batch(onnx_file):
     assert said["input"]["shape"] == [32, 40, 1] and said["labels"] == list("01234")
 
 
+@pytest.mark.broad
 def test_zeros_before_a_pool_stay_zeros_in_onnx(bit, onnx_file):
     """ONNX Runtime moved them into the pool, where they are minus infinity; ONNX's own evaluator is the judge."""
     reference = pytest.importorskip("onnx.reference", reason="extra `formats` is not installed")

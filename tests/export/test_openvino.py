@@ -62,6 +62,7 @@ def test_sums_overflow_with_avx2_alone(flags, found):
     assert openvino.overflows(flags) == found
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(("flags", "narrow"), [("avx2 fma", True), ("avx2 avx512_vnni", False)])
 def test_kernels_have_7_bits_where_sums_of_products_would_overflow(flags, narrow, model, tmp_path, monkeypatch):
     nncf = pytest.importorskip("nncf", reason="extra `formats` is not installed")

@@ -179,6 +179,7 @@ def test_labels_stand_in_the_graph(photo, tmp_path):
     assert [label.decode() for label in answer["labels"].numpy()[0]] == [labels[i] for i in order]
 
 
+@pytest.mark.broad
 def test_an_empty_batch_gets_an_empty_answer(tmp_path):
     write_saved_model(tiny(), tmp_path)
     signatures = signatures_of(tmp_path)
@@ -186,6 +187,7 @@ def test_an_empty_batch_gets_an_empty_answer(tmp_path):
     assert signatures["classify_bytes"](image_bytes=tf.zeros((0,), tf.string))["labels"].shape == (0, 5)
 
 
+@pytest.mark.broad
 def test_of_a_free_size_images_without_a_whole_patch_are_refused(tmp_path):
     write_saved_model(tiny(input_shape=(None, None, 3)), tmp_path)
     answer = signatures_of(tmp_path)
@@ -196,6 +198,7 @@ def test_of_a_free_size_images_without_a_whole_patch_are_refused(tmp_path):
     assert answer["serving_default"](images=tf.zeros((2, 4, 5, 3)))["logits"].shape == (2, 7)
 
 
+@pytest.mark.broad
 def test_without_a_head_the_features_are_served(tmp_path):
     model = tiny(include_top=False)
     write_saved_model(model, tmp_path)

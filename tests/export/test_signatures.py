@@ -82,6 +82,7 @@ def test_a_broken_file_fails_for_itself_alone(files, tmp_path):
         assert (answer["labels"][place] == alone["labels"][0].numpy()).all()
 
 
+@pytest.mark.broad
 def test_a_batch_without_one_whole_file_is_answered(tmp_path):
     model, _ = made("labelled")
     write_saved_model(model, tmp_path)
@@ -119,6 +120,7 @@ def test_the_network_lies_in_one_function_that_all_signatures_share(tmp_path):
     assert max(products) >= 4 * 2 + 1  # of two blocks and the head
 
 
+@pytest.mark.broad
 def test_a_model_without_attention_has_no_such_signature(tmp_path):
     model, images = made("bit")
     write_saved_model(model, tmp_path)

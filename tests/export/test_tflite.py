@@ -4,7 +4,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import TOLERANCE, golden, golden_model, max_difference, needs_tensorflow, quick_first, randomise
+from support import (
+    TOLERANCE,
+    first_quick,
+    golden,
+    golden_model,
+    max_difference,
+    needs_tensorflow,
+    quick_first,
+    randomise,
+)
 
 import keras_vit
 from keras_vit import exported
@@ -29,7 +38,7 @@ def tiny(**options):
     return randomise(keras_vit.build(TINY, **{"classes": 7, **options}))
 
 
-@pytest.mark.parametrize("name", ["g1", "g2", "g3"])
+@pytest.mark.parametrize("name", first_quick(["g1", "g2", "g3"]))
 def test_goldens_hold(name):
     expected = golden(name)
     answer = exported.tflite.runner(tflite.convert(golden_model(name)))(images=expected["images"])

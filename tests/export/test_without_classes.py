@@ -70,11 +70,11 @@ def written(headless, tmp_path_factory):
 
 
 def every_place_and_every_way():
-    """All of both at least once; the rest of their products is for `make test-all`."""
+    """Every way of the first place is quick, one way of each other place is `broad`, and the rest is `large`."""
     for i, place in enumerate(PLACES):
         for j, way in enumerate(WRONG):
-            quick = i == 0 or i % len(WRONG) == j
-            yield pytest.param(*place, way, marks=[pytest.mark.large] * (not quick))
+            marks = () if i == 0 else pytest.mark.broad if i % len(WRONG) == j else pytest.mark.large
+            yield pytest.param(*place, way, marks=marks)
 
 
 @pytest.mark.parametrize(("name", "signature", "output", "way"), list(every_place_and_every_way()))

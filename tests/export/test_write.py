@@ -127,6 +127,7 @@ def test_a_disk_that_cannot_be_written_to_gets_one_sentence_and_keeps_nothing(na
     assert not names(tmp_path)
 
 
+@pytest.mark.broad
 def test_what_openvino_cannot_write_gets_one_sentence_too(model, tmp_path, monkeypatch):
     library = pytest.importorskip("openvino", reason="extra `formats` is not installed")
 
@@ -227,7 +228,7 @@ def test_every_output_of_every_signature_is_compared(
         export.export(model, tmp_path / "tiny", images[:3], formats=("saved_model",))
 
 
-@pytest.mark.parametrize("count", [1, 2, 40])
+@pytest.mark.parametrize("count", first_quick([40, 1, 2]))
 def test_signatures_are_called_with_two_batch_sizes(count, model, images, written, tmp_path, monkeypatch):
     sizes = []
     note = {"features": lambda out: sizes.append(len(out["pooled"])) or out}
@@ -308,6 +309,7 @@ def test_bad_arguments_get_a_sentence(arguments, message, model, tmp_path):
     assert not names(tmp_path)
 
 
+@pytest.mark.broad
 def test_labels_without_a_classifier_and_an_output_that_is_a_file_are_refused(model, images, tmp_path):
     headless = keras_vit.build(TINY, include_top=False)
     with pytest.raises(ValueError, match="labels expected a model with a classifier"):

@@ -130,6 +130,7 @@ def one_more(model):
     kernel.assign(value)
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_frozen_it_notices_what_is_written_behind_tensorflows_back():
     """A row, a column, or a value of a vector of every weight."""
@@ -328,6 +329,7 @@ def test_a_graph_is_let_go_of_and_layers_may_be_built_within():
     assert graph() is None
 
 
+@pytest.mark.broad
 @needs_tensorflow
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_model_is_left_as_it_was(whole):

@@ -35,6 +35,7 @@ def test_products_in_parts_have_the_adapters_and_leave_integers_alone():
     assert list(parted_layers(model)) and not list(parted_layers(quantize(built(), "int8")))
 
 
+@pytest.mark.broad
 @needs_tensorflow
 @pytest.mark.parametrize("make", both())
 def test_the_forms_for_training_on_cpus_answer_as_the_plain_ones_do(make):
@@ -77,6 +78,7 @@ def test_integers_are_read_whole_or_refused(tmp_path):
         keras_vit.load_weights(adapt(built()), tmp_path / "float.npz")
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_a_quantized_model_is_exported_as_a_saved_model_alone(tmp_path):
     from keras_vit.export import export

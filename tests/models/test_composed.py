@@ -115,6 +115,7 @@ def test_no_layout_takes_layers_between_the_vit_and_the_classifier(tmp_path):
             keras_vit.save_weights(model, tmp_path / "other.npz")
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_the_verbs_predict_analyze_and_export(tmp_path, capsys):
     from keras_vit import cli

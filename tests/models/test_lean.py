@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from support import max_difference, needs_tensorflow, randomise, run_python
+from support import first_quick, max_difference, needs_tensorflow, randomise, run_python
 
 import keras_vit
 from keras_vit.layers import MultiHeadSelfAttention, encoder, layernorm, watching
@@ -71,6 +71,7 @@ def test_a_model_of_the_same_block_inside_another_keeps_all_tokens():
     assert max_difference(lean(IMAGES), keras.Model(model.input, outputs)(IMAGES)) < 2e-6
 
 
+@pytest.mark.broad
 @needs_tensorflow  # JAX traces `training` then, which no model of this package takes
 def test_a_block_that_keras_rematerialises_computes_one_row_too():
     with keras.RematScope(mode="list_of_layers", layer_names=[LAST]):  # Keras's "full" fails with TensorFlow
@@ -142,6 +143,7 @@ def test_saved_loaded_and_cloned_it_stays_lean(tmp_path):
     assert max_difference(cloned(IMAGES), model(IMAGES)) == 0
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_an_export_in_bfloat16_has_all_tokens_and_the_rollout_of_all_blocks():
     from keras_vit.export.precision import in_dtype
@@ -185,6 +187,7 @@ def test_attention_of_another_kind_is_left_alone():
         assert max_difference(model(IMAGES), plain(model)(IMAGES)) == 0 < max_difference(model(IMAGES), before) / 0.1
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_quantised_by_keras_it_still_answers():
     model = built()
@@ -242,7 +245,7 @@ def test_training_computes_one_row_and_nothing_of_it_twice():
         assert again == (["encoder_block_00_recomputed"] if recompute else [])
 
 
-@pytest.mark.parametrize("rate", ["dropout_rate", "drop_path_rate", "attention_dropout_rate"])
+@pytest.mark.parametrize("rate", first_quick(["dropout_rate", "drop_path_rate", "attention_dropout_rate"]))
 def test_dropout_and_stochastic_depth_of_one_row(rate):
     tokens = np.random.default_rng(3).standard_normal((6, 17, 16)).astype("float32")
     inputs = keras.Input((17, 16))

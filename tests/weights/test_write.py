@@ -7,7 +7,7 @@ import numpy as np
 import parity
 import pytest
 from parity import nchw, quietly
-from support import GOLDENS, golden, max_difference, randomise
+from support import GOLDENS, first_quick, golden, max_difference, randomise
 
 import keras_vit
 
@@ -114,7 +114,7 @@ def read(path):
     return load_file(path)
 
 
-@pytest.mark.parametrize("name", ["g1", "g3", "h1", "t1", "t1b"])
+@pytest.mark.parametrize("name", first_quick(["g1", "g3", "h1", "t1", "t1b"]))
 def test_timm_itself_gives_the_same_logits(name, tmp_path):
     timm = parity.timm()
     needed = {"t1": {"num_heads": 3}, "t1b": {"num_heads": 4, "input_shape": (32, 48, 3)}}.get(name, {})
@@ -123,6 +123,7 @@ def test_timm_itself_gives_the_same_logits(name, tmp_path):
     assert_timm_agrees(timm, model, tmp_path / "model", golden(name)["images"], 1e-5)
 
 
+@pytest.mark.broad
 def test_attention_pooling_is_timms_both_ways(tmp_path):
     timm, torch = parity.timm(), pytest.importorskip("torch")
     from safetensors.torch import save_file
@@ -141,6 +142,7 @@ def test_attention_pooling_is_timms_both_ways(tmp_path):
     assert_timm_agrees(timm, model, tmp_path / "model", images, 1e-5)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", ["R_ViT_Ti16", "BiT_R50x1"])
 def test_timm_itself_runs_hybrids_and_bit(name, tmp_path):
     timm = parity.timm()
@@ -158,7 +160,7 @@ def assert_timm_agrees(timm, model, folder, images, tolerance):
     assert max_difference(model(images), theirs) < tolerance
 
 
-@pytest.mark.parametrize("name", ["g1", "h1", "t1"])
+@pytest.mark.parametrize("name", first_quick(["h1", "g1", "t1"]))
 def test_transformers_itself_gives_the_same_logits(name, tmp_path):
     transformers = parity.transformers()
     model = keras_vit.from_pretrained(
@@ -172,6 +174,7 @@ def test_transformers_itself_gives_the_same_logits(name, tmp_path):
     assert processor["size"] == {"height": 32, "width": 32} and processor["image_mean"] == [0.5] * 3
 
 
+@pytest.mark.broad
 def test_transformers_backbone_with_a_pooler(tmp_path):
     transformers = parity.transformers()
     model = randomise(keras_vit.build(TINY, include_top=False, representation_size=16))
