@@ -209,6 +209,7 @@ def test_a_picture_that_goes_missing_is_named_and_once_it_is_back_the_run_goes_o
     assert same_end(tmp_path / "run", whole[0])
 
 
+@pytest.mark.broad
 @pytest.mark.filterwarnings("always:.*left out.*:UserWarning")
 def test_a_broken_picture_is_no_dead_end(photos, command, tmp_path, capsys):
     """The run goes on where the file it named is repaired, removed or skipped; removed and skipped it ends alike."""
