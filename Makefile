@@ -41,17 +41,17 @@ lint: $(INSTALLED)
 
 benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/keras-vit bench
-	$(RUN)/python benchmarks/performance_page.py
+	$(RUN)/python -m benchmarks.performance_page
 	$(RUN)/keras-vit bench --preset growth
-	$(RUN)/python benchmarks/goals.py
-	$(RUN)/python benchmarks/import_time.py
-	$(RUN)/python benchmarks/weights.py
-	$(RUN)/python benchmarks/data.py
-	$(RUN)/python benchmarks/export.py
-	$(RUN)/python benchmarks/probes.py
-	$(RUN)/python benchmarks/analysis.py
-	$(RUN)/python benchmarks/serving.py
-	$(RUN)/python benchmarks/scaling.py
+	$(RUN)/python -m benchmarks.goals
+	$(RUN)/python -m benchmarks.import_time
+	$(RUN)/python -m benchmarks.weights
+	$(RUN)/python -m benchmarks.data
+	$(RUN)/python -m benchmarks.export
+	$(RUN)/python -m benchmarks.probes
+	$(RUN)/python -m benchmarks.analysis
+	$(RUN)/python -m benchmarks.serving
+	$(RUN)/python -m benchmarks.scaling
 
 $(INSTALLED): setup.py constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,8 +1,8 @@
 """How far CIFAR-10 from scratch comes, and how fast: recipes, several seeds each, as a table and a picture.
 
-    python benchmarks/cifar10.py --data-dir TFDS_FOLDER [--recipes cifar10_scratch,cifar10_local] [--seeds 0,1,2]
+    python -m benchmarks.cifar10 --data-dir TFDS_FOLDER [--recipes cifar10_scratch,cifar10_local] [--seeds 0,1,2]
                                  [--set precision=float32 ...]
-    python benchmarks/cifar10.py --read               # from the runs that are finished, without training
+    python -m benchmarks.cifar10 --read               # from the runs that are finished, without training
 
 Trains what is not finished yet, one run after the other, in runs/cifar10/RECIPE-SEED, so that it goes on after an
 interruption; tests after every second epoch, for the curves. Half an hour a run on two cores. RECIPE-SEED.machine.txt

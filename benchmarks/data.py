@@ -1,6 +1,6 @@
 """How many images a second the training pipeline makes of JPEG files, beside decoding and resizing alone.
 
-    python benchmarks/data.py [FOLDER OF JPEG FILES]
+    python -m benchmarks.data [FOLDER OF JPEG FILES]
 
 Whole batches of its files are taken, 50 at least; everyone gets the same.
 """
@@ -77,7 +77,7 @@ def main():
     os.environ["DATA_BENCHMARK"] = options.folder  # for the workers
     images = len(files) * REPEATED
     print(f"{in_words()}\n")
-    seconds = compare(__file__, [ALONE, f"{ALONE}, antialias", *OURS], rounds=10)
+    seconds = compare([sys.executable, "-m", "benchmarks.data"], [ALONE, f"{ALONE}, antialias", *OURS], rounds=10)
     for ours in OURS:
         print(table(f"{ours}, {SIZE} pixels", seconds, ours, lambda value: images / value, "images/s"))
     return None

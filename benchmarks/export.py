@@ -1,6 +1,6 @@
 """What do exports cost, how fast are they beside timm and torch.compile, and do they name the same classes?
 
-    python benchmarks/export.py [FOLDER OF IMAGES] [--rounds 7] [--model ViT_B16] [--weights FILE]
+    python -m benchmarks.export [FOLDER OF IMAGES] [--rounds 7] [--model ViT_B16] [--weights FILE]
 
 Prints one table a question. Needs the extras `formats` and `parity`; torch.compile needs a C++ compiler. All
 contestants use all cores.
@@ -188,7 +188,9 @@ def contestant(name: str):
 def turns(folder: Path, contestants, model: str, batch: int, rounds: int, calls: int = 1) -> dict[str, list[float]]:
     """Seconds of every call of each contestant, without the batch, the model and the folder in its name."""
     place = f":{batch}:{model}:{folder}"
-    found = compare(__file__, [f"{name}{place}" for name in contestants], rounds, calls)
+    found = compare(
+        [sys.executable, "-m", "benchmarks.export"], [f"{name}{place}" for name in contestants], rounds, calls
+    )
     return {name.removesuffix(place).replace(":", " "): seconds for name, seconds in found.items()}
 
 
@@ -241,7 +243,7 @@ def main():
         return f"benchmarks/export.py expected a folder of JPEG files, found none in {options.folder!r}."
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = [sys.executable, __file__, options.folder, "--model", model, "--prepare", name]
+        command = [sys.executable, "-m", "benchmarks.export", options.folder, "--model", model, "--prepare", name]
         subprocess.run(command + ["--weights", options.weights] * (options.weights is not None), check=True)
         print(f"{in_words()}\n\n{sizes(folder, model)}")
         found = processes(COLD, folder, model, options.rounds)

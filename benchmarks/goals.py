@@ -1,6 +1,6 @@
 """Where the goals of `keras-vit bench` stand on each machine, from the runs in results/: a table and a picture.
 
-    python benchmarks/goals.py
+    python -m benchmarks.goals
 
 Writes goals.md and goals.png beside this file: by goal and machine the newest answer of a run that asked both sides.
 """

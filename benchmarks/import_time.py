@@ -1,6 +1,6 @@
 """What does it cost to import the package and to build a large model? Prints one table a question.
 
-    python benchmarks/import_time.py [--rounds 7]
+    python -m benchmarks.import_time [--rounds 7]
 
 Every figure comes from a fresh process. keras-hub (extra `parity`) is left out where it is not installed.
 """

@@ -1,6 +1,6 @@
 """Write the overview of a run of `keras-vit bench` into docs/performance.md, between its two markers.
 
-    python benchmarks/performance_page.py [benchmarks/results/bench-DATE.json]
+    python -m benchmarks.performance_page [benchmarks/results/bench-DATE.json]
 
 Without a name this takes the newest complete run of the preset `targets`. tests/test_docs.py compares page and run.
 """

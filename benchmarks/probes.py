@@ -1,6 +1,6 @@
 """How long does fitting heads to frozen features take? Prints one table.
 
-    python benchmarks/probes.py [--rounds 3]
+    python -m benchmarks.probes [--rounds 3]
 
 The few-shot evaluation as the papers' code ran it: 30 strengths, here on 10,000 x 768 features of 100 classes; the same
 by scikit-learn's Ridge, one strength after the other; and weighted neighbours, 10,000 among 10,000.

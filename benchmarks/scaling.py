@@ -1,8 +1,8 @@
 """How training scales: measured here over one and two devices of one core each, predicted for 8 to 512.
 
-    python benchmarks/scaling.py                      # measures, and brings scaling.md and its plot up to date
-    python benchmarks/scaling.py --read FILE.json     # the same from an earlier run's JSON
-    python benchmarks/scaling.py --predict            # only the predicted tables of scaling.md
+    python -m benchmarks.scaling                      # measures, and brings scaling.md and its plot up to date
+    python -m benchmarks.scaling --read FILE.json     # the same from an earlier run's JSON
+    python -m benchmarks.scaling --predict            # only the predicted tables of scaling.md
 
 Steps of ViT-Ti/16 at 64 pixels (AdamW, float32), the same images again and again, so that no data pipeline counts: one
 replica on one core; one on both cores; two replicas of `MirroredStrategy` on two virtual CPUs of one thread each; two
@@ -25,8 +25,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import scaling_report
-
+from benchmarks import scaling_report
 from benchmarks.harness.arguments import json_with, rounds
 from benchmarks.harness.machine import in_words
 
@@ -155,7 +154,7 @@ class Group:
         for config, own in zip(configs, pinned, strict=True):
             environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
             environment |= {"TF_CONFIG": config} if config else {}
-            command = [sys.executable, __file__, "--worker", kind, "--cores", ",".join(map(str, own))]
+            command = [sys.executable, "-m", "benchmarks.scaling", "--worker", kind, "--cores", ",".join(map(str, own))]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
             self.processes.append(subprocess.Popen(command, env=environment, text=True, **pipes))
 

@@ -7,8 +7,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from scaling_predicted import BATCH, COUNTS, DEVICES, ENOUGH, MODELS, predicted, share_of, table, weightless
-
+from benchmarks.scaling_predicted import BATCH, COUNTS, DEVICES, ENOUGH, MODELS, predicted, share_of, table, weightless
 from keras_vit.cost import Device, count, predict_scaling, training_bytes
 from keras_vit.cost.weightless import open_weightless
 

@@ -1,6 +1,6 @@
 """How many requests a second `keras-vit serve` answers, and how long one waits, beside the bare SavedModel.
 
-    python benchmarks/serving.py [FOLDER OF JPEG FILES] [--rounds 5]
+    python -m benchmarks.serving [FOLDER OF JPEG FILES] [--rounds 5]
 
 ViT-Ti/16 with 1000 classes, one JPEG file a request (`classify_bytes` of TensorFlow Serving's REST, base64 in JSON),
 over real HTTP on kept connections. The clients run on the same cores as the server.
@@ -166,9 +166,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SERVING_EXPORT"] = str(Path(folder) / "vit")  # for the workers
         os.environ["SERVING_IMAGES"] = options.folder
-        subprocess.run([sys.executable, __file__, "--worker", "export"], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.serving", "--worker", "export"], check=True, stderr=subprocess.DEVNULL
+        )
         print(f"{in_words()}\n")
-        seconds = compare(__file__, list(contestants), options.rounds)
+        seconds = compare([sys.executable, "-m", "benchmarks.serving"], list(contestants), options.rounds)
         title = f"ViT-Ti/16 from JPEG files, {CLIENTS} clients on the server's own cores"
         print(table(title, seconds, BATCHED, lambda value: REQUESTS / value, "requests/s"))
         rate = LOAD * REQUESTS / statistics.median(seconds[BATCHED])

@@ -1,6 +1,6 @@
 """What do loading weights cost, in time and in memory? Prints one table a question.
 
-    python benchmarks/weights.py [--model ViT_B16] [--rounds 5]
+    python -m benchmarks.weights [--model ViT_B16] [--rounds 5]
 
 Files of random weights are written to a temporary folder first. Every figure comes from a fresh process, the
 contestants in turns. transformers (extra `parity`) is left out where it is not installed. `numpy.load` reads all arrays
@@ -15,11 +15,10 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from import_time import in_turns
-
 from benchmarks.harness.arguments import rounds
 from benchmarks.harness.machine import in_words
 from benchmarks.harness.tables import table
+from benchmarks.import_time import in_turns
 
 PRELUDE = """
 import json, sys, time

@@ -52,7 +52,7 @@ def shown_run():
 def test_the_table_of_the_benchmark_is_that_of_its_file():
     name, result = shown_run()
     shown = MARKED.search(TEXTS["docs/performance.md"])[0]
-    assert shown == block(result, name), "run `python benchmarks/performance_page.py`"
+    assert shown == block(result, name), "run `python -m benchmarks.performance_page`"
 
 
 def test_the_headline_table_agrees_with_the_performance_page():

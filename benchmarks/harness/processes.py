@@ -173,12 +173,18 @@ def in_order(names: list[str], number: int) -> list[str]:
     return order[::-1] if count % 2 and number % 2 else order
 
 
-def compare(script: str, contestants: list[str], rounds: int, calls: int = 1) -> dict[str, list[float]]:
-    """Seconds of every call of each contestant of a script that calls `worker.work` for `--worker NAME`.
+def compare(command: list[str], contestants: list[str], rounds: int, calls: int = 1) -> dict[str, list[float]]:
+    """Return the seconds of every call of each contestant of a script that calls `worker.work` for `--worker NAME`.
 
-    A contestant that cannot start is left out, and said so on the standard error.
+    A contestant that cannot start is left out, with a message on the standard error.
+
+    Args:
+        command: starts the script, without its options.
+        contestants: names, each measured in its own process.
+        rounds: turns of each contestant.
+        calls: timed calls of a turn.
     """
-    commands = {name: [sys.executable, script, "--worker", name] for name in contestants}
+    commands = {name: [*command, "--worker", name] for name in contestants}
     seconds = {}
     with contextlib.closing(turns(commands, rounds, calls)) as events:
         for event in events:

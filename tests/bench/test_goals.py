@@ -161,9 +161,9 @@ def test_no_two_machines_of_the_picture_are_marked_alike(tmp_path):
 def test_the_page_of_the_repository_is_that_of_its_runs():
     found = goals.standing(goals.read(ROOT / "benchmarks/results"))
     text = (ROOT / "benchmarks/goals.md").read_text()
-    assert text == goals.page(found), "run `python benchmarks/goals.py`"
+    assert text == goals.page(found), "run `python -m benchmarks.goals`"
     with Image.open(ROOT / "benchmarks/goals.png") as picture:
-        assert picture.text["Description"] == goals.digest(text), "run `python benchmarks/goals.py`"
+        assert picture.text["Description"] == goals.digest(text), "run `python -m benchmarks.goals`"
 
 
 def test_a_machine_is_named_as_the_notes_name_it():

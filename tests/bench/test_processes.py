@@ -82,6 +82,6 @@ def test_a_peer_finds_the_files_beside_it_and_itself(tmp_path):
 
 def test_the_other_benchmarks_compare_by_the_same_turns(capsys):
     script = ROOT / "tests/bench/fake_script.py"
-    found = processes.compare(str(script), ["quick", "missing"], rounds=2, calls=3)
+    found = processes.compare([sys.executable, str(script)], ["quick", "missing"], rounds=2, calls=3)
     assert set(found) == {"quick"} and len(found["quick"]) == 6
     assert "left out missing: no_such_library is not installed" in capsys.readouterr().err

@@ -12,9 +12,8 @@ from benchmarks.harness import torch_peers
 
 
 @pytest.fixture
-def script(monkeypatch):
-    """name -> the script, which finds those beside it as it does where it is run."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def script():
+    """Return the function that imports a script by its name."""
     return lambda name: importlib.import_module(f"benchmarks.{name}")
 
 

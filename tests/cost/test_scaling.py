@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 from dataclasses import replace
 
 import pytest
@@ -203,12 +202,8 @@ def test_the_strategy_is_given_the_gradients_once_in_float32_and_the_loss():
 @pytest.fixture(scope="module")
 def benchmarks():
     """The modules of benchmarks/ that make the page."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import scaling_predicted
-        import scaling_report
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
+    from benchmarks import scaling_predicted, scaling_report
+
     return scaling_predicted, scaling_report
 
 
@@ -233,7 +228,7 @@ def test_the_tables_of_the_page_are_fresh(benchmarks):
     text = (ROOT / "benchmarks/scaling.md").read_text(encoding="utf-8")
     for name, table in benchmarks[0].predicted().items():
         found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
-        assert found and found[1] == table, f"{name}: run benchmarks/scaling.py --predict"
+        assert found and found[1] == table, f"{name}: run `python -m benchmarks.scaling --predict`"
 
 
 def test_its_utilisations_give_the_papers_core_days_back(benchmarks):
