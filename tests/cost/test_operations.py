@@ -8,7 +8,7 @@ from dataclasses import replace
 import keras
 import numpy as np
 import pytest
-from support import needs_tensorflow, run_python
+from support import first_quick, needs_tensorflow, run_python
 
 import keras_vit
 from keras_vit import cli
@@ -139,7 +139,7 @@ def test_activations_are_those_of_a_published_formula():
 
 @needs_tensorflow
 @pytest.mark.parametrize("kind", ["adamw", "sgd", "lamb", "adafactor", "muon"])
-@pytest.mark.parametrize("moment", ["float32", "bfloat16"])
+@pytest.mark.parametrize("moment", first_quick(["float32", "bfloat16"]))
 @pytest.mark.parametrize(
     "row", [keras_vit.Variant("t", 64, 1, 96, 2, 4), LOCAL, HYBRID, AXIAL_RESNET], ids=lambda row: row.name
 )
