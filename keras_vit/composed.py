@@ -1,4 +1,4 @@
-"""Models that a user made of a model of this package and layers of Keras: found inside, and flattened.
+"""Flatten a user's model that contains a model of this package.
 
 B batch, D features, K classes.
 """
@@ -10,10 +10,10 @@ from keras_vit.private import call_behind, layers_of, run_graph
 
 
 class Classifier(keras.layers.Layer):
-    """The linear part of a user's dense layer, whose weights it shares: (B, D) -> (B, K).
+    """Compute the logits of a user's dense layer, without its activation: (B, D) -> (B, K).
 
     Args:
-        dense: a `keras.layers.Dense`, or its configuration.
+        dense: a `keras.layers.Dense`, whose weights are shared, or its config.
     """
 
     labels = None
@@ -28,7 +28,7 @@ class Classifier(keras.layers.Layer):
 
     @property
     def kernel(self):
-        """The dense layer's."""
+        """The kernel of the dense layer."""
         return self.dense.kernel
 
     def build(self, input_shape):
@@ -46,9 +46,9 @@ class Classifier(keras.layers.Layer):
 
 
 def weight_paths(model: keras.Model) -> dict:
-    """Return the variables of a flat model by their paths, a user's classifier as `head/kernel` and `head/bias`.
+    """Return the variables of a flat model by path, without dropout seeds and LoRA adapters.
 
-    Dropout's seeds and LoRA's adapters are left out.
+    A user's classifier has the paths `head/kernel` and `head/bias`.
     """
     left_out = ("seed_generator_state", "lora_kernel_a", "lora_kernel_b")
     variables = {variable.path: variable for variable in model.variables if not variable.path.endswith(left_out)}
@@ -58,15 +58,15 @@ def weight_paths(model: keras.Model) -> dict:
 
 
 def flattened(model: keras.Model) -> keras.Model:
-    """Return a functional model of the same layers, laid out as the builders of this package do it.
+    """Return a flat functional model of the same layers, with the node names of this package's builders.
 
     Nested models are replaced by their layers, so that `keras.Sequential([Input, vit, Dense])` has the layers of the
-    ViT. A dense layer of the user's at the end becomes `head`, and its activation `predictions`. A model that needs
-    none of this, or has no ViT inside, is returned as it is.
+    ViT. A user's dense layer at the end becomes `head`, and its activation becomes `predictions`. A model that is flat
+    already, or contains no ViT, is returned unchanged.
 
     Raises:
-        ValueError: there are several ViTs inside, one in a layer whose graph Keras does not know, or a second
-            classifier; the sentence says what was found.
+        ValueError: the model contains several ViTs, a ViT in a layer whose graph Keras does not know, or a second
+            classifier.
     """
     if not isinstance(model, keras.Model) or _is_flat(model):
         return model
@@ -80,7 +80,7 @@ def flattened(model: keras.Model) -> keras.Model:
 
 
 def _is_flat(model):
-    """Return whether a builder could have made the model: nothing is nested, and no dense layer stands at the end."""
+    """Return whether a model has no nested model and no user's dense layer at the end."""
     if isinstance(model, keras.Sequential) or not _has_graph(model):
         return False
     nested = any(isinstance(layer, keras.Model) for layer in model.layers)
@@ -88,12 +88,12 @@ def _is_flat(model):
 
 
 def _has_graph(layer) -> bool:
-    """Return whether a layer is a functional model, or a `Sequential` that knows its input."""
+    """Return whether a layer is a functional model or a built `Sequential`."""
     return isinstance(layer, keras.Model) and bool(getattr(layer, "inputs", None)) and bool(layer.outputs)
 
 
 def _is_vit(layer) -> bool:
-    """Return whether a layer is a model with the nodes of a ViT or a BiT."""
+    """Return whether a layer is a model with the nodes of a ViT or BiT."""
     if not _has_graph(layer):
         return False
     names = {inner.name for inner in layer.layers}
@@ -101,7 +101,7 @@ def _is_vit(layer) -> bool:
 
 
 def _holds(layer, vit):
-    """Return whether a nested model is, or has inside, the ViT or a dense layer that may be the classifier."""
+    """Return whether a nested model contains the ViT, or a dense layer that can be the classifier."""
     return any(inner is vit or isinstance(inner, keras.layers.Dense) for inner in layers_of(layer))
 
 
@@ -119,7 +119,7 @@ def _require_one(model, inside):
 
 
 def _rebuilt(model, opens, call=lambda layer, *args, **kwargs: layer(*args, **kwargs)):
-    """Call a model's layers in a new graph, where `opens` replaces nested models by their layers."""
+    """Call a model's layers in a new graph. Nested models for which `opens` is True are replaced by their layers."""
 
     def run(nested, inputs):
         graph = keras.Model(nested.inputs, nested.outputs) if isinstance(nested, keras.Sequential) else nested
@@ -137,13 +137,13 @@ def _rebuilt(model, opens, call=lambda layer, *args, **kwargs: layer(*args, **kw
         if "unique" not in str(error):
             raise
         raise ValueError(
-            f"model expected layers with names of their own, received {model.name!r}: {str(error).splitlines()[0]} "
+            f"model expected layers with unique names, received {model.name!r}: {str(error).splitlines()[0]} "
             "Pass the ViT inside."
         ) from None
 
 
 def _dense_at_the_end(model):
-    """Return the user's dense layer that the output is of, and the layer with its activation; None without one."""
+    """Return the user's dense layer at the output and the activation layer after it; None for each if absent."""
     call, activation = call_behind(model.outputs[0]), None
     last = call.operation
     if isinstance(last, keras.layers.Activation | keras.layers.Softmax):
@@ -154,13 +154,13 @@ def _dense_at_the_end(model):
 
 
 def _with_head(model):
-    """Return a model whose last dense layer, if it is the user's, is `head`, and the activation `predictions`."""
+    """Return a model in which a user's last dense layer is `head`, and its activation `predictions`."""
     dense, activation = _dense_at_the_end(model) if len(model.outputs) == 1 else (None, None)
     if dense is None:
         return model
     if any(layer.name == "head" and layer is not dense for layer in model.layers):
         raise ValueError(
-            f"model expected one classifier, received {model.name!r} with 'head' and, behind it, {dense.name!r}: build "
+            f"model expected one classifier, received {model.name!r} with 'head' and, after it, {dense.name!r}: build "
             "the ViT with include_top=False."
         )
     if dense.quantization_mode and dense.activation is not keras.activations.linear:
@@ -184,24 +184,28 @@ def _with_head(model):
 
 
 def require_direct(model: keras.Model, argument: str) -> None:
-    """Raise a ValueError unless the classifier of a flat model takes the output of the ViT.
+    """Raise a ValueError unless the classifier of a flat model directly follows the ViT.
 
-    Files of weights have no place for a layer between the two, and would be read as another model.
+    Files of weights cannot store a layer between the two.
+
+    Args:
+        model: the flat model.
+        argument: name of the checked argument in the error message.
     """
     call = call_behind(model.outputs[0])
     while not type(call.operation).__module__.startswith("keras_vit.layers."):
         layer = call.operation
-        own = any(isinstance(layer, kind) and name in (None, layer.name) for kind, name in _BEHIND)
+        own = any(isinstance(layer, kind) and name in (None, layer.name) for kind, name in _AFTER_VIT)
         if not own or (layer.name == "head" and len(call.input_tensors[0].shape) != 2):
             raise ValueError(
-                f"{argument} expected the classifier right behind the pooled output of the ViT, received "
+                f"{argument} expected the classifier directly after the pooled output of the ViT, received "
                 f"{model.name!r} with {layer.name!r} ({type(layer).__name__}, on shape "
                 f"{tuple(call.input_tensors[0].shape)})."
             )
         call = call_behind(call.input_tensors[0])
 
 
-_BEHIND = (
+_AFTER_VIT = (
     (Classifier, None),
     (keras.layers.Dropout, None),
     (keras.layers.Activation, "predictions"),

@@ -1,4 +1,4 @@
-"""A disk that cannot be written to, whoever says so: Python, TensorFlow, HDF5 or a C++ library."""
+"""Recognise errors of the disk in exceptions of Python, TensorFlow, HDF5 and C++ libraries."""
 
 import errno
 import os
@@ -9,9 +9,9 @@ _FAILURES = tuple(
 
 
 def failure_of_disk(error: BaseException) -> str | None:
-    """Return in the system's words why a file could not be written; None where an error is about something else.
+    """Return the system's message about a file that could not be written; None for other errors.
 
-    Libraries raise errors of their own kinds, in whose text the system's words stand.
+    Libraries raise their own types of errors, whose text contains the system's message.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error.strerror

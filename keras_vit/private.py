@@ -1,7 +1,7 @@
-"""What this package uses of Keras and TensorFlow that they do not document: every such name stands in this file.
+"""The only file that uses undocumented names of Keras and TensorFlow.
 
-Tested with Keras 3.15.1 and TensorFlow 2.21.0. `tests/test_private.py` fails where a name disappears, and where another
-file uses one.
+Tested with Keras 3.15.1 and TensorFlow 2.21.0. `tests/test_private.py` fails if a name disappears or another file uses
+one.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # some of this package's commands do without Keras
+if TYPE_CHECKING:  # some commands do not import Keras
     import keras
 
 
 def layers_of(layer: keras.layers.Layer) -> list:
-    """Return a layer or model and all layers inside it, at every depth. `Model.layers` has the first depth alone."""
+    """Return a layer or model and all layers nested in it. `Model.layers` has only the first level."""
     return layer._flatten_layers()
 
 
 def parts_of(layer: keras.layers.Layer) -> list:
-    """Return the layers that a layer is directly made of."""
+    """Return the layers directly inside a layer."""
     return layer._flatten_layers(include_self=False, recursive=False)
 
 
@@ -32,29 +32,29 @@ def calls_in(model: keras.Model) -> list:
 
 
 def run_graph(model: keras.Model, inputs, call):
-    """Run the graph of a functional model on other inputs, each layer by `call(layer, *args, **kwargs)`."""
+    """Run the graph of a functional model on other inputs; `call(layer, *args, **kwargs)` calls each layer."""
     return model._run_through_graph(inputs, operation_fn=lambda operation: functools.partial(call, operation))
 
 
 def call_behind(tensor):
-    """Return the call that a symbolic tensor is an output of."""
+    """Return the call whose output is a symbolic tensor."""
     layer, index, _ = tensor._keras_history
     return layer._inbound_nodes[index]
 
 
 def call_of(model: keras.Model, layer: keras.layers.Layer):
-    """Return the first call of a layer in the graph of a model; `layer.output` may be of another graph."""
+    """Return the first call of a layer in a model's graph. `layer.output` can belong to another graph."""
     own = {id(call) for call in calls_in(model)}
     return next(call for call in layer._inbound_nodes if id(call) in own)
 
 
 def output_of(model: keras.Model, layer: keras.layers.Layer):
-    """Return the output of a layer's first call in the graph of a model."""
+    """Return the output of a layer's first call in a model's graph."""
     return call_of(model, layer).output_tensors[0]
 
 
 def stored_kernel(dense: keras.layers.Dense):
-    """Return the variable of a dense layer's kernel: integers where quantized, without LoRA's adapters."""
+    """Return the kernel variable of a dense layer, without LoRA adapters; integers if the layer is quantized."""
     return dense._kernel
 
 
@@ -73,16 +73,16 @@ def set_waiting_variables(variables: list) -> None:
 
 
 def variable_index(optimizer: keras.optimizers.Optimizer, variable) -> int:
-    """Return the place of a variable among those that an optimizer was built for."""
+    """Return the index of a variable in an optimizer."""
     return optimizer._get_variable_index(variable)
 
 
-# oneDNN's operations, which TensorFlow puts into graphs by itself; a label selects kernels that take plain tensors.
+# oneDNN's operations, which TensorFlow's graph rewriting uses; the label selects kernels for plain tensors.
 ONEDNN_NORM, ONEDNN_PRODUCT, ONEDNN_LABEL = "_MklLayerNorm", "_MklNativeFusedMatMul", b"MklNameChangeOp"
 
 
 def attribute(**value):
-    """Return an attribute of an operation in TensorFlow's graph, such as `attribute(f=1e-6)`."""
+    """Return an attribute of a TensorFlow graph node, such as `attribute(f=1e-6)`."""
     from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
     if isinstance(value.get("list"), dict):
@@ -91,27 +91,27 @@ def attribute(**value):
 
 
 def saved_model_message():
-    """Return an empty message of the format of `saved_model.pb`."""
+    """Return an empty protobuf message for `saved_model.pb`."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     return saved_model_pb2.SavedModel()
 
 
 def name_of_dtype(dtype) -> str:
-    """Return the name of a TensorFlow type in messages, such as `DT_FLOAT`."""
+    """Return the protobuf name of a TensorFlow dtype, such as `DT_FLOAT`."""
     from tensorflow.core.framework import types_pb2
 
     return types_pb2.DataType.Name(dtype.as_datatype_enum)
 
 
 def calibrated_only(converter) -> bytes:
-    """Convert to TFLite with the ranges of all tensors measured, but without integers."""
+    """Convert to TFLite in float32, with the measured ranges of all tensors."""
     converter._experimental_calibrate_only = True
     return converter.convert()
 
 
-def quantize_calibrated(measured: bytes, kept: list[str]) -> bytes:
-    """Give a model of `calibrated_only` integers, except for the operators called `kept`."""
+def quantize_calibrated(measured: bytes, float_operators: list[str]) -> bytes:
+    """Quantise a model of `calibrated_only`, except for the operators named in `float_operators`."""
     from tensorflow.lite.python.convert import mlir_quantize
 
-    return mlir_quantize(measured, denylisted_ops=kept)
+    return mlir_quantize(measured, denylisted_ops=float_operators)

@@ -1,6 +1,6 @@
-"""What the command `keras-vit` shows: its own lines, and nothing that TensorFlow says of itself.
+"""Control the output of the command `keras-vit`: print its own lines, and hide TensorFlow's.
 
-None of this is done for those who `import keras_vit` in Python.
+`import keras_vit` in Python does not use this file.
 """
 
 import atexit
@@ -16,27 +16,27 @@ from pathlib import Path
 
 
 def _is_command() -> bool:
-    """Whether this process was started as `keras-vit ...` or as `python -m keras_vit.cli ...`."""
-    as_module = sys.argv[:1] == ["-m"] and "keras_vit.cli" in sys.orig_argv  # `-m` stands there while a package loads
+    """Return whether this process is `keras-vit ...` or `python -m keras_vit.cli ...`."""
+    as_module = sys.argv[:1] == ["-m"] and "keras_vit.cli" in sys.orig_argv  # `-m` while Python imports the package
     return as_module or Path(*sys.argv[:1]).name in ("keras-vit", "keras-vit.exe")
 
 
-COMMAND = _is_command()  # then `import keras_vit` brings no Keras: each verb imports what it needs
+COMMAND = _is_command()  # if True, `import keras_vit` does not import Keras: each verb imports what it needs
 
 
 @contextlib.contextmanager
-def own_lines():
-    """While entered, warnings are sentences, and Keras and TensorFlow are imported in silence.
+def plain_output():
+    """Print warnings as sentences, and hide the output of importing Keras and TensorFlow, inside the `with`.
 
-    A user who sets `TF_CPP_MIN_LOG_LEVEL` sees what TensorFlow says.
+    If the user has set `TF_CPP_MIN_LOG_LEVEL`, TensorFlow's output is shown.
     """
     show, warnings.showwarning = warnings.showwarning, _show_sentence
     start = _SilentImport()
     if COMMAND:
-        # Python ends with a search of all objects for garbage, which takes 3 s of TensorFlow's.
+        # Skips Python's garbage collection at exit, which takes seconds with TensorFlow.
         atexit.register(gc.freeze)
         if "TF_CPP_MIN_LOG_LEVEL" not in os.environ:
-            os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # what ends the process is still shown
+            os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # fatal errors are still shown
             sys.meta_path.insert(0, start)
     try:
         yield
@@ -47,26 +47,26 @@ def own_lines():
 
 
 @contextlib.contextmanager
-def held_back(expected: tuple = ()):
-    """Hold back what libraries write to the standard error while entered; Python's own lines are shown.
+def hide_stderr(expected: tuple = ()):
+    """Hide the output of C++ libraries on the standard error inside the `with`; show Python's.
 
-    They write to the file descriptor by themselves, so that this is what is held.
+    C++ libraries write to the file descriptor, so the descriptor is redirected to a temporary file.
 
     Args:
-        expected: exceptions that say enough by themselves; of any other one the lines are shown, too.
+        expected: exceptions that need no explanation. After any other exception the hidden output is printed.
     """
     before = sys.stderr
     before.flush()
-    with tempfile.TemporaryFile() as kept, os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace") as shown:
-        os.dup2(kept.fileno(), 2)
+    with tempfile.TemporaryFile() as hidden, os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace") as shown:
+        os.dup2(hidden.fileno(), 2)
         sys.stderr = shown
         try:
             yield
         except expected:
             raise
         except Exception:
-            kept.seek(0)
-            shown.write(kept.read().decode(errors="backslashreplace"))
+            hidden.seek(0)
+            shown.write(hidden.read().decode(errors="backslashreplace"))
             raise
         finally:
             shown.flush()
@@ -75,23 +75,23 @@ def held_back(expected: tuple = ()):
 
 
 class _SilentImport(importlib.abc.MetaPathFinder):
-    """Finds Keras and TensorFlow as Python does, and holds back what their imports say."""
+    """Import hook that hides the output of importing Keras and TensorFlow."""
 
     def __init__(self):
         self._found = set()
 
     def find_spec(self, name, path=None, target=None):
-        """Return the specification of `keras` or `tensorflow`; None, for the next finder, of all else."""
+        """Return the module spec of `keras` or `tensorflow`; None for all other modules."""
         if name not in ("keras", "tensorflow") or name in self._found:
             return None
         self._found.add(name)
         spec = importlib.util.find_spec(name)
         if spec is not None:
             execute = spec.loader.exec_module
-            spec.loader.exec_module = held_back()(execute)
+            spec.loader.exec_module = hide_stderr()(execute)
         return spec
 
 
 def _show_sentence(message, category, filename, lineno, file=None, line=None) -> None:
-    """Print a warning as the command's own line, in place of Python's with a path and a line of code."""
+    """Print a warning as a line of the command, without Python's path and source line."""
     print(f"keras-vit: {' '.join(str(message).split())}", file=file or sys.stderr)

@@ -149,7 +149,7 @@ def test_warnings_are_sentences_in_the_command_alone(capsys, monkeypatch):
     ids=["it works", "it fails", "it says why"],
 )
 def test_what_libraries_write_is_shown_where_they_fail_alone(error, shown, capfd):
-    with pytest.raises(type(error)) if error else warnings.catch_warnings(), terminal.held_back(expected=ValueError):
+    with pytest.raises(type(error)) if error else warnings.catch_warnings(), terminal.hide_stderr(expected=ValueError):
         os.write(2, b"a line of C++\n")
         print("our own line", file=sys.stderr)
         if error:

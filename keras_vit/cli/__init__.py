@@ -1,25 +1,28 @@
-"""`keras-vit VERB ...`: parse, call, print. A verb imports Keras once its options are known to be right."""
+"""The command `keras-vit VERB ...`. A verb imports Keras only after its options are validated."""
 
 import argparse
 import sys
 
 from keras_vit.cli.mistakes import sentence_of
-from keras_vit.terminal import own_lines
+from keras_vit.terminal import plain_output
 
-INTERRUPTED = 130  # as shells count: 128 and the number of SIGINT
+INTERRUPTED = 130  # by the convention of shells: 128 + SIGINT
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; a user's mistake is printed as one sentence.
+    """Run one command. Print a user's mistake as one sentence.
+
+    Args:
+        arguments: the command line without the program's name; `sys.argv` if None.
 
     Returns:
-        The exit code: 0, 2 for a mistake in the arguments, 130 after Ctrl-C, or the verb's own.
+        The exit status: 0, 2 for a user's mistake, 130 after Ctrl-C, or the verb's own.
     """
     parser = _parser()
     options, options.arguments = parser.parse_known_args(arguments)
-    if options.arguments and options.verb != "bench":  # which parses them itself
+    if options.arguments and options.verb != "bench":  # bench parses its own options
         parser.error(f"unrecognized arguments: {' '.join(options.arguments)}")
-    with own_lines():
+    with plain_output():
         try:
             return options.run(options) or 0
         except KeyboardInterrupt:

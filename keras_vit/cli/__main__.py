@@ -1,4 +1,4 @@
-"""`python -m keras_vit.cli` is `keras-vit`."""
+"""Run `keras-vit` as `python -m keras_vit.cli`."""
 
 import sys
 

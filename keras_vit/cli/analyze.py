@@ -1,24 +1,24 @@
-"""`keras-vit analyze MODEL [IMAGE...]`: options, calls, a print."""
+"""The command `keras-vit analyze MODEL [IMAGE...]`."""
 
 import re
 from pathlib import Path
 
 from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
 
-CROWD = 128  # images of a run's test split for what is a mean over many; the paper's attention distance has as many
+CROWD = 128  # test images for means over many images, as for the paper's attention distance
 
 
 def add(verb) -> None:
     """Add the verb and its options to the command line.
 
     Args:
-        verb: (name, run, summary, example) -> the verb's parser.
+        verb: a function (name, run, summary, example) that returns the verb's parser.
     """
     sub = verb(
         "analyze",
         run,
-        "Look inside a model: what it attends to, what speaks for its answers, filters, positions, how images travel, "
-        "which layers and images are alike; for a workdir without images, also its training and its answers.",
+        "Draw a model's attention, class activation maps, filters, position embeddings, and the similarity of its "
+        "layers and images. A workdir without IMAGE also gets its training curve and predictions.",
         "analyze runs/digits --output runs/digits/pictures",
     )
     sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
@@ -27,18 +27,20 @@ def add(verb) -> None:
     sub.add_argument(
         "--parts", help="some of attention,class,figure7,journey,layers,neighbours (default all that the model has)"
     )
-    sub.add_argument("--limit", type=int, default=1000, help="answer the first so many test images (default 1,000)")
+    sub.add_argument("--limit", type=int, default=1000, help="number of test images to classify (default 1,000)")
     add_data_options(sub)
 
 
 def run(options) -> None:
-    """Analyze a model and print where the pictures are."""
+    """Analyze a model and print the location of the pictures."""
     from keras_vit.models.source import require_trained
 
     require_trained(options.model)
     recipe = recipe_of(options)
     if not options.images and recipe is None:
-        raise ValueError(f"images expected files to look at, for {options.model!r} is no workdir with data of its own.")
+        raise ValueError(
+            f"images expected image files, received none: {options.model!r} is no workdir with a recipe's data."
+        )
     from keras_vit import analysis
     from keras_vit.analysis.report import require_parts
     from keras_vit.models.load import load_model
@@ -52,14 +54,14 @@ def run(options) -> None:
     else:
         found = _analyze_run(model, recipe, options, parts)
     if parts is None and "pooling" not in found:
-        print(f"{model.name} has no attention from patch to patch; the pictures show what it has")
+        print(f"{model.name} has no attention between patches; the other pictures were drawn")
     page = Path(options.output) / "index.html"
     print(f"wrote {', '.join(sorted(path.name for path in Path(options.output).iterdir()))} to {options.output}")
-    print(f"open {page} in a browser for all of them with captions")
+    print(f"open {page} in a browser to see all of them with captions")
 
 
 def _analyze_run(model, recipe, options, parts):
-    """The pictures of a training run: its curve, its answers on the test split, and what is inside."""
+    """Draw a training run: its curve, its predictions on the test split, and the analysis of its model."""
     import numpy as np
     from PIL import Image
 
@@ -81,16 +83,16 @@ def _analyze_run(model, recipe, options, parts):
     also = {}
     if (Path(options.model) / "metrics.jsonl").is_file():
         analysis.plot_training(Path(options.model) / "metrics.jsonl", output / "training.png")
-        also["training.png"] = "How training went."
+        also["training.png"] = "Loss, accuracy and learning rate of the training run."
     if recipe.masked is not None:
         _draw_hidden(options, recipe.masked, inputs, output)
-        also["masked.png"] = "What the model makes of hidden patches."
+        also["masked.png"] = "Predictions of hidden patches."
     else:
         scores = named_outputs(model).predict(batches_of_array(inputs), verbose=0)["probabilities"]
         best = scores.argmax(1)
         analysis.plot_predictions(images, labels, best, scores.max(1), output / "predictions.png", names=names)
-        also["predictions.png"] = "The answers on the test split: mistakes first, then the least sure, then a sample."
-    first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one of each class
+        also["predictions.png"] = "Predictions on the test split: mistakes, the least confident ones, a sample."
+    first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one image per class
     found = analysis.analyze(
         model, inputs[first], output, names=[f"true: {names[labels[i]]}" for i in first], drawn=len(first), parts=parts,
         also=also, crowd=inputs[:CROWD], crowd_names=[names[label] for label in labels[:CROWD]],
@@ -103,7 +105,7 @@ def _analyze_run(model, recipe, options, parts):
 
 
 def _draw_hidden(options, masked, inputs, output):
-    """What a run without labels says of patches it does not see."""
+    """Draw the predictions of hidden patches of a run with masked patch prediction."""
     from keras_vit import analysis
     from keras_vit.models.load import load_model
 

@@ -1,4 +1,4 @@
-"""`keras-vit bench`: the benchmark of a clone of the repository. It is not part of the installed package."""
+"""The command `keras-vit bench`, which needs a clone of the repository."""
 
 import importlib.util
 import sys
@@ -11,9 +11,9 @@ def add(verb) -> None:
     """Add the verb to the command line; the benchmark parses its own options.
 
     Args:
-        verb: (name, run, summary, example) -> the verb's parser.
+        verb: a function (name, run, summary, example) that returns the verb's parser.
     """
-    summary = "Measure speed and memory beside keras-hub, timm and transformers; needs a clone of the repository."
+    summary = "Compare speed and memory with keras-hub, timm and transformers. Needs a clone of the repository."
     verb("bench", run, summary, "bench --quick", add_help=False)
 
 

@@ -1,30 +1,30 @@
-"""`keras-vit check`: every file of a folder of images read once, before anything is trained on them."""
+"""The command `keras-vit check FOLDER`."""
 
 import json
 import sys
 
 NEEDS_CARE = 1
-SHOWN = 5  # of a kind of finding
+SHOWN = 5  # printed files per kind of finding
 
 
 def add(verb) -> None:
     """Add the verb and its options to the command line.
 
     Args:
-        verb: (name, run, summary, example) -> the verb's parser.
+        verb: a function (name, run, summary, example) that returns the verb's parser.
     """
-    sub = verb("check", run, "Read every image of a folder once and list what needs care.", "check photos")
+    sub = verb("check", run, "Read every image of a folder once, and list the files that need care.", "check photos")
     sub.description += (
         " Exit status: 0, nothing needs care; 1, there are broken files, duplicates across splits or classes, or "
-        "classes with no or few images; 2, a mistake in what was asked. Odd files, and duplicates within a class, are "
-        "only listed."
+        "classes with no or few images; 2, wrong arguments. Unusual files and duplicates within a class are only "
+        "listed."
     )
     sub.add_argument("folder", metavar="FOLDER", help="CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg")
-    sub.add_argument("--json", action="store_true", help="print one JSON object with every finding")
+    sub.add_argument("--json", action="store_true", help="print all findings as one JSON object")
 
 
 def run(options) -> int:
-    """Read and print; the exit status."""
+    """Check the files, print the findings and return the exit status."""
     from keras_vit.data.check import check_files, files_to_check, findings
     from keras_vit.predict.progress import Progress
 

@@ -1,4 +1,4 @@
-"""`keras-vit evaluate MODEL`; the options of `--suite` are in suite.py."""
+"""The command `keras-vit evaluate MODEL`. The options of `--suite` are in suite.py."""
 
 from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
 from keras_vit.cli.suite import add_suite, require_used, run_suite_verb
@@ -8,13 +8,13 @@ def add(verb) -> None:
     """Add the verb and its options to the command line.
 
     Args:
-        verb: (name, run, summary, example) -> the verb's parser.
+        verb: a function (name, run, summary, example) that returns the verb's parser.
     """
     summary = "Measure a model on its recipe's test split, or on a suite of data sets."
     sub = verb("evaluate", run, summary, "evaluate runs/digits")
     sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     add_data_options(sub)
-    sub.add_argument("--flip", action="store_true", help="answer from each image and its mirror image, averaged")
+    sub.add_argument("--flip", action="store_true", help="average the predictions of each image and its mirror image")
     add_suite(sub)
 
 
@@ -29,7 +29,7 @@ def run(options) -> None:
     require_trained(options.model)
     recipe = recipe_of(options)
     if recipe is None:
-        raise ValueError(f"--recipe expected the recipe whose test data to use, for {options.model!r} is no workdir.")
+        raise ValueError(f"--recipe expected a recipe with test data, received none: {options.model!r} is no workdir.")
     from keras_vit.evaluate.accuracy import evaluate_model
     from keras_vit.models.load import load_model
     from keras_vit.train.left_out import absent_files

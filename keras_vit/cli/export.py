@@ -1,42 +1,40 @@
-"""`keras-vit export MODEL`; images.py chooses the images it compares and calibrates on."""
+"""The command `keras-vit export MODEL`. images.py chooses the images for comparison and calibration."""
 
 import sys
 
 from keras_vit.cli.mistakes import MISTAKES
 from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
-from keras_vit.terminal import held_back
+from keras_vit.terminal import hide_stderr
 
 
 def add(verb) -> None:
     """Add the verb and its options to the command line.
 
     Args:
-        verb: (name, run, summary, example) -> the verb's parser.
+        verb: a function (name, run, summary, example) that returns the verb's parser.
     """
     sub = verb(
         "export",
         run,
-        "Write a SavedModel and TFLite files that were compared with the model.",
+        "Write a SavedModel and TFLite files, and compare them with the model.",
         "export runs/digits --output saved_models/digits",
     )
     sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
-    sub.add_argument("--output", required=True, help="folder of the versions, saved_models/NAME")
+    sub.add_argument("--output", required=True, help="folder of the version folders, saved_models/NAME")
     sub.add_argument(
         "--formats",
         help="some of saved_model,tflite,tflite-fp16,tflite-int8-dynamic (these by default),onnx,openvino,"
         "openvino-int8,tflite-int8,tflite-int16x8 (the last three need --calibration)",
     )
-    sub.add_argument(
-        "--dtype", help="float32 or bfloat16, which the SavedModel computes in; the model's own by default"
-    )
-    sub.add_argument("--dynamic-batch", action="store_true", help="TFLite files for any number of images a call")
-    sub.add_argument("--images", help="folder of images to compare on; in folders named as the classes, with accuracy")
+    sub.add_argument("--dtype", help="compute dtype of the SavedModel, float32 or bfloat16; by default the model's")
+    sub.add_argument("--dynamic-batch", action="store_true", help="write TFLite files for any batch size")
+    sub.add_argument("--images", help="folder of images to compare on; subfolders named like classes add accuracy")
     sub.add_argument(
         "--calibration",
         metavar="FOLDER",
-        help="training images for the int8 formats: a folder, a data source (tfds:cifar10), or `dataset`, the recipe's",
+        help="training images for the int8 formats: a folder, a data source such as tfds:cifar10, or `dataset`",
     )
-    sub.add_argument("--limit", type=int, default=256, help="how many test images to compare on (default 256)")
+    sub.add_argument("--limit", type=int, default=256, help="number of test images for the comparison (default 256)")
     add_data_options(sub)
 
 
@@ -61,7 +59,7 @@ def run(options) -> None:
     images, labels = images_to_compare(model, options.images, data, options.data_dir, options.limit, left_out)
     if images is None:
         print(
-            "keras-vit export: --images names no folder, and no others are at hand: compared on random pixels.",
+            "keras-vit export: no --images and no test data; compared on random pixels.",
             file=sys.stderr,
         )
     batch = None if options.dynamic_batch else 1
@@ -69,6 +67,6 @@ def run(options) -> None:
         model, options.calibration, data, options.data_dir, left_out=left_out
     )
     chosen = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}
-    with held_back(MISTAKES):  # converters say what they do
+    with hide_stderr(MISTAKES):  # converters print their progress
         report = export(model, options.output, images, labels, origin=origin_of(options.model), **chosen)
     print(report)

@@ -1,5 +1,4 @@
-"""The images that `keras-vit export` compares an export with its model on, and those it calibrates one with: glue of
-the command line."""
+"""Choose the images for the comparison and the calibration of `keras-vit export`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,23 +11,22 @@ from keras_vit.preprocessing.inputs import load_image
 
 
 def images_to_compare(model, folder: str | None, data, data_dir: str | None, limit: int, left_out=()):
-    """Pixels 0..255 (N, H, W, C), and labels (N,) where they are known and the model's: of a folder, else of a recipe's
-    test split, else scikit-learn's digits.
+    """Load images from a folder, else from a recipe's test split, else from scikit-learn's digits.
 
     Args:
-        model: to be exported.
-        folder: of images; those in folders named as the model's classes have labels.
+        model: the model to export.
+        folder: folder of images; images in subfolders named like the model's classes have labels.
         data: a recipe's `Data`; None without a recipe.
-        data_dir: in place of the directory in `data`.
-        limit: how many at most.
-        left_out: names of files of the data that may be gone since training began.
+        data_dir: replaces the directory in `data`.
+        limit: maximum number of images.
+        left_out: names of data files that may have been deleted since training began.
 
     Returns:
-        (images, labels), None for what is not known: both for a model of a free image size without a folder, and the
-        images where scikit-learn is not installed either.
+        Pixels 0..255 (N, H, W, C) and labels (N,). The labels are None if unknown. Both are None for a free image size
+        without a folder, and without scikit-learn.
 
     Raises:
-        ValueError: the folder has no images, the model no image size, or the limit is not positive.
+        ValueError: the folder has no images, the model has no image size, or the limit is not positive.
     """
     interface = describe(model)
     if folder:
@@ -49,18 +47,21 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
 
 
 def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: int = 128, left_out=()) -> np.ndarray:
-    """Pixels 0..255 (N, H, W, C) of training images, which the figures of an export are not measured on.
+    """Load training images for calibration.
 
     Args:
-        model: to be exported.
-        source: a folder of images, the name of a data source as a recipe gives it, or `dataset` for the recipe's own.
+        model: the model to export.
+        source: a folder of images, a data source of recipes such as `tfds:cifar10`, or `dataset` for the recipe's.
         data: a recipe's `Data`; None without a recipe.
-        data_dir: in place of the directory of the data.
-        limit: how many at most.
-        left_out: names of files of the recipe's own data that may be gone since training began.
+        data_dir: replaces the directory of the data.
+        limit: maximum number of images.
+        left_out: names of the recipe's data files that may have been deleted since training began.
+
+    Returns:
+        Pixels 0..255 (N, H, W, C).
 
     Raises:
-        ValueError: the source is neither, or the model has no image size.
+        ValueError: the source is none of these, or the model has no image size.
     """
     from keras_vit.train.recipe import Data
 
@@ -80,7 +81,7 @@ def _of_folder(folder, interface, limit, option="--images"):
     if not files or interface.image_size is None:
         found = f"{folder!r} with {len(files)} and input shape {interface.input_shape}"
         raise ValueError(f"{option} expected a folder of images and a model of a known image size, received {found}.")
-    files = files[:: -(-len(files) // limit)]  # spread over the classes
+    files = files[:: -(-len(files) // limit)]  # a sample of all classes
     classes = {label: i for i, label in enumerate(interface.labels)}
     known = all(path.parent.name in classes for path in files)
     labels = np.array([classes[path.parent.name] for path in files]) if known else None
@@ -88,7 +89,7 @@ def _of_folder(folder, interface, limit, option="--images"):
 
 
 def of_split(model, data, data_dir: str | None, limit: int | None, left_out=()):
-    """Images, labels and names of the classes of a recipe's test split, as `held_out` gives them, in a model's size."""
+    """Return images, labels and class names of a recipe's test split in a model's image size, as `held_out` does."""
     from keras_vit.data.pipeline import held_out
 
     _require_positive(limit)

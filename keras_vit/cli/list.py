@@ -1,11 +1,11 @@
-"""`keras-vit list`."""
+"""The command `keras-vit list`."""
 
 
 def add(verb) -> None:
     """Add the verb and its options to the command line.
 
     Args:
-        verb: (name, run, summary, example) -> the verb's parser.
+        verb: a function (name, run, summary, example) that returns the verb's parser.
     """
     sub = verb("list", run, "List the models.", "list 'ViT_B*'")
     sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")

@@ -1,16 +1,16 @@
-"""Errors that are a user's mistake or the disk's, as one sentence."""
+"""Turn errors of users and of the disk into one sentence."""
 
 from keras_vit.disk import failure_of_disk
 
 MISTAKES = (
     *(ValueError, ImportError),
     OSError,  # a full disk
-    FloatingPointError,  # a loss that is not finite, most often because of the learning rate
+    FloatingPointError,  # a loss that is not finite
 )
 
 
 def sentence_of(error: Exception) -> str | None:
-    """Return what a user reads of an error; None for a fault of the package."""
+    """Return the sentence that a user reads for an error; None for a bug of the package."""
     if isinstance(error, MISTAKES) and getattr(error, "errno", None) is None:
         return str(error)
     reason = failure_of_disk(error)

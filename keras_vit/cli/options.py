@@ -1,4 +1,4 @@
-"""Options that several verbs share."""
+"""Options shared by several verbs."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ MODEL_HELP = "a workdir, a .keras file, a file or folder of published weights, o
 
 def add_data_options(sub) -> None:
     """Add the options that name the data of a recipe to a verb's parser."""
-    sub.add_argument("--recipe", help="recipe whose test data to use; a workdir's own by default")
-    sub.add_argument("--data-dir", help="where the data lies, in place of the recipe's directory")
+    sub.add_argument("--recipe", help="recipe with the test data; by default the workdir's")
+    sub.add_argument("--data-dir", help="folder of the data; replaces the recipe's directory")
 
 
 def recipe_of(options):
-    """Return the recipe named in the options, else the workdir's own, else None."""
+    """Return the recipe of the options, else the workdir's, else None."""
     from keras_vit.train.recipe.file import load_recipe
 
     own = Path(options.model) / "recipe.json"

@@ -1,46 +1,60 @@
-"""`keras-vit serve EXPORT`."""
+"""The command `keras-vit serve EXPORT...`."""
 
 
 def add(verb) -> None:
     """Add the verb and its options to the command line.
 
     Args:
-        verb: (name, run, summary, example) -> the verb's parser.
+        verb: a function (name, run, summary, example) that returns the verb's parser.
     """
-    sub = verb("serve", run, "Answer requests over HTTP from exports.", "serve saved_models/digits --port 8501")
-    sub.add_argument("models", metavar="EXPORT", nargs="+", help="folders of exported versions, saved_models/NAME")
-    sub.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1; 0.0.0.0 for all)")
-    sub.add_argument("--port", type=int, default=8501, help="port to listen at (default 8501; 0 for a free one)")
+    sub = verb("serve", run, "Serve exported models over HTTP.", "serve saved_models/digits --port 8501")
+    sub.add_argument("models", metavar="EXPORT", nargs="+", help="folders of version folders, saved_models/NAME")
+    sub.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1; 0.0.0.0 for all)")
+    sub.add_argument("--port", type=int, default=8501, help="port to listen on (default 8501; 0 for a free one)")
     sub.add_argument(
-        "--max-batch-size", type=int, default=32, help="most images computed at once (default 32; 1: alone)"
+        "--max-batch-size", type=int, default=32, help="maximum batch size (default 32; 1 turns batching off)"
     )
     sub.add_argument(
-        "--batch-timeout", type=float, default=2.0, metavar="MS", help="wait for a fuller batch, in ms (default 2)"
+        "--batch-timeout",
+        type=float,
+        default=2.0,
+        metavar="MS",
+        help="longest wait for a full batch, in ms (default 2)",
     )
-    sub.add_argument("--max-request-bytes", type=int, default=32_000_000, help="largest body (default 32,000,000)")
-    sub.add_argument("--max-pixels", type=int, default=50_000_000, help="most pixels of an image (default 50,000,000)")
+    sub.add_argument("--max-request-bytes", type=int, default=32_000_000, help="maximum body size (default 32,000,000)")
+    sub.add_argument("--max-pixels", type=int, default=50_000_000, help="maximum pixels per image (default 50,000,000)")
     sub.add_argument(
-        "--max-request-pixels", type=int, default=200_000_000, help="most pixels of a request (default 200,000,000)"
+        "--max-request-pixels", type=int, default=200_000_000, help="maximum pixels per request (default 200,000,000)"
     )
-    sub.add_argument("--max-images", type=int, default=1024, help="most images of a request (default 1,024)")
+    sub.add_argument("--max-images", type=int, default=1024, help="maximum images per request (default 1,024)")
     sub.add_argument(
-        "--header-timeout", type=float, default=10.0, metavar="S", help="time to send a head (default 10 s)"
+        "--header-timeout",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="time limit for headers (default 10 s)",
     )
-    sub.add_argument("--body-timeout", type=float, default=30.0, metavar="S", help="time to send a body (default 30 s)")
     sub.add_argument(
-        "--answer-timeout", type=float, default=60.0, metavar="S", help="time to reach a request's last image (60 s)"
+        "--body-timeout", type=float, default=30.0, metavar="S", help="time limit for a body (default 30 s)"
     )
-    sub.add_argument("--max-waiting", type=int, default=256, help="most requests without an answer (default 256)")
+    sub.add_argument(
+        "--answer-timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="time limit to start the last image (default 60 s)",
+    )
+    sub.add_argument("--max-waiting", type=int, default=256, help="maximum number of pending requests (default 256)")
     sub.add_argument(
         "--allowed-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="name that clients reach the server by, beside localhost and IP addresses; may be given several times",
+        help="host name of the server, in addition to localhost and IP addresses; can be repeated",
     )
-    sub.add_argument("--versions", type=int, default=1, help="how many newest versions of each to serve (default 1)")
+    sub.add_argument("--versions", type=int, default=1, help="number of newest versions to serve per model (default 1)")
     sub.add_argument(
-        "--poll", type=float, default=2.0, metavar="S", help="look for new versions this often (default 2 s)"
+        "--poll", type=float, default=2.0, metavar="S", help="seconds between checks for new versions (default 2)"
     )
 
 

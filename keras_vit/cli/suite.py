@@ -1,42 +1,41 @@
-"""`keras-vit evaluate MODEL --suite NAME`: options, a call, a table."""
+"""The command `keras-vit evaluate MODEL --suite NAME`."""
 
 import argparse
 from pathlib import Path
 
-SUITES = ("vtab1k", "paper", "fewshot", "real")  # written again here, so that --help needs no TensorFlow
+SUITES = ("vtab1k", "paper", "fewshot", "real")  # repeated here, so that --help imports no TensorFlow
 PROBES = ("logistic", "ridge", "knn")
 SHOTS = "1,5,10,25"
 OPTIONS = ("output", "probe", "tasks", "shots", "rates", "resize", "set")
 
 
 def add_suite(sub: argparse.ArgumentParser) -> None:
-    """Give the parser of `keras-vit evaluate` the arguments of suites."""
+    """Add the options of suites to the parser of `keras-vit evaluate`."""
     group = sub.add_argument_group("suites of data sets")
     group.add_argument("--suite", choices=SUITES, help="VTAB's nineteen tasks, the paper's data sets, few-shot, or "
                        "ImageNet with its ReaL labels, -V2, -R and -A")  # fmt: skip
-    group.add_argument("--output", metavar="DIR", help="folder of results.json and results.md; the same again goes on")
-    group.add_argument("--probe", nargs="?", const="logistic", choices=PROBES, help="fit a head to frozen features in "
-                       "place of fine-tuning, of vtab1k and paper (default logistic)")  # fmt: skip
-    group.add_argument("--tasks", metavar="NAME,...", help="some of the suite's; a wrong one lists them")
-    group.add_argument("--shots", metavar="N,...", help=f"of fewshot (default {SHOTS})")
-    group.add_argument("--rates", metavar="RATE,...", help="learning rates to choose from when fine-tuning, in place "
-                       "of the paper's")  # fmt: skip
-    group.add_argument("--resize", type=int, help="of real and --probe: shorter side before the middle is cut out")
+    group.add_argument("--output", metavar="DIR", help="folder of the results; the same command again resumes")
+    group.add_argument("--probe", nargs="?", const="logistic", choices=PROBES, help="fit a head to frozen features "
+                       "instead of fine-tuning, with vtab1k and paper (default logistic)")  # fmt: skip
+    group.add_argument("--tasks", metavar="NAME,...", help="subset of the suite's tasks; a wrong name lists them")
+    group.add_argument("--shots", metavar="N,...", help=f"images per class, with fewshot (default {SHOTS})")
+    group.add_argument("--rates", metavar="RATE,...", help="learning rates to choose from when fine-tuning; replace "
+                       "the paper's")  # fmt: skip
+    group.add_argument("--resize", type=int, help="shorter side before the center crop, with real and --probe")
     group.add_argument("--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE",
                        help="replace fields of the fine-tuning recipe")  # fmt: skip
 
 
 def require_used(options) -> None:
-    """Raise a ValueError where an option was given that this evaluation would not look at."""
+    """Raise a ValueError if an option does not apply to the requested evaluation."""
     given = [f"--{name}" for name in OPTIONS if getattr(options, name) not in (None, [])]
     if options.suite is None:
         if given:
-            raise ValueError(f"--suite expected the name of the suite that {', '.join(given)} "
-                             f"{'is' if len(given) == 1 else 'are'} of, received nothing.")  # fmt: skip
+            raise ValueError(f"--suite expected the name of a suite with {', '.join(given)}, received nothing.")
         return
     if options.flip or options.recipe:
-        raise ValueError(f"{'--flip' if options.flip else '--recipe'} expected a recipe's test data, received --suite: "
-                         "its figures are of its own data's images, each alone.")  # fmt: skip
+        raise ValueError(f"{'--flip' if options.flip else '--recipe'} expected a recipe's test data, received --suite, "
+                         "which has its own data.")  # fmt: skip
     transfers = options.suite in ("vtab1k", "paper")
     tuned = "--suite vtab1k or paper without --probe"
     places = {
@@ -53,7 +52,7 @@ def require_used(options) -> None:
 
 
 def run_suite_verb(options) -> None:
-    """Run the suite and print its table; both are written down, too."""
+    """Run the suite, write its results and print its table."""
     from keras_vit.evaluate.suite_tables import suite_table
     from keras_vit.evaluate.suites import Settings, run_suite
     from keras_vit.train.workdir import write_atomically

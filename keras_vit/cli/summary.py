@@ -1,10 +1,10 @@
-"""`keras-vit summary MODEL`: options, a call. The counting is `analysis/summary.py`'s, which needs Keras."""
+"""The command `keras-vit summary MODEL`. `cost/summary.py`, which needs Keras, does the counting."""
 
 import argparse
 import re
 
-JFT_IMAGES = 303e6  # analysis.budget's, written again so that --help needs no Keras
-SCORES = (  # published(6)'s
+JFT_IMAGES = 303e6  # repeats cost/budget.py's, so that --help imports no Keras
+SCORES = (  # repeats cost/published.py's data sets
     "imagenet",
     "real",
     "cifar10",
@@ -18,26 +18,28 @@ def add(verb) -> None:
     """Add the verb and its options to the command line.
 
     Args:
-        verb: (name, run, summary, example) -> the verb's parser.
+        verb: a function (name, run, summary, example) that returns the verb's parser.
     """
-    sub = verb("summary", run, "Count what a model takes, from its shapes.", "summary ViT_L16 --image-size 384")
+    sub = verb(
+        "summary", run, "Count a model's parameters, multiply-adds and memory.", "summary ViT_L16 --image-size 384"
+    )
     sub.add_argument("model", metavar="MODEL", help="a model's name, a workdir, a .keras file or published weights")
-    sub.add_argument("--image-size", type=_sides, metavar="PIXELS", help="384 or HEIGHTxWIDTH, in place of its own")
-    sub.add_argument("--batch", type=int, default=32, help="images on a device while training (default 32)")
+    sub.add_argument("--image-size", type=_sides, metavar="PIXELS", help="384 or HEIGHTxWIDTH; replaces the model's")
+    sub.add_argument("--batch", type=int, default=32, help="training batch size per device (default 32)")
     sub.add_argument("--optimizer", default="adamw", help="adamw, sgd, lamb, adafactor or muon (default adamw)")
-    sub.add_argument("--precision", default="float32", help="float32, mixed_bfloat16 or mixed_float16, of activations")
-    sub.add_argument("--epochs", type=float, help="count a pre-training of so many epochs, too")
-    sub.add_argument("--images", type=float, default=JFT_IMAGES, help="of an epoch (default 303e6, JFT-300M's)")
-    sub.add_argument("--peak", type=float, metavar="TFLOPS", help="of a device, for the days that it takes")
-    sub.add_argument("--utilisation", type=float, default=0.4, help="share of the peak reached (default 0.4)")
-    sub.add_argument("--plot", metavar="PNG", help="draw the paper's figure 5, this model in it where --accuracy is")
+    sub.add_argument("--precision", default="float32", help="dtype policy: float32, mixed_bfloat16 or mixed_float16")
+    sub.add_argument("--epochs", type=float, help="also count a pre-training of this many epochs")
+    sub.add_argument("--images", type=float, default=JFT_IMAGES, help="images per epoch (default 303e6, JFT-300M)")
+    sub.add_argument("--peak", type=float, metavar="TFLOPS", help="peak speed of a device, to compute device-days")
+    sub.add_argument("--utilisation", type=float, default=0.4, help="fraction of the peak speed (default 0.4)")
+    sub.add_argument("--plot", metavar="PNG", help="draw the paper's figure 5, with this model if --accuracy is given")
     sub.add_argument("--accuracy", action="append", default=[], metavar="DATA=PERCENT", type=_score,
-                     help="of imagenet, real, cifar10, cifar100, pets or flowers, for --plot")  # fmt: skip
-    sub.add_argument("--json", action="store_true", help="one JSON object")
+                     help="accuracy on imagenet, real, cifar10, cifar100, pets or flowers, for --plot")  # fmt: skip
+    sub.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options) -> None:
-    """Count and print."""
+    """Print the counts."""
     from keras_vit.cost.summary import run_summary
 
     run_summary(options)

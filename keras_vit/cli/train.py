@@ -1,4 +1,4 @@
-"""`keras-vit train RECIPE`."""
+"""The command `keras-vit train RECIPE`."""
 
 from pathlib import Path
 
@@ -7,30 +7,30 @@ def add(verb) -> None:
     """Add the verb and its options to the command line.
 
     Args:
-        verb: (name, run, summary, example) -> the verb's parser.
+        verb: a function (name, run, summary, example) that returns the verb's parser.
     """
-    sub = verb("train", run, "Train a recipe, or go on with it.", "train recipes/digits.py --workdir runs/digits")
+    sub = verb("train", run, "Train a recipe, or resume its run.", "train recipes/digits.py --workdir runs/digits")
     sub.add_argument(
-        "recipe", metavar="RECIPE.py", help="a Python file that defines `recipe`, or FILE.py:ROW of several"
+        "recipe", metavar="RECIPE.py", help="a Python file that defines `recipe`, or FILE.py:NAME if it defines several"
     )
-    sub.add_argument("--workdir", help="folder of the run; the same command again goes on with it")
-    sub.add_argument("--data-dir", help="where the data lies, in place of the recipe's directory")
+    sub.add_argument("--workdir", help="folder of the run; the same command again resumes the run")
+    sub.add_argument("--data-dir", help="folder of the data; replaces the recipe's directory")
     sub.add_argument(
         "--strategy",
         default="auto",
-        help="one, cores (of a CPU, each with its part of every batch), mirrored (all GPUs), multiworker (TF_CONFIG), "
-        "tpu (untested on TPU hardware), auto (what there is; on a CPU one)",
+        help="one device, cores (each core of a CPU computes a part of every batch), mirrored (all GPUs), multiworker "
+        "(TF_CONFIG), tpu (untested on TPU hardware), or auto (TPU, GPUs or one CPU)",
     )
     sub.add_argument("--tpu", help="name or address of a TPU")
-    sub.add_argument("--profile", action="store_true", help="record a few updates for TensorBoard's profiler")
-    sub.add_argument("--dry-run", action="store_true", help="two steps with a shrunk model on generated data, and stop")
+    sub.add_argument("--profile", action="store_true", help="profile a few steps for TensorBoard")
+    sub.add_argument("--dry-run", action="store_true", help="take two steps with a small model on generated data")
     sub.add_argument(
         "--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE", help="replace fields of the recipe"
     )
 
 
 def run(options) -> None:
-    """Train, or with `--dry-run` take two steps, and print one line."""
+    """Train, or take two steps with `--dry-run`, and print one line."""
     from keras_vit.train.recipe.file import load_recipe, override
 
     recipe = override(load_recipe(options.recipe), options.set)

@@ -1,4 +1,4 @@
-"""`keras-vit weights find|show|download|convert`: options, a call, a print."""
+"""The command `keras-vit weights find|show|download|convert`."""
 
 import argparse
 import re
@@ -17,9 +17,9 @@ def add(verb) -> None:
     """Add the verb and its options to the command line.
 
     Args:
-        verb: (name, run, summary, example) -> the verb's parser.
+        verb: a function (name, run, summary, example) that returns the verb's parser.
     """
-    summary = "Find, look into, fetch and convert published weights."
+    summary = "Find, show, download and convert published weights."
     parser = verb("weights", None, summary, "weights find --model B_16 --res 384 --under 100M --sort accuracy")
     own = parser.add_subparsers(dest="weights_verb", required=True, metavar="VERB")
 
@@ -36,26 +36,26 @@ def add(verb) -> None:
         "--dataset", default="imagenet2012", help="data set of the classifier, or all (default imagenet2012)"
     )
     sub.add_argument("--sort", default="accuracy", help="accuracy, parameters, resolution or tag (default accuracy)")
-    sub.add_argument("--index", help="augreg's index.csv, which holds 50,000 more; the cached one by default")
-    sub.add_argument("--limit", type=int, default=20, help="how many to print (default 20)")
+    sub.add_argument("--index", help="augreg's index.csv with 50,000 more files; by default the downloaded one")
+    sub.add_argument("--limit", type=int, default=20, help="number of lines to print (default 20)")
 
-    sub = weights_verb("show", _show, "Say what a file holds.", "show ViT-B_16.npz")
+    sub = weights_verb("show", _show, "Show the contents of a file.", "show ViT-B_16.npz")
     sub.add_argument("file", metavar="FILE", help="a file or folder of weights, or a tag")
 
     sub = weights_verb(
-        "download", _download, "Fetch a published checkpoint.", "download vit_base_patch16_224.augreg_in21k"
+        "download", _download, "Download a published checkpoint.", "download vit_base_patch16_224.augreg_in21k"
     )
     sub.add_argument("tag", metavar="TAG", help="a tag, an official name, or augreg/index for the index")
-    sub.add_argument("--to", metavar="DIR", help="folder to put it in, at its path on the server; the cache by default")
+    sub.add_argument("--to", metavar="DIR", help="folder for the file; by default the cache")
 
     sub = weights_verb(
         "convert", _convert, "Write weights in another layout.", "convert ViT-B_16.npz vit-b-16 --layout hf"
     )
     sub.add_argument("source", metavar="IN", help="a file or folder of weights, or a tag")
     sub.add_argument("target", metavar="OUT", help="ends in .npz, .safetensors or .keras, or is a folder")
-    sub.add_argument("--layout", help="npz, linen, timm or hf; npz for .npz and our own for .keras by default")
-    sub.add_argument("--num-heads", type=int, help="attention heads, where the file does not say")
-    sub.add_argument("--source-grid", type=_grid, metavar="DOWNxACROSS", help="patches, where they are no square")
+    sub.add_argument("--layout", help="npz, linen, timm or hf; by default npz for .npz and Keras's own for .keras")
+    sub.add_argument("--num-heads", type=int, help="number of attention heads, if the file does not state it")
+    sub.add_argument("--source-grid", type=_grid, metavar="DOWNxACROSS", help="grid of patches, if it is not square")
 
 
 def _count(text: str) -> int:
@@ -124,7 +124,7 @@ def _download(options):
 
 
 def _convert(options):
-    locate(options.source)  # raises before Keras is imported
+    locate(options.source)  # raises an error before Keras is imported
     from keras_vit.models.pretrained import from_pretrained
 
     model = from_pretrained(options.source, num_heads=options.num_heads, source_grid=options.source_grid)

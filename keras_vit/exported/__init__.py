@@ -1,4 +1,4 @@
-"""An export on disk -> something that answers. TFLite, ONNX and OpenVINO files need neither TensorFlow nor Keras."""
+"""Load exports from disk. TFLite, ONNX and OpenVINO files need neither TensorFlow nor Keras."""
 
 from keras_vit.exported.load import ExportedModel as ExportedModel
 from keras_vit.exported.load import load_export as load_export

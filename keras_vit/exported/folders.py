@@ -1,9 +1,9 @@
-"""Where exports lie on disk: numbered version folders, `NAME/1`, `NAME/2`, ..., and in them a file of each format."""
+"""Find exports on disk: version folders `NAME/1`, `NAME/2`, ... with one file per format."""
 
 import os
 from pathlib import Path
 
-# format -> the file whose presence in a version's folder says that the format is there, in the order of preference
+# format -> the file that shows its presence in a version folder, in order of preference
 FILES = {
     "saved_model": "saved_model.pb",
     "tflite": "model.tflite",
@@ -18,13 +18,13 @@ FILES = {
 
 
 def versions(output: str | os.PathLike) -> list[int]:
-    """The versions that lie in a folder, ascending."""
+    """Return the version numbers in a folder, ascending."""
     folder = Path(output)
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
 
 
 def version_folder(source: str | os.PathLike) -> Path | None:
-    """The version that a path means, itself one or the newest in it; None where the path is no export."""
+    """Return the version folder at a path, or the newest one in it; None if there is no export."""
     path = Path(source)
     newest = [path / str(number) for number in versions(path)[-1:]]
     for folder in (path, *newest):
@@ -34,11 +34,11 @@ def version_folder(source: str | os.PathLike) -> Path | None:
 
 
 def formats_in(folder: Path) -> list[str]:
-    """The formats that lie in a version's folder, in the order of the table."""
+    """Return the formats in a version folder, in the order of `FILES`."""
     return [name for name, file in FILES.items() if (folder / file).is_file()]
 
 
 def require_formats(names) -> None:
-    """Raise a ValueError unless these are names of formats."""
+    """Raise a ValueError unless `names` are names of formats."""
     if isinstance(names, str) or not names or any(name not in FILES for name in names):
         raise ValueError(f"formats expected some of {tuple(FILES)}, received {names!r}.")

@@ -1,4 +1,4 @@
-"""An export on disk -> something that answers, without its Keras model."""
+"""Load an export without its Keras model."""
 
 import contextlib
 import json
@@ -17,14 +17,15 @@ from keras_vit.models.interface import Interface
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """A loaded export with what its manifest says of it.
+    """A loaded export, which is called like a model.
 
     Args:
-        path: the version's folder.
-        format: of the files that were loaded, one of `keras_vit.export.FORMATS`.
-        name: of the Keras model it came from.
-        interface: what it takes and puts out.
-        signatures: functions of named tensors to tensors by name; only a SavedModel has more than `serving_default`.
+        path: the version folder.
+        format: format of the loaded files, a key of `keras_vit.export.FORMATS`.
+        name: name of the exported Keras model.
+        interface: inputs and outputs of the model.
+        signatures: functions of named tensors that return a dict of tensors. Only a SavedModel has more signatures than
+            `serving_default`.
     """
 
     path: Path
@@ -34,7 +35,7 @@ class ExportedModel:
     signatures: dict[str, Callable]
 
     def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
-        """The outputs by name for images (B, H, W, C) in the model's own range."""
+        """Return the outputs by name for images (B, H, W, C) in the range that the model takes."""
         answer = self.signatures["serving_default"](images=np.asarray(images, "float32"))
         return {name: np.asarray(value) for name, value in answer.items()}
 
@@ -43,46 +44,46 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
     """Load an export.
 
     Args:
-        source: `saved_models/NAME`, of which the newest version is taken, or a version's own folder; of either its
-            SavedModel, or else the first format of the table that lies there. Or one file of a version: `model.onnx`.
+        source: `saved_models/NAME`, which means its newest version, a version folder, or one file of it such as
+            `model.onnx`. From a folder, the first format of `exported.folders.FILES` that is present is loaded.
 
     Raises:
-        ValueError: no export lies there, it is damaged, or the package that runs its format is not installed.
+        ValueError: the source is no export, the export is damaged, or the package of its format is not installed.
     """
     path = Path(source)
     folder = version_folder(path.parent if path.is_file() else path)
-    found = [] if folder is None else formats_in(folder)
+    formats = [] if folder is None else formats_in(folder)
     if path.is_file():
-        found = [name for name in found if FILES[name] == path.name]
-    if not found:
+        formats = [name for name in formats if FILES[name] == path.name]
+    if not formats:
         raise ValueError(
             f"model expected a folder with model.keras, or an export (saved_models/NAME or a version in it, or one of "
             f"its files), received {str(source)!r}."
         )
     with _naming(folder, "manifest.json"):
-        name, interface = _said(folder / "manifest.json")
-    with _naming(folder, found[0]):  # each format's library has errors of its own
-        signatures = load_signatures(found[0], folder)
-    return ExportedModel(folder, found[0], name, interface, signatures)
+        name, interface = _read_manifest(folder / "manifest.json")
+    with _naming(folder, formats[0]):  # each format's library raises its own errors
+        signatures = load_signatures(formats[0], folder)
+    return ExportedModel(folder, formats[0], name, interface, signatures)
 
 
-def _said(manifest: Path) -> tuple[str, Interface]:
-    """The model's name and interface, as a manifest says them."""
-    said = json.loads(manifest.read_text(encoding="utf-8"))
-    size = said["input"]["image_size"]
+def _read_manifest(path: Path) -> tuple[str, Interface]:
+    """Return the name and the interface of the model from `manifest.json`."""
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    size = manifest["input"]["image_size"]
     interface = Interface(
-        input_shape=tuple(said["input"]["shape"]),
+        input_shape=tuple(manifest["input"]["shape"]),
         image_size=size and tuple(size),
-        input_range=tuple(said["input"]["range"]),
-        classes=said["classes"],
-        labels=tuple(said["labels"]),
+        input_range=tuple(manifest["input"]["range"]),
+        classes=manifest["classes"],
+        labels=tuple(manifest["labels"]),
     )
-    return said["model"], interface
+    return manifest["model"], interface
 
 
 @contextlib.contextmanager
 def _naming(folder: Path, part: str):
-    """Turn what a damaged part of an export raises into one sentence that names both."""
+    """Turn an error of a damaged part of an export into a ValueError that names both."""
     try:
         yield
     except (ImportError, MemoryError, NotInstalled):

@@ -1,4 +1,4 @@
-"""An ONNX file -> a function that runs it.
+"""Run ONNX files.
 
 B batch, H W C image.
 """
@@ -11,7 +11,7 @@ from keras_vit.exported.optional import needed
 
 
 def runner(file: str | Path):
-    """A function (images=(B, H, W, C)) -> outputs by name that runs an ONNX file in ONNX Runtime.
+    """Return a function that runs an ONNX file in ONNX Runtime: images=(B, H, W, C) -> outputs by name.
 
     Raises:
         ValueError: ONNX Runtime is not installed.

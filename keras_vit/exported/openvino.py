@@ -1,4 +1,4 @@
-"""OpenVINO's files -> a function that runs them.
+"""Run OpenVINO files.
 
 B batch, H W C image.
 """
@@ -14,57 +14,60 @@ import numpy as np
 
 from keras_vit.exported.optional import needed
 
-SHARED = 4  # images from which on two streams share them
+SHARED = 4  # batch size from which on two streams share a batch
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
 
 def overflows(cpuinfo: str) -> bool:
-    """Whether a processor, in Linux's words, adds two products of 8 bits in 16, having AVX2 but not VNNI.
+    """Return whether int8 dot products saturate on a processor, because it has AVX2 but not VNNI.
 
-    The sum is cut off there: two small ViTs' errors were more than three times as large by kernels of 8 bits as of 7.
+    Without VNNI two 8-bit products are added in 16 bits. Weights of 7 bits avoid the saturation.
+
+    Args:
+        cpuinfo: text of Linux's `/proc/cpuinfo`.
     """
     return "avx2" in cpuinfo and "vnni" not in cpuinfo
 
 
 def _kernels_of_8_bits(network) -> bool:
-    """Whether NNCF rounded a network and, as it notes in the file, left a kernel the bit that sums may need."""
-    noted = ["nncf", "quantization", "advanced_parameters"]
-    return network.has_rt_info(noted) and "'overflow_fix': 'enable'" not in str(network.get_rt_info(noted).value)
+    """Return whether NNCF quantised a network with weights of 8 bits, as the file's metadata states."""
+    key = ["nncf", "quantization", "advanced_parameters"]
+    return network.has_rt_info(key) and "'overflow_fix': 'enable'" not in str(network.get_rt_info(key).value)
 
 
 def processor() -> str:
-    """What Linux says of the processor; an empty text elsewhere."""
+    """Return Linux's `/proc/cpuinfo`; an empty text on other systems."""
     file = Path("/proc/cpuinfo")
     return file.read_text() if file.exists() else ""
 
 
 def runner(file: str | Path, precision: str = "float32"):
-    """A function (images=(B, H, W, C)) -> outputs by name that runs OpenVINO's files on the CPU; threads take turns.
+    """Return a function that runs OpenVINO files on the CPU: images=(B, H, W, C) -> outputs by name.
 
-    Four images or more are shared out over two streams, each on half of the cores, which then need not wait for one
-    another after each product; fewer are computed by all cores together. Either is made ready by its first call.
+    Batches of four and more are split over two streams with half of the cores each, which need fewer synchronisations.
+    All cores compute a smaller batch together. The first call of each kind compiles. A lock serialises calls of
+    several threads.
 
     Args:
         file: the `.xml` file.
-        precision: one of `PRECISIONS` to compute in. OpenVINO left to itself takes bfloat16 on processors that are
-            faster in it.
+        precision: compute precision, a key of `PRECISIONS`. OpenVINO's default is bfloat16 on some processors.
 
     Raises:
         ValueError: OpenVINO is not installed.
 
     Warns:
-        UserWarning: on a processor whose sums overflow (`overflows`), of a file in int8 that was made for others.
+        UserWarning: the file was quantised for processors with VNNI, which this processor lacks; see `overflows`.
     """
     openvino = needed("openvino", "openvino", "openvino")
     core = openvino.Core()
     network = core.read_model(str(file))
     if overflows(processor()) and _kernels_of_8_bits(network):
         warnings.warn(
-            f"{file} was calibrated for a processor with VNNI, and this one, which has AVX2 alone, cuts off its sums: "
-            "expect larger errors, or export openvino-int8 anew on a machine like this one.",
+            f"{file} expected a processor with VNNI, for which it was calibrated, received one with AVX2 only, whose "
+            "int8 sums saturate: expect larger errors, or export openvino-int8 again on a machine like this one.",
             stacklevel=2,
         )
-    one_call = threading.Lock()
+    lock = threading.Lock()
 
     @functools.cache
     def requests(streams: int) -> list:
@@ -74,9 +77,9 @@ def runner(file: str | Path, precision: str = "float32"):
 
     def infer(*, images) -> dict[str, np.ndarray]:
         images = np.asarray(images, "float32")
-        with one_call:
+        with lock:
             used = requests(2 if len(images) >= SHARED and os.cpu_count() > 1 else 1)
-            with contextlib.ExitStack() as started:  # waits for all, whichever fails
+            with contextlib.ExitStack() as started:  # waits for all requests, also if one fails
                 for request, part in zip(used, np.array_split(images, len(used)), strict=True):
                     request.start_async([part], share_inputs=True)
                     started.callback(request.wait)

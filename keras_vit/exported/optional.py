@@ -1,22 +1,22 @@
-"""Packages of the extra `formats`, imported where they are needed."""
+"""Import the packages of the extra `formats` when a format needs them."""
 
 import importlib
 
 
 class NotInstalled(ValueError):
-    """A format's package is missing."""
+    """Raised if the package of a format is not installed."""
 
 
 def needed(package: str, module: str, by: str):
-    """Import a module of a package that a format needs.
+    """Import and return a module that a format needs.
 
     Args:
-        package: its name on the registry.
-        module: to import.
-        by: the format.
+        package: name of the package for pip.
+        module: name of the module.
+        by: name of the format.
 
     Raises:
-        NotInstalled: the package is missing.
+        NotInstalled: the package is not installed.
     """
     try:
         return importlib.import_module(module)

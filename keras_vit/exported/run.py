@@ -1,4 +1,4 @@
-"""A format -> the functions by signature that its files in a version's folder hold."""
+"""Load the signatures of one format from a version folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,18 +8,21 @@ from keras_vit.exported.folders import FILES
 
 
 def signatures_of(folder: str | Path) -> dict[str, Callable]:
-    """The signatures of the SavedModel in `folder` by name: functions of named tensors to a dict of tensors."""
-    import tensorflow as tf  # the other formats need none
+    """Return the signatures of a SavedModel by name: functions of named tensors that return a dict of tensors."""
+    import tensorflow as tf  # not needed by the other formats
 
     return dict(tf.saved_model.load(str(folder)).signatures)
 
 
 def load_signatures(name: str, folder: Path) -> dict[str, Callable]:
-    """Load one format of a version.
+    """Load the files of one format.
 
     Args:
-        name: of the format, one of `FILES`.
-        folder: the version's.
+        name: name of the format, a key of `FILES`.
+        folder: the version folder.
+
+    Returns:
+        The functions of the signatures by name.
 
     Raises:
         ValueError: the package that runs the format is not installed.

@@ -1,4 +1,4 @@
-"""A TFLite file -> a function that runs it.
+"""Run TFLite files.
 
 B batch, H W C image.
 """
@@ -12,16 +12,18 @@ from keras_vit.exported.optional import needed
 
 
 def runner(flatbuffer: bytes):
-    """A function (images=(B, H, W, C)) -> outputs by name that runs a TFLite file, in batches of the file's size.
+    """Return a function that runs a TFLite file: images=(B, H, W, C) -> outputs by name.
+
+    The images are computed in batches of the file's batch size.
 
     Raises:
         ValueError: the interpreter is not installed.
     """
     litert = needed("ai-edge-litert", "ai_edge_litert.interpreter", "tflite")
     interpreter = litert.Interpreter(model_content=flatbuffer, num_threads=os.cpu_count())
-    interpreter.allocate_tensors()  # says here what it cannot run
+    interpreter.allocate_tensors()  # raises an error for unsupported operators
     run = interpreter.get_signature_runner("serving_default")
-    size = run.get_input_details()["images"]["shape_signature"][0]  # -1 where it is free
+    size = run.get_input_details()["images"]["shape_signature"][0]  # -1 if it is free
 
     def infer(*, images: np.ndarray) -> dict[str, np.ndarray]:
         answers = [run(images=piece) for piece in pieces(images, len(images) if size == -1 else size)]
@@ -31,7 +33,7 @@ def runner(flatbuffer: bytes):
 
 
 def pieces(images: np.ndarray, batch: int) -> Iterator[np.ndarray]:
-    """Images (N, H, W, C) as float32 in pieces (batch, H, W, C), the last one filled up with its last image."""
+    """Yield images (N, H, W, C) in float32 batches of equal size; the last one repeats its last image."""
     for start in range(0, len(images), batch):
         piece = images[start : start + batch].astype("float32")
         yield np.concatenate([piece, np.repeat(piece[-1:], batch - len(piece), axis=0)])

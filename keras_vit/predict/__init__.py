@@ -1,4 +1,4 @@
-"""Image files -> their best classes, by a Keras model or by an export of one."""
+"""Classify image files with a Keras model or an export."""
 
 from keras_vit.predict.predictor import load_predictor as load_predictor
 from keras_vit.predict.predictor import predict as predict

@@ -1,4 +1,4 @@
-"""What a user names on the command line -> the image files that are meant."""
+"""Find the image files that command-line arguments mean."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,18 +8,18 @@ from keras_vit.preprocessing.kinds import KINDS
 
 
 def image_files(names: Sequence[str], lines: Iterable[bytes] = ()) -> list[str] | Iterator[str]:
-    """The files that arguments mean, in their order.
+    """Return the files that arguments mean, in the arguments' order.
 
     Args:
-        names: files, taken whatever they are called; folders, of which the image files in them and below are taken,
-            sorted, hidden ones left out; `-` for `lines`.
-        lines: names of the same kinds, one a line, read when they are asked for; empty lines are left out.
+        names: files with any name; folders, which stand for the image files in them and their subfolders; `-`, which
+            stands for `lines`.
+        lines: more files and folders, one per line, read lazily; empty lines are skipped.
 
     Returns:
-        A list; with `-` among the names an iterator, since nobody knows yet how many there are.
+        A list; an iterator if the names contain `-`, because the number of files is not known yet.
 
     Raises:
-        ValueError: no image file lies in the folders, and nothing else is named.
+        ValueError: the folders contain no image file, and no file is named.
     """
     if "-" in names:
         return _each(names, lines)

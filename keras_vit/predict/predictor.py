@@ -1,4 +1,4 @@
-"""Image files -> their best classes, by a Keras model or by an export of one.
+"""Classify image files with a Keras model or an export.
 
 B batch, H W C image.
 """
@@ -17,54 +17,54 @@ from keras_vit.predict.progress import Progress
 from keras_vit.preprocessing.inputs import load_image, preprocess_input
 
 BATCH = 32
-EXPORTED = (".onnx", ".pb", ".tflite", ".xml")  # files of an export
-READERS = 4  # files read and decoded at the same time
+EXPORTED = (".onnx", ".pb", ".tflite", ".xml")  # suffixes of an export's files
+READERS = 4  # threads that read and decode files
 
 
 def load_predictor(source: str | os.PathLike):
-    """Load what `predict` takes: a `keras.Model`, or a `keras_vit.export.ExportedModel` where an export lies.
+    """Load a `keras.Model`, or a `keras_vit.exported.ExportedModel` if the source is an export.
 
     Args:
-        source: a workdir, a `.keras` file, a file or folder of published weights, a model's name, or an export
-            (`saved_models/NAME`, one version of it, or a file of a version).
+        source: a workdir, a `.keras` file, a file or folder of published weights, a model's name, or an export:
+            `saved_models/NAME`, one of its version folders, or a file in that folder.
 
     Raises:
-        FileNotFoundError: nothing lies at the path.
-        ValueError: what lies there is no model, or no model has this name.
+        FileNotFoundError: the path does not exist.
+        ValueError: the path holds no model, or no model has this name.
     """
     exported = os.path.isfile(source) and os.path.splitext(source)[1] in EXPORTED
     if exported or os.path.isdir(source) and not holds_model(source):
         return load_export(source)
-    from keras_vit.models.load import load_model  # needs Keras, an export need not
+    from keras_vit.models.load import load_model  # imports Keras, which an export does not need
 
     return load_model(source)
 
 
 def predict(model, images: Sequence[str | os.PathLike], top: int = 5) -> list[dict]:
-    """Name the best classes of image files.
+    """Return the best classes of image files.
 
     Args:
         model: a model of this package with a classifier, or an export of one.
-        images: paths of the files; they are resized to the model's image size.
-        top: how many classes to name, at most as many as there are.
+        images: paths of the files. The images are resized to the model's image size.
+        top: number of classes per image, at least 1.
 
     Returns:
-        One row an image, in their order: `{"image": path, "predictions": [{"label": ..., "score": ...}, ...],
-        "error": None}`, best first; where a file cannot be read, no predictions and a sentence as the error.
+        One dict per image, in order: `{"image": path, "predictions": [{"label": ..., "score": ...}, ...],
+        "error": None}`, best class first. If a file cannot be read, `predictions` is empty and `error` is a sentence.
 
     Raises:
         ValueError: the model has no classifier, or `top` is not positive.
     """
     rows = predict_each(model, images, top)
-    with Progress(len(images), quiet=len(images) <= BATCH) as progress:  # nothing to show for a handful
+    with Progress(len(images), quiet=len(images) <= BATCH) as progress:  # no progress bar for a few images
         return [row for row in rows if progress.add()]
 
 
 def predict_each(model, images: Iterable[str | os.PathLike], top: int = 5) -> Iterator[dict]:
-    """The rows of `predict` one after the other, batch by batch; `images` is read no further than the batch at hand.
+    """Yield the results of `predict` lazily. `images` is read one batch ahead at most.
 
     Raises:
-        ValueError: as `predict`, before the first row is asked for.
+        ValueError: as `predict`, at the call.
     """
     if not isinstance(top, int) or top < 1:
         raise ValueError(f"top expected a positive int, received {top!r}.")
@@ -78,7 +78,7 @@ def _rows(interface, shape, answer, images, top):
     with ThreadPoolExecutor(READERS, "images") as pool:
         while paths := list(itertools.islice(images, BATCH)):
             loaded = list(pool.map(lambda path: _load(path, shape), paths))
-            # Zeros in a bad file's place: a batch of another size would be compiled anew.
+            # Zeros replace a broken image, because a batch of another size would be compiled again.
             pixels = np.stack([np.zeros(shape, "float32") if error else image for image, error in loaded])
             scores = [None] * len(paths)
             if not all(error for _, error in loaded):
@@ -88,20 +88,20 @@ def _rows(interface, shape, answer, images, top):
 
 
 def _load(path, shape):
-    """(image, None), or (None, what is wrong with the file)."""
+    """Return (image, None), or (None, error message)."""
     try:
         return load_image(path, shape), None
-    except Exception as error:  # what Pillow's readers raise for a damaged file is not listed anywhere
+    except Exception as error:  # Pillow does not document what its readers raise for a damaged file
         return None, " ".join(str(error).split()) or type(error).__name__
 
 
 def interface_of(model) -> Interface:
-    """What a Keras model or an export takes and gives."""
+    """Return the inputs and outputs of a Keras model or an export."""
     return model.interface if isinstance(model, ExportedModel) else describe(model)
 
 
 def _answering(model):
-    """The function from a batch to its probabilities."""
+    """Return a function: images (B, H, W, C) -> probabilities (B, classes)."""
     if isinstance(model, ExportedModel):
         return lambda batch: model(batch)["probabilities"]
     from keras import ops
@@ -111,7 +111,7 @@ def _answering(model):
     activated = any(layer.name == "predictions" for layer in flattened(model).layers)
 
     def answer(batch):
-        scores = model.predict_on_batch(batch)  # the model's own, so that it is traced once for all calls
+        scores = model.predict_on_batch(batch)  # Keras traces this function once
         return scores if activated else ops.convert_to_numpy(ops.softmax(scores))
 
     return answer

@@ -1,31 +1,31 @@
-"""How far a run is: a bar on a terminal, plain lines elsewhere."""
+"""Show progress: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
 
 from tqdm import tqdm
 
-LINE_SECONDS = 10.0  # least time between two plain lines
+LINE_SECONDS = 10.0  # minimum time between two plain lines
 
 
 class Progress:
-    """A count on the standard error.
+    """Show a count on the standard error.
 
     Args:
-        total: images, or what else is counted, in all; None where nobody knows.
+        total: final count; None if unknown.
         quiet: True shows nothing.
-        unit: what is counted.
+        unit: plural name of the counted things.
     """
 
     def __init__(self, total: int | None, quiet: bool = False, unit: str = "images"):
         self.total, self.done, self.quiet, self.unit = total, 0, quiet, unit
         self._about = ""
-        self._begun = self._said = time.perf_counter()
+        self._started = self._last_line = time.perf_counter()
         on_terminal = sys.stderr.isatty() and not quiet
         self._bar = tqdm(total=total, unit=f" {unit}", dynamic_ncols=True) if on_terminal else None
 
     def add(self, count: int = 1) -> bool:
-        """Count more of them; always true, so that it may stand in a condition."""
+        """Increase the count. Return True, so that the call can be a condition."""
         self.done += count
         if self._bar is not None:
             self._bar.update(count)
@@ -34,7 +34,7 @@ class Progress:
         return True
 
     def describe(self, about: str) -> None:
-        """Say what is under way."""
+        """Show what is being computed."""
         self._about = f": {about}"
         if self._bar is not None:
             self._bar.set_description_str(about)
@@ -52,11 +52,11 @@ class Progress:
             tqdm.write(line, file=sys.stderr)
 
     def _tell(self):
-        """A plain line, unless the last one was just now."""
+        """Print a plain line, unless the last one is recent."""
         now = time.perf_counter()
-        if self.quiet or now - self._said < LINE_SECONDS:
+        if self.quiet or now - self._last_line < LINE_SECONDS:
             return
-        self._said, speed = now, self.done / (now - self._begun)
+        self._last_line, speed = now, self.done / (now - self._started)
         of_all = "" if self.total is None else f" of {self.total:,}"
         line = f"{self.done:,}{of_all} {self.unit}, {speed:,.1f} {self.unit}/s"
         if self.total is not None and speed:

@@ -1,15 +1,15 @@
-"""Rows of `predict` -> text on the standard output, or a file of CSV, JSON or Parquet that is whole or not there."""
+"""Format the results of `predict` as text, CSV, JSON or Parquet. Files are written atomically."""
 
 import csv
 import json
 import os
 from pathlib import Path
 
-GROUP = 4096  # rows of a Parquet row group
+GROUP = 4096  # rows per Parquet row group
 
 
 def as_line(row: dict) -> str:
-    """A row as people read it."""
+    """Return a result as a line of text."""
     if row["error"]:
         return f"{row['image']}: error: {row['error']}"
     best = ", ".join(f"{found['label']} {found['score']:.1%}" for found in row["predictions"])
@@ -17,22 +17,22 @@ def as_line(row: dict) -> str:
 
 
 def as_json(row: dict) -> str:
-    """A row as one line of JSON."""
+    """Return a result as one line of JSON."""
     return json.dumps(row, ensure_ascii=False)
 
 
 class Results:
-    """A file of results, written as `NAME.partial` beside its place and renamed when all rows are in it.
+    """Write a file of results as `NAME.partial`, and rename it when all results are written.
 
-    When the `with` block ends by an exception, the rows so far stay in `NAME.partial`, which is then whole by itself,
-    and what lay at the file's own place stays too; without a single row nothing is left.
+    If the `with` block ends with an exception, `NAME.partial` holds the results so far and is readable. An older file
+    NAME is not changed. Without any result, `NAME.partial` is deleted.
 
     Args:
-        path: ends in `.csv`, `.json` (one array), `.jsonl` (one object a line) or `.parquet`.
-        top: classes a row; CSV and Parquet have a column `label_1`, `score_1`, ... for each.
+        path: ends in `.csv`, `.json` (one array), `.jsonl` (one object per line) or `.parquet`.
+        top: classes per image; CSV and Parquet have columns `label_1`, `score_1`, ... for each.
 
     Raises:
-        ValueError: the path ends otherwise, its folder is absent, or pyarrow is not installed where it is needed.
+        ValueError: the path ends otherwise, its folder does not exist, or pyarrow is missing for `.parquet`.
     """
 
     def __init__(self, path: str | os.PathLike, top: int):
@@ -45,7 +45,7 @@ class Results:
         return self
 
     def write(self, row: dict) -> None:
-        """Add one row."""
+        """Add one result."""
         self._writer.write(row)
         self.rows += 1
 
@@ -60,7 +60,7 @@ class Results:
 
 
 def writer_of(path: str | os.PathLike):
-    """The class that writes a file of this name; raises as `Results` does."""
+    """Return the class that writes a file of this name; raise as `Results` does."""
     path = Path(path)
     if path.suffix not in WRITERS:
         raise ValueError(f"output expected a file ending in {', '.join(WRITERS)}, received {str(path)!r}.")
@@ -79,7 +79,7 @@ def writer_of(path: str | os.PathLike):
 
 
 class _Text:
-    """A file of text, flushed row by row only by its buffer."""
+    """Base of the writers of text files."""
 
     def __init__(self, path: Path, top: int):
         self.file, self.top = path.open("w", encoding="utf-8", newline=""), top
@@ -89,7 +89,7 @@ class _Text:
 
 
 class Csv(_Text):
-    """A table with a head."""
+    """Write a table with a header."""
 
     def __init__(self, path: Path, top: int):
         super().__init__(path, top)
@@ -101,14 +101,14 @@ class Csv(_Text):
 
 
 class JsonLines(_Text):
-    """One object a line."""
+    """Write one object per line."""
 
     def write(self, row: dict) -> None:
         self.file.write(as_json(row) + "\n")
 
 
 class JsonArray(_Text):
-    """One array, an object a line of it."""
+    """Write one array, with one object per line."""
 
     _before = "[\n"
 
@@ -122,7 +122,7 @@ class JsonArray(_Text):
 
 
 class Parquet:
-    """The columns of `Csv`, scores as float32."""
+    """Write the columns of `Csv`, with float32 scores."""
 
     def __init__(self, path: Path, top: int):
         import pyarrow
@@ -152,7 +152,7 @@ WRITERS = {".csv": Csv, ".json": JsonArray, ".jsonl": JsonLines, ".parquet": Par
 
 
 def _flat(row: dict, top: int) -> dict:
-    """A row as columns: image, label_1, score_1, ..., error; None where a file has no predictions."""
+    """Return a result as columns: image, label_1, score_1, ..., error. Missing predictions are None."""
     found = [*row["predictions"], *[{"label": None, "score": None}] * (top - len(row["predictions"]))]
     columns = {f"{name}_{i}": value for i, entry in enumerate(found, 1) for name, value in entry.items()}
     return {"image": row["image"], **columns, "error": row["error"]}

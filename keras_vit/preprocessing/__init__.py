@@ -1,1 +1,1 @@
-"""Image files without Keras and without TensorFlow: their kinds, folders of them, their orientation, their pixels."""
+"""Turn image files into model inputs: find, decode, orient, resize and scale them."""

@@ -1,4 +1,4 @@
-"""Image files -> pixels, by Pillow.
+"""Decode image files with Pillow.
 
 H W C image.
 """
@@ -11,24 +11,25 @@ from keras_vit.preprocessing.exif import ORIENTATION, orientation_of, upright
 from keras_vit.preprocessing.kinds import KINDS, kind_of, other_kind_of
 
 HEIC_EXTRA = "pip install 'keras-vit-zoo[heic]'"
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's, by the number of channels
-_FORMATS = {"WebP": "WEBP", "HEIC": "HEIF"}  # Pillow's names where they are not ours
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # number of channels -> Pillow's mode
+_FORMATS = {"WebP": "WEBP", "HEIC": "HEIF"}  # Pillow's names where they differ from ours
 
 
 def decode_image(data: bytes, channels: int = 3, source: str = "data", exif: bool = True) -> np.ndarray:
-    """Decode an image file to upright pixels, uint8 (H, W, channels).
-
-    Of an animation, or of several images in one file, the first is decoded.
+    """Decode the first image of a file, and apply its EXIF orientation.
 
     Args:
-        data: the encoded file, of one of `kinds.KINDS`. HEIC needs the extra `keras-vit-zoo[heic]`.
+        data: the bytes of a file of one of the `kinds.KINDS`. HEIC needs the extra `keras-vit-zoo[heic]`.
         channels: 1 for grey, 3 for RGB, 4 for RGBA.
-        source: what to call the image in an error.
-        exif: whether to turn the image as its EXIF orientation says. The decoders of TIFF and HEIC always turn it.
+        source: name of the image in error messages.
+        exif: whether to apply the EXIF orientation. The decoders of TIFF and HEIC always apply it.
+
+    Returns:
+        The pixels, uint8 (H, W, channels).
 
     Raises:
-        ValueError: `data` is not an image of these kinds, is damaged, or has more pixels than Pillow takes for an
-            attack or more than 16 bits a channel; or the package for its kind is not installed.
+        ValueError: `data` is no such image or is damaged, it has more than 16 bits per channel or more pixels than
+            Pillow's limit for decompression bombs, or the package for its kind is not installed.
     """
     from PIL import Image
 
@@ -40,7 +41,7 @@ def decode_image(data: bytes, channels: int = 3, source: str = "data", exif: boo
     if needed := missing_package(kind):
         raise ValueError(f"{source} expected an image that can be decoded here, received {kind}: {needed}.")
     try:
-        # Only the format that the bytes say: Pillow's other readers look for their signatures in places of their own.
+        # Only the format of these bytes: Pillow's other readers recognise files by other rules.
         with Image.open(io.BytesIO(data), formats=[_FORMATS.get(kind, kind)]) as image:
             deep = image.mode in ("I", "F") and kind != "PNG"
             pixels = None if deep else _pixels(image, _MODES[channels])
@@ -50,16 +51,16 @@ def decode_image(data: bytes, channels: int = 3, source: str = "data", exif: boo
         raise ValueError(f"{source} expected an image of at most {most:,} pixels, received one of more.") from None
     except MemoryError:
         raise
-    except Exception:  # what Pillow's readers raise for a damaged file is not listed anywhere
+    except Exception:  # Pillow does not document what its readers raise for a damaged file
         sentence = f"{source} expected a whole image, received a damaged {kind} file of {len(data):,} bytes."
         raise ValueError(sentence) from None
     if deep:
-        raise ValueError(f"{source} expected an image of at most 16 bits a channel, received a {kind} of 32.")
+        raise ValueError(f"{source} expected an image of at most 16 bits per channel, received a {kind} of 32.")
     return upright(pixels.reshape(*pixels.shape[:2], channels), turn if exif else 1)
 
 
 def missing_package(kind: str) -> str | None:
-    """Return what to install before images of a kind can be decoded, None where nothing is missing."""
+    """Return the command that installs the package for a kind of image; None if nothing is missing."""
     if kind == "AVIF":
         from PIL import features
 
@@ -74,11 +75,11 @@ def missing_package(kind: str) -> str | None:
 
 
 def _pixels(image, mode: str) -> np.ndarray:
-    """Return the pixels of a Pillow image in one of Pillow's modes of 8 bits a channel."""
+    """Convert a Pillow image to one of Pillow's modes with 8 bits per channel; return its pixels."""
     from PIL import Image
 
     frame = image.tile[0][1] if image.format == "GIF" else None
-    # Grey of 16 bits (in older Pillow a PNG's mode is I), which `convert` clips: the high bytes, as TensorFlow.
+    # `convert` clips 16-bit grey (mode I in older Pillow); take the high bytes, as TensorFlow does.
     if image.mode.startswith("I;16") or image.mode == "I":
         image = Image.fromarray((np.asarray(image) >> 8).astype("uint8"))
     pixels = np.asarray(image.convert(mode))
@@ -86,9 +87,9 @@ def _pixels(image, mode: str) -> np.ndarray:
 
 
 def _of_frames(image, pixels: np.ndarray, left: int, top: int, right: int, bottom: int) -> np.ndarray:
-    """Return the first frame of a GIF that does not fill the file's canvas, as TensorFlow does.
+    """Return the first frame of a GIF on TensorFlow's canvas.
 
-    Its canvas is as large as the largest frame, with zeros where the first one is not.
+    That canvas has the size of the largest frame, and is zero outside the first frame.
     """
     sides = [right - left, bottom - top]
     for i in range(1, image.n_frames):

@@ -1,7 +1,7 @@
-"""The EXIF orientation of an image file, read from its bytes, and pixels turned by it.
+"""Read the EXIF orientation of an image file, and apply it to pixels.
 
-`image_graph.py` does the same in a TensorFlow graph. Both look in the same places and stop at the same damage, so that
-a model sees the same pixels everywhere.
+`graph.py` does the same in a TensorFlow graph. Both read the same places and stop at the same damage, so that a model
+gets the same pixels everywhere.
 
 JEITA CP-3451 (EXIF), ITU-T T.81 appendix B (JPEG), PNG specification 11.3.3.4 (eXIf), RFC 9649 2.7.1.5 (WebP).
 H W C image.
@@ -9,15 +9,15 @@ H W C image.
 
 import numpy as np
 
-MOST_SEGMENTS = 64  # segments or chunks of a file that are looked at
-MOST_ENTRIES = 256  # entries of the EXIF directory that are looked at
+MOST_SEGMENTS = 64  # segments or chunks of a file that are read
+MOST_ENTRIES = 256  # entries of the EXIF directory that are read
 ORIENTATION = 0x0112  # the tag's number
-# Values 1 to 8 of the tag: whether the rows are reversed, whether the columns are, whether both axes are swapped then.
+# Values of the tag that reverse the rows, that reverse the columns, and that then swap both axes.
 FLIPS_ROWS, FLIPS_COLUMNS, SWAPS = (3, 4, 6, 7), (2, 3, 7, 8), (5, 6, 7, 8)
 
 
 def orientation_of(data: bytes) -> int:
-    """Return the EXIF orientation of a JPEG, PNG or WebP file, 1 to 8; 1 where there is none or it is damaged."""
+    """Return the EXIF orientation of a JPEG, PNG or WebP file, 1 to 8; 1 if the file states none or is damaged."""
     if data[:2] == b"\xff\xd8":
         found = _in_jpeg(data)
     elif data[:8] == b"\x89PNG\r\n\x1a\n":
@@ -30,7 +30,7 @@ def orientation_of(data: bytes) -> int:
 
 
 def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
-    """Turn the pixels (H, W, ...) of a file as its EXIF orientation, 1 to 8, says."""
+    """Apply an EXIF orientation, 1 to 8, to the pixels (H, W, ...) of a file."""
     if orientation in FLIPS_ROWS:
         pixels = pixels[::-1]
     if orientation in FLIPS_COLUMNS:
@@ -41,12 +41,12 @@ def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
 def _in_jpeg(data: bytes) -> bytes:
     """Return the EXIF block of a JPEG file: the first APP1 segment that begins with `Exif`.
 
-    It stands among the segments of applications (APPn) and comments at the file's beginning.
+    Only the application segments (APPn) and comments at the start of the file are searched.
     """
     at = 2
     for _ in range(MOST_SEGMENTS):
         head = data[at : at + 10].ljust(10, b"\0")
-        if head[:2] == b"\xff\xff":  # any number of these may stand before a marker
+        if head[:2] == b"\xff\xff":  # any number of fill bytes may precede a marker
             at += 1
             continue
         length = int.from_bytes(head[2:4], "big")
@@ -59,7 +59,7 @@ def _in_jpeg(data: bytes) -> bytes:
 
 
 def _in_png(data: bytes) -> bytes:
-    """Return the EXIF block of a PNG file: the chunk `eXIf`, where it comes before the image's data."""
+    """Return the EXIF block of a PNG file: the chunk `eXIf`, if it precedes the image data."""
     at = 8
     for _ in range(MOST_SEGMENTS):
         length, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
@@ -72,7 +72,7 @@ def _in_png(data: bytes) -> bytes:
 
 
 def _in_webp(data: bytes) -> bytes:
-    """Return the EXIF block of a WebP file: its chunk `EXIF`."""
+    """Return the EXIF block of a WebP file: the chunk `EXIF`."""
     at = 12
     for _ in range(MOST_SEGMENTS):
         kind, length = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
@@ -85,7 +85,7 @@ def _in_webp(data: bytes) -> bytes:
 
 
 def _value(block: bytes) -> int:
-    """Return the orientation that an EXIF block says: a TIFF header, and the directory it points to."""
+    """Return the orientation in an EXIF block, which is a TIFF header and a directory."""
     order = {b"II*\0": "little", b"MM\0*": "big"}.get(block[:4])
     if order is None:
         return 1
@@ -95,6 +95,6 @@ def _value(block: bytes) -> int:
         tag, kind, count, value = (
             int.from_bytes(entries[start + a : start + b], order) for a, b in ((0, 2), (2, 4), (4, 8), (8, 10))
         )
-        if (tag, kind, count) == (ORIENTATION, 3, 1):  # one number of 16 bits
+        if (tag, kind, count) == (ORIENTATION, 3, 1):  # one 16-bit integer
             return value if 1 <= value <= 8 else 1
     return 1

@@ -1,4 +1,4 @@
-"""A folder -> its image files, and one line about the files that are left out."""
+"""Find the image files in a folder, and warn once about the other files."""
 
 import os
 import warnings
@@ -9,27 +9,27 @@ from keras_vit.preprocessing.decode import missing_package
 from keras_vit.preprocessing.kinds import HEAD, SUFFIXES, is_camera_raw, kind_of, other_kind_of
 
 NOT_IMAGES = "not images"
-SYSTEM_FILES = ("thumbs.db", "desktop.ini")  # of Windows, passed over as files are whose names begin with a dot
+SYSTEM_FILES = ("thumbs.db", "desktop.ini")  # of Windows; skipped, like files whose names begin with a dot
 _NEED_PACKAGES = (".heic", ".heif", ".hif", ".avif")
 
 
 class LeftOut:
-    """Files of a folder that are not taken, counted by reason.
+    """Count the skipped files of a folder by reason.
 
     Args:
-        folder: what to call it.
+        folder: name of the folder in the warning.
     """
 
     def __init__(self, folder: str):
         self.folder, self._counts, self._first = folder, Counter(), {}
 
     def add(self, path: str, reason: str) -> None:
-        """Count a file."""
+        """Count one skipped file."""
         self._counts[reason] += 1
         self._first.setdefault(reason, os.path.basename(path))
 
     def warn(self) -> None:
-        """Warn in one line of all files that were counted; nothing is said where there are none."""
+        """Warn once about all counted files, if there are any."""
         if self._counts:
             rows = [
                 f"{count:,} {reason} ({self._first[reason]}{', ...' * (count > 1)})"
@@ -41,22 +41,22 @@ class LeftOut:
 def image_files_below(
     folder: str, gfile=None, left_out: LeftOut | None = None, decodable: bool = False
 ) -> Iterator[str]:
-    """Yield the paths of the image files in a folder and below, in each folder its own files first, sorted.
+    """Yield the paths of the image files in a folder and its subfolders, sorted, a folder's own files first.
 
-    A file is an image file if its name says so, or its first bytes: a damaged `a.jpg` is one, and so is `IMG_0001`
-    if it holds a JPEG. What has a name with a dot in front is passed over. Links to folders are followed, unless they
-    lead back to a folder that they lie in.
+    A file is an image file by its name or by its first bytes: a damaged `a.jpg` is one, and so is `IMG_0001` if it
+    holds a JPEG. Names that begin with a dot are skipped. Links to folders are followed, unless they lead back to a
+    folder that contains them.
 
     Args:
-        folder: to look in; its own name may be any.
-        gfile: `tf.io.gfile`, for places that are not local; the local file system where None.
-        left_out: counts the other files; where None, one warning names them in the end, unless no file is an image.
-        decodable: whether to leave out camera raw files and images whose package is not installed, too.
+        folder: the folder to search.
+        gfile: `tf.io.gfile` for remote file systems; None for the local one.
+        left_out: counts the other files; if None, one warning names them at the end, unless no file is an image.
+        decodable: whether to skip camera raw files and images whose package is not installed, too.
 
     Raises:
-        ValueError: one of the folders may not be read.
+        ValueError: a folder cannot be read.
     """
-    counted, any_is_taken = LeftOut(folder) if left_out is None else left_out, False
+    skipped, any_image = LeftOut(folder) if left_out is None else left_out, False
     for here, folders, files in gfile.walk(folder) if gfile else os.walk(folder, onerror=_refuse, followlinks=True):
         folders[:] = sorted(name for name in folders if name[0] != "." and not _leads_back(here, name, folder))
         for name in sorted(files):
@@ -64,27 +64,27 @@ def image_files_below(
                 continue
             path = f"{here.rstrip('/')}/{name}" if gfile else os.path.join(here, name)
             if reason := _reason_against(path, gfile, decodable):
-                counted.add(path, reason)
+                skipped.add(path, reason)
             else:
-                any_is_taken = True
+                any_image = True
                 yield path
-    if left_out is None and any_is_taken:
-        counted.warn()
+    if left_out is None and any_image:
+        skipped.warn()
 
 
 def _reason_against(path: str, gfile, decodable: bool) -> str | None:
-    """Return why a file is not to be taken, None for one that is."""
+    """Return why a file is skipped; None for an image file."""
     if is_camera_raw(path):
         return "camera raw" if decodable else None
     named = path.lower().endswith(SUFFIXES)
     if named and not (decodable and path.lower().endswith(_NEED_PACKAGES)):
         return None
-    if not gfile and not os.path.isfile(path):  # a pipe would be waited for
+    if not gfile and not os.path.isfile(path):  # reading a pipe would wait
         return None if named else NOT_IMAGES
     try:
         with (gfile.GFile if gfile else open)(path, "rb") as file:
             head = file.read(HEAD)
-    except Exception:  # of any file system; whoever decodes the file says what is wrong with it
+    except Exception:  # of any file system; decoding the file reports the error
         return None
     kind = kind_of(head)
     if kind is None:

@@ -1,6 +1,6 @@
-"""Image files in a TensorFlow graph, for `tf.data` and for exports: their EXIF orientation, and WebP.
+"""Read EXIF orientations and decode WebP in a TensorFlow graph, for `tf.data` and exports.
 
-The orientation is read and applied by the twin of `image_files/exif.py`. H W C image.
+`exif.py` does the same in NumPy. H W C image.
 """
 
 import tensorflow as tf
@@ -12,10 +12,10 @@ _NONE = tf.int64.min
 
 @tf.function(input_signature=[tf.TensorSpec((), tf.string)], autograph=False)  # traced once for all graphs
 def orientation_of(data):
-    """Return the EXIF orientation of a JPEG, PNG or WebP file, int32 in 1 to 8; 1 where there is none or it is damaged.
+    """Return the EXIF orientation of a JPEG, PNG or WebP file, int32 in 1 to 8; 1 if it states none or is damaged.
 
     Args:
-        data: (), a file's bytes.
+        data: the file's bytes, a string ().
     """
     start = tf.io.decode_raw(data, tf.uint8, fixed_length=42)
     return tf.case(
@@ -32,7 +32,7 @@ def orientation_of(data):
     input_signature=[tf.TensorSpec((None, None, None), tf.uint8), tf.TensorSpec((), tf.int32)], autograph=False
 )
 def turned(image, orientation):
-    """Turn the pixels (H, W, C) of a file, uint8, as its EXIF orientation, 1 to 8, says."""
+    """Apply an EXIF orientation (1 to 8) to the pixels of a file, uint8 (H, W, C)."""
 
     def turn():
         whole = tf.cond(_among(orientation, FLIPS_ROWS), lambda: tf.reverse(image, [0]), lambda: image)
@@ -48,12 +48,15 @@ def turned_shape(shape, orientation):
 
 
 def stored_box(box, shape, orientation):
-    """Return where a part of the turned image lies in the image as its file stores it.
+    """Map a box of the upright image to the image as its file stores it.
 
     Args:
-        box: (4,) int32, top, left, height and width in the turned image.
+        box: top, left, height and width in the upright image, int32 (4,).
         shape: (height, width, channels) of the stored image.
-        orientation: 1 to 8.
+        orientation: EXIF orientation, 1 to 8.
+
+    Returns:
+        The box in the stored image, int32 (4,).
     """
     top, left, height, width = tf.unstack(tf.where(_among(orientation, SWAPS), tf.gather(box, [1, 0, 3, 2]), box))
     top = tf.where(_among(orientation, FLIPS_ROWS), shape[0] - top - height, top)
@@ -62,10 +65,10 @@ def stored_box(box, shape, orientation):
 
 
 def is_still_webp(data):
-    """Whether a file is a WebP without animation: with one of 3 channels TensorFlow writes past its memory where the
-    number of channels is left to it, and refuses it where that is 3.
+    """Return whether a file is a WebP without animation.
 
-    https://developers.google.com/speed/webp/docs/riff_container
+    TensorFlow cannot decode animations with 3 channels: it writes out of bounds with `channels=0` and refuses
+    `channels=3`. https://developers.google.com/speed/webp/docs/riff_container
     """
     start = tf.io.decode_raw(data, tf.uint8, fixed_length=21)
     animated = _lies(start, b"VP8X", 12) & (start[20] & 2 > 0)
@@ -74,7 +77,7 @@ def is_still_webp(data):
 
 def decode_webp(data):
     """Decode a WebP file without animation to uint8 (H, W, 3)."""
-    # With alpha TensorFlow refuses to give 3 channels.
+    # TensorFlow refuses `channels=3` for files with alpha.
     return tf.io.decode_image(data, expand_animations=False)[..., :3]
 
 
@@ -83,14 +86,14 @@ def _among(orientation, values):
 
 
 def _orientation_of_jpeg(data, start):
-    jfif = _lies(start, b"\xff\xe0\0\x10", 2)  # the usual first segment; behind it most files have no other such
+    jfif = _lies(start, b"\xff\xe0\0\x10", 2)  # the usual first segment; in most files no other APPn follows
     marker = tf.where(jfif, start[21], start[3])
     more = (marker // 16 == 0xE) | (marker == 0xFE) | (marker == 0xFF)
 
     def step(at):
         head = tf.io.decode_raw(_part(data, at, 10), tf.uint16, fixed_length=10, little_endian=False)
         marker, length = tf.cast(head[0], tf.int64), tf.cast(head[1], tf.int64)
-        fills = marker == 0xFFFF  # any number of these bytes may stand before a marker
+        fills = marker == 0xFFFF  # any number of fill bytes may precede a marker
         segment = ((marker // 16 == 0xFFE) | (marker == 0xFFFE)) & (length >= 2)  # APPn or a comment
         found = segment & (marker == 0xFFE1) & tf.reduce_all(head[2:] == [0x4578, 0x6966, 0])  # Exif\0\0
         after = tf.where(fills, at + 1, at + 2 + length)
@@ -118,13 +121,13 @@ def _orientation_of_webp(data, start):
 
 
 def _walk(data, first: int, step):
-    """Go from segment to segment until one holds the EXIF block, and return the orientation that the block says.
+    """Search the segments for the EXIF block, and return its orientation.
 
     Args:
         data: the file's bytes.
-        first: where the first segment begins.
-        step: from the beginning of a segment to that of the next one, `_NONE` behind the last; whether the segment
-            holds the EXIF block; and where that begins and ends.
+        first: offset of the first segment.
+        step: a function of a segment's offset. It returns the next segment's offset (`_NONE` after the last), whether
+            the segment holds the EXIF block, and the block's first and last offset.
     """
 
     def go(at, *_):
@@ -137,7 +140,7 @@ def _walk(data, first: int, step):
 
 
 def _value(data, begin, end):
-    """Return the orientation that an EXIF block says: a TIFF header, and the directory it points to."""
+    """Return the orientation in an EXIF block, which is a TIFF header and a directory."""
     order = _part(data, begin, 4)
 
     def read(little_endian: bool):
@@ -147,7 +150,7 @@ def _value(data, begin, end):
         entries = _part(data, at + 2, tf.maximum(size, 0))
         entries = tf.strings.substr(entries, 0, tf.strings.length(entries) // 12 * 12)
         entries = tf.reshape(tf.io.decode_raw(entries, tf.uint16, little_endian=little_endian), (-1, 6))
-        one = [1, 0] if little_endian else [0, 1]  # one number of 16 bits
+        one = [1, 0] if little_endian else [0, 1]  # one 16-bit integer
         wanted = tf.reduce_all(entries[:, :4] == tf.constant([ORIENTATION, 3, *one], tf.uint16), axis=1)
         value = tf.cast(tf.concat([tf.boolean_mask(entries[:, 4], wanted), [1]], axis=0)[0], tf.int32)
         return tf.where((value >= 1) & (value <= 8), value, 1)
@@ -157,18 +160,18 @@ def _value(data, begin, end):
 
 
 def _behind_exif(data, at):
-    """The place behind `Exif`, with which some writers begin the block."""
+    """Return the offset after `Exif`, with which some writers begin the block."""
     return tf.where(_part(data, at, 6) == b"Exif\0\0", at + 6, at)
 
 
 def _part(data, at, count):
-    """The bytes from `at` on, at most `count`: a string, empty behind the end."""
+    """Return at most `count` bytes from offset `at` on; empty after the end."""
     at = tf.minimum(at, tf.cast(tf.strings.length(data), tf.int64))
     return tf.strings.substr(data, at, tf.cast(count, tf.int64))
 
 
 def _number(data, at, little_endian: bool = False):
-    """The unsigned number of four bytes at a place: int64."""
+    """Return the unsigned 32-bit integer at an offset, as int64."""
     high, low = tf.unstack(
         tf.cast(tf.io.decode_raw(_part(data, at, 4), tf.uint16, fixed_length=4, little_endian=little_endian), tf.int64)
     )
@@ -176,5 +179,5 @@ def _number(data, at, little_endian: bool = False):
 
 
 def _lies(raw, text: bytes, at: int = 0):
-    """Whether a text lies in bytes (n,) at a place."""
+    """Return whether bytes (n,) contain a text at an offset."""
     return tf.reduce_all(raw[at : at + len(text)] == tf.constant(list(text), tf.uint8))

@@ -1,7 +1,7 @@
-"""How images become a model's input, which is a property of its weights.
+"""State how images become a model's input, which is a property of the weights.
 
-A checkpoint carries one `ImageSpec`: the loader reads it from the file's config, the first layer keeps it in its own
-config, and `save_weights` writes it out again.
+A checkpoint carries one `ImageSpec`: the loader reads it from the file's config, the first layer stores it in its own
+config, and `save_weights` writes it.
 """
 
 from dataclasses import asdict, dataclass
@@ -16,16 +16,16 @@ CHANNEL_ORDERS = ("RGB", "BGR")
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """What was done to the images that a model was trained and tested with.
+    """Describe how the images of a model are resized, cropped and normalised.
 
     Args:
-        size: (height, width) of the model's input in pixels; None where the model takes any.
+        size: (height, width) of the model's input in pixels; None if the model takes any size.
         resize_mode: `squash` resizes both sides; `center` resizes the shorter side and cuts the center out; `border`
             resizes the longer side and pads the other one.
         interpolation: one of `INTERPOLATIONS`, as Pillow calls them.
-        crop_fraction: the input's side divided by that of the resized image, whose center is cut out; in (0, 1].
-        mean: of pixels in [0, 1], one value per channel, or one for all.
-        std: of pixels in [0, 1], likewise.
+        crop_fraction: side of the center crop divided by the side of the resized image, in (0, 1].
+        mean: mean of pixels in [0, 1], one value per channel or one for all channels.
+        std: standard deviation of pixels in [0, 1], likewise.
         channel_order: `RGB` or `BGR`.
 
     Raises:
@@ -41,7 +41,7 @@ class ImageSpec:
     channel_order: str = "RGB"
 
     def __post_init__(self):
-        for name in ("size", "mean", "std"):  # lists, as JSON has them
+        for name in ("size", "mean", "std"):  # JSON has lists
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else tuple(value))
         choices = {"resize_mode": RESIZE_MODES, "interpolation": INTERPOLATIONS, "channel_order": CHANNEL_ORDERS}
@@ -58,12 +58,12 @@ class ImageSpec:
 
     @property
     def is_plain_scaling(self) -> bool:
-        """Whether pixels 0..255 are scaled to [-1, 1], as `preprocess_input` scales them."""
+        """Return whether pixels 0..255 are scaled to [-1, 1], as `preprocess_input` scales them."""
         halves = all(abs(value - 0.5) < 1e-6 for value in (*self.mean, *self.std))
         return halves and self.channel_order == "RGB"
 
     def per_channel(self, values: tuple[float, ...], channels: int) -> list[float]:
-        """Return `mean` or `std` with one value per channel, where one value stands for all."""
+        """Return `mean` or `std` with one value per channel; a single value is repeated."""
         return list(values) * channels if len(values) == 1 else list(values)
 
     def __str__(self):
@@ -78,7 +78,7 @@ def _short(values: tuple[float, ...]) -> str:
 
 
 def preprocessing_of(model) -> ImageSpec:
-    """Return how images are prepared for a model: as its weights' config says, else scaled to [-1, 1].
+    """Return a model's preprocessing, as its weights' config states it, else scaling to [-1, 1].
 
     Args:
         model: a model of this package, or one that contains its layers.
@@ -90,20 +90,20 @@ def preprocessing_of(model) -> ImageSpec:
 
 
 def keep_preprocessing(model, spec: ImageSpec) -> None:
-    """Store how images are prepared in the config of a model's first layer, so that it is saved with the model.
+    """Store a model's preprocessing in the config of its first layer, which is saved with the model.
 
-    A model built with `include_preprocessing=True` normalises pixels 0..255 itself; its layer `rescaling` follows.
+    A model built with `include_preprocessing=True` normalises pixels 0..255 in its layer `rescaling`, which is updated.
     """
     layers = {layer.name: layer for layer in model.layers}
     fields = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(spec).items()}
     (layers.get("root") or layers["embedding"]).image_spec = fields
     if "rescaling" in layers:
         layers["rescaling"].scale, layers["rescaling"].offset = _scale_and_offset(spec)
-        model.predict_function = model.test_function = model.train_function = None  # traced with other constants
+        model.predict_function = model.test_function = model.train_function = None  # traced with the old scale
 
 
 def _scale_and_offset(spec: ImageSpec) -> tuple:
-    """Return what pixels 0..255 are multiplied by, and what is added then: one number, or one per channel."""
+    """Return scale and offset of pixels 0..255: one value each, or one per channel."""
     if spec.is_plain_scaling:
         return 1 / 127.5, -1.0
     channels = max(len(spec.mean), len(spec.std))

@@ -1,5 +1,7 @@
-"""Image -> model input, and the model's output -> names. Training's evaluation (but for a recipe's `data.resize`),
-prediction, the exported graph and the analysis tools all go through here. Keras is imported for tensors alone.
+"""Turn images into model inputs, and model outputs into class names.
+
+Evaluation (without a recipe's `data.resize`), prediction, exports and the analysis tools use this file. Keras is
+imported only for tensors.
 
 B batch, H W C image.
 """
@@ -19,7 +21,7 @@ from keras_vit.preprocessing.resize import resize_image
 def preprocess_input(x, data_format: str | None = None):
     """Scale pixels 0..255 to [-1, 1], as the official ViT and BiT weights expect.
 
-    Other weights may expect another mean and standard deviation: `model.preprocessing` says which.
+    Other weights may need another mean and standard deviation, which `model.preprocessing` states.
 
     Args:
         x: images of any shape, a NumPy array or a tensor.
@@ -35,7 +37,7 @@ def preprocess_input(x, data_format: str | None = None):
 
 
 def resize(images, size: tuple[int, int]):
-    """Resize (H, W, C) or (B, H, W, C) to `size`, bilinear with antialiasing: within 1/255 of Pillow. float32."""
+    """Resize (..., H, W, C) by antialiased bilinear interpolation. Return float32 within 1 of Pillow's pixels."""
     from keras import ops
 
     how = {"interpolation": "bilinear", "antialias": True, "data_format": "channels_last"}
@@ -43,18 +45,17 @@ def resize(images, size: tuple[int, int]):
 
 
 def load_image(source: str | os.PathLike | bytes, input_shape: tuple[int | None, int | None, int]) -> np.ndarray:
-    """Read one image as a model takes it: decoded, upright by its EXIF orientation, resized to the whole input, pixels
-    0..255.
+    """Decode an image, apply its EXIF orientation, and resize it to a model's input.
 
     Args:
         source: path of the file, or its bytes.
-        input_shape: (height, width, channels); None leaves that side as it is.
+        input_shape: (height, width, channels); a side that is None is not resized.
 
     Returns:
-        float32 (H, W, C), to be passed to `preprocess_input` unless the model includes the preprocessing.
+        Pixels 0..255, float32 (H, W, C). Pass them to `preprocess_input` unless the model includes the preprocessing.
 
     Raises:
-        FileNotFoundError: nothing lies at the path.
+        FileNotFoundError: the path does not exist.
         ValueError: the file is not an image.
     """
     if isinstance(source, bytes):
@@ -73,7 +74,7 @@ def load_image(source: str | os.PathLike | bytes, input_shape: tuple[int | None,
 
 @functools.cache
 def imagenet_classes() -> list[tuple[str, str]]:
-    """(WordNet id, name) of the 1000 classes of ILSVRC 2012 in label order."""
+    """Return (WordNet id, name) of the 1000 classes of ILSVRC 2012, in label order."""
     with (Path(__file__).parent / "imagenet_classes.csv").open(newline="") as file:
         return [tuple(row) for row in csv.reader(file)]
 
@@ -82,12 +83,12 @@ def decode_predictions(preds, top: int = 5, labels=None) -> list[list[tuple[str,
     """Name the best classes of a batch, as in `keras.applications`.
 
     Args:
-        preds: (B, classes) scores.
-        top: how many to name.
-        labels: names of the classes; those of ImageNet-1k where None.
+        preds: scores (B, classes).
+        top: number of classes to name.
+        labels: names of the classes; ImageNet-1k's if None.
 
     Returns:
-        For each image `top` tuples (class id, name, score), best first.
+        For each image, `top` tuples (class id, name, score), best first.
 
     Raises:
         ValueError: `preds` is not (B, classes).

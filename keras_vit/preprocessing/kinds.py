@@ -1,21 +1,21 @@
-"""Which kind of image a file holds, told by its first bytes.
+"""Recognise the kind of an image file by its first bytes.
 
-The formats' own documents say how their files begin: ITU-T T.81 (JPEG), the PNG specification, GIF89a, Microsoft's
-bitmap headers, RFC 9649 (WebP), TIFF 6.0, ISO 23008-12 (HEIC) and AV1 Image File Format (AVIF).
+Sources: ITU-T T.81 (JPEG), the PNG specification, GIF89a, Microsoft's bitmap headers, RFC 9649 (WebP), TIFF 6.0,
+ISO 23008-12 (HEIC) and AV1 Image File Format (AVIF).
 """
 
 import os
 
-HEAD = 64  # bytes that are enough to tell the kind
-KINDS = ("JPEG", "PNG", "GIF", "BMP", "WebP", "TIFF", "HEIC", "AVIF")  # that all verbs read
-# Files of these names are taken for images whatever they hold, so that a damaged one is not passed over.
+HEAD = 64  # bytes that suffice to recognise the kind
+KINDS = ("JPEG", "PNG", "GIF", "BMP", "WebP", "TIFF", "HEIC", "AVIF")  # kinds that the package reads
+# Files with these suffixes count as images whatever their content, so that a damaged one is reported.
 SUFFIXES = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff"),
     *(".heic", ".heif", ".hif", ".avif"),
 )
-# Raw files of cameras begin as TIFF files do, and what Pillow reads of them is a thumbnail.
+# Camera raw files begin like TIFF files; Pillow would decode only their thumbnail.
 CAMERA_RAW = (".arw", ".cr2", ".cr3", ".dng", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".sr2", ".srw")
-_BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # sizes of the header that follows the file's own
+_BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # sizes of the second header
 _HEIC = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 _OTHERS = {
     b"%PDF": "PDF",
@@ -31,10 +31,10 @@ def kind_of(source: bytes | str | os.PathLike) -> str | None:
     """Return which of `KINDS` a file holds, or None.
 
     Args:
-        source: the file's bytes (the first `HEAD` are enough), or its path.
+        source: the file's bytes (the first `HEAD` suffice), or its path.
 
     Raises:
-        OSError: nothing can be read at the path.
+        OSError: the path cannot be read.
     """
     head = source[:HEAD] if isinstance(source, bytes) else _head(source)
     if head[:3] == b"\xff\xd8\xff":
@@ -47,13 +47,13 @@ def kind_of(source: bytes | str | os.PathLike) -> str | None:
         return "BMP"
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "WebP"
-    if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+") and head[8:10] != b"CR":  # CR: raw files of Canon's cameras
+    if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+") and head[8:10] != b"CR":  # CR: Canon's raw files
         return "TIFF"
     return _by_brand(head) if head[4:8] == b"ftyp" else None
 
 
 def _by_brand(head: bytes) -> str | None:
-    """Return HEIC or AVIF for a file of ISO's base media format, None for another one, such as a video."""
+    """Return HEIC or AVIF for a file in the ISO base media format; None for others, such as a video."""
     length = min(int.from_bytes(head[:4], "big"), len(head))
     brands = [head[8:12], *(head[i : i + 4] for i in range(16, length, 4))]
     if {b"avif", b"avis"} & set(brands):
@@ -62,13 +62,13 @@ def _by_brand(head: bytes) -> str | None:
 
 
 def other_kind_of(head: bytes) -> str | None:
-    """Return the name of a kind of file that is known and not read, by its first bytes."""
+    """Return the name of a known kind that the package does not read, by the first bytes; else None."""
     found = next((name for start, name in _OTHERS.items() if head.startswith(start)), None)
     return found or ("video" if head[4:8] == b"ftyp" and kind_of(head) is None else None)
 
 
 def is_camera_raw(path: str) -> bool:
-    """Return whether a file is a camera's raw file, by its name."""
+    """Return whether a file is a camera raw file, by its name."""
     return path.lower().endswith(CAMERA_RAW)
 
 

@@ -1,16 +1,22 @@
-"""Resizing an image without Keras and without TensorFlow, to the same pixels.
+"""Resize images in NumPy, with the same result as TensorFlow.
 
-H W C image, h w the size it gets, R rows, r rows afterwards, P numbers a row.
+H W C image, h w new size, R rows, P values per row.
 """
 
 import numpy as np
 
 
 def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Resize (H, W, C) to `size`, bilinear with antialiasing; float32.
+    """Resize an image with antialiased bilinear interpolation.
 
-    The result differs from `keras_vit.preprocessing.inputs.resize` by float32's rounding alone: less than 0.01 of
-    pixels 0..255.
+    The result differs from `keras_vit.preprocessing.inputs.resize` by float32 rounding only, by less than 0.01.
+
+    Args:
+        image: pixels (H, W, C) in 0..255.
+        size: (height, width).
+
+    Returns:
+        float32 (height, width, C).
     """
     (height, width), channels = size, image.shape[2]
     rows = _resize_rows(image.reshape(len(image), -1), height).reshape(height, -1, channels)  # (h, W, C)
@@ -19,9 +25,9 @@ def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def _resize_rows(rows: np.ndarray, count: int) -> np.ndarray:
-    """Resize (R, P) to (count, P): each new row is a mean of those under a triangle around its place."""
+    """Resize (R, P) to (count, P): each new row is a mean of old rows, weighted by a triangle filter."""
     scale = len(rows) / count
-    reach = max(scale, 1.0)  # of the triangle, in rows to either side
+    reach = max(scale, 1.0)  # half of the triangle's width, in rows
     resized = np.empty((count, rows.shape[1]), "float32")
     for i in range(count):
         centre = (i + 0.5) * scale

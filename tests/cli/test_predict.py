@@ -134,7 +134,7 @@ def test_an_interrupt_keeps_the_rows_so_far_beside_the_older_file(
     (tmp_path / name).write_text("an older one")
     assert cli.main(["predict", str(model), "-", "--output", str(tmp_path / name)]) == 130
     partial = tmp_path / f"{name}.partial"
-    said = f"keras-vit predict: interrupted after 32 images; their rows are in {partial}\n"
+    said = f"keras-vit predict: interrupted after 32 images; their results are in {partial}\n"
     assert capsys.readouterr().err.endswith(said)
     assert (tmp_path / name).read_text() == "an older one"
     assert len(read(partial)) == 32

@@ -290,7 +290,7 @@ def test_the_recipes_are_those_of_the_recipe_file():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--probe"], "--suite expected the name of the suite that --probe is of, received nothing"),
+        (["--probe"], "--suite expected the name of a suite with --probe, received nothing"),
         (
             ["--set", "x=1", "--resize", "9", "--shots", "1", "--rates", "1"],
             "suite that --shots, --rates, --resize, --set are of",

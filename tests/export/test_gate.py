@@ -295,7 +295,7 @@ def test_the_command_warns_of_random_pixels(tmp_path, capsys):
     assert cli.main(["export", str(tmp_path / "free.keras"), "--output", str(tmp_path / "out")]) == 0
     said = capsys.readouterr()
     assert "compared on 8 images of random pixels" in said.out
-    assert "--images names no folder, and no others are at hand: compared on random pixels.\n" in said.err
+    assert "no --images and no test data; compared on random pixels.\n" in said.err
 
 
 @pytest.mark.broad

@@ -58,7 +58,7 @@ def test_images_have_the_same_pixels_everywhere_or_one_sentence(count, tmp_path)
         (pixels, sides), (graphs, graph_sides) = by_pillow(data), by_graph(data)
         refused, graph_refused = isinstance(pixels, str), isinstance(graphs, str)
         animated = "animation" in graphs if graph_refused else False
-        assert not whole or not refused or "16 bits a channel" in pixels, f"seed {seed}: {pixels}"
+        assert not whole or not refused or "16 bits per channel" in pixels, f"seed {seed}: {pixels}"
         assert not whole or animated or graph_refused == (kind_of(data) not in IN_GRAPHS), f"seed {seed}: {graphs}"
         if refused != graph_refused and kind_of(data) in IN_GRAPHS and not animated:
             one_sided += 1  # one decoder gives a damaged file up, where the other one has all it needs

@@ -98,7 +98,7 @@ def test_what_cannot_be_opened_is_named():
         keras_vit.feature_model(two, ["encoder_norm"])
     headed = keras_vit.build(ROW, classes=3)
     behind = keras.Model(headed.input, keras.layers.Dense(2)(headed.output), name="behind")
-    with pytest.raises(ValueError, match="one classifier, received 'behind' with 'head' and, behind it, 'dense"):
+    with pytest.raises(ValueError, match="one classifier, received 'behind' with 'head' and, after it, 'dense"):
         describe(behind)
     other = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="expected encoder blocks"):
