@@ -57,7 +57,7 @@ def test_help_and_mistakes_are_answered_without_keras(tmp_path):
         "evaluate setup.py": "evaluate: --recipe expected the recipe",
         "export absent --output out": "export: nothing lies at 'absent'",
         "export setup.py --output out --formats onnxx": "export: formats expected some of ('saved_model', 'tflite', ",
-        "analyze setup.py --output out": "analyze: images expected files to look at",
+        "analyze setup.py --output out": "analyze: images expected image files, received none",
         "train absent.py --workdir out": "train: recipe expected a Python file",
         "train recipes/digits.py --workdir out --set epoch=3": "train: set expected the path of a recipe's field",
         "train recipes/digits.py": "train: --workdir expected the folder of the run",

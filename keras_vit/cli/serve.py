@@ -61,9 +61,9 @@ def add(verb) -> None:
 def run(options) -> None:
     """Serve exports until the process is stopped."""
     from keras_vit.serve import serve
-    from keras_vit.serve.held import hold_weights, release_memory
     from keras_vit.serve.limits import Limits
     from keras_vit.serve.signature import Batching
+    from keras_vit.serve.tensorflow_switches import prepack_weights, use_system_allocator
 
     batching = Batching(options.max_batch_size, options.batch_timeout)
     limits = Limits(
@@ -76,7 +76,7 @@ def run(options) -> None:
         answer_seconds=options.answer_timeout,
         max_waiting=options.max_waiting,
     )
-    release_memory()
-    hold_weights(options.models)
+    use_system_allocator()
+    prepack_weights(options.models)
     hosts = options.allowed_host
     serve(options.models, options.host, options.port, batching, limits, options.versions, options.poll, hosts)

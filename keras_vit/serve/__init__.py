@@ -1,3 +1,3 @@
-"""An export on disk -> answers over HTTP, in TensorFlow Serving's REST and the Open Inference Protocol."""
+"""Serve exports over HTTP, by TensorFlow Serving's REST API and the Open Inference Protocol."""
 
 from keras_vit.serve.server import serve as serve

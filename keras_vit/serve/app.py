@@ -1,4 +1,4 @@
-"""The routes: TensorFlow Serving's REST, the Open Inference Protocol, health, metrics, and the page."""
+"""Define the routes: TensorFlow Serving's REST API, the Open Inference Protocol, health, metrics and the page."""
 
 import json
 import os
@@ -23,13 +23,13 @@ from keras_vit.serve.metrics import Metrics
 from keras_vit.serve.repository import Repository
 
 PAGE = Path(__file__).with_name("page.html")
-LARGE_BODY = 1_000_000  # bytes; larger ones are parsed one at a time, which takes up to 25 times their size
-PARSERS = 4  # smaller bodies parsed at the same time
-THREADS = 64  # calls that compute or wait in a batch at the same time
+LARGE_BODY = 1_000_000  # bytes; larger bodies are parsed one at a time, because parsing multiplies their memory
+PARSERS = 4  # threads that parse smaller bodies
+THREADS = 64  # threads that compute, or wait for a batch
 
 
 class VersionNumber(IntegerConvertor):
-    """Of a path: an int64 as TensorFlow Serving's; with more digits it is no version, with thousands `int` fails."""
+    """Parse a version number in a path, an int64 as in TensorFlow Serving. Longer numbers match no route."""
 
     regex = "[0-9]{1,19}"
 
@@ -38,7 +38,12 @@ register_url_convertor("version", VersionNumber())
 
 
 class Service:
-    """The handlers of all routes over a repository."""
+    """Handle the requests of all routes.
+
+    Args:
+        repository: the served models.
+        limits: limits of a request.
+    """
 
     def __init__(self, repository: Repository, limits: Limits):
         self.repository, self.limits, self.metrics = repository, limits, Metrics()
@@ -85,7 +90,7 @@ class Service:
         return JSONResponse({"live": True})
 
     async def v2_ready(self, request: Request) -> Response:
-        return JSONResponse({"ready": True})  # it listens only once every model is loaded and warm
+        return JSONResponse({"ready": True})  # the server listens only after every model is loaded and warm
 
     async def v2_models(self, request: Request) -> Response:
         return JSONResponse({"models": list(self.repository.models)})
@@ -112,7 +117,7 @@ class Service:
 
         return await self._compute(request, read, write)
 
-    # The rest
+    # Other routes
 
     async def page(self, request: Request) -> Response:
         return HTMLResponse(PAGE.read_text(encoding="utf-8"))
@@ -123,7 +128,7 @@ class Service:
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def _compute(self, request: Request, read, write) -> Response:
-        """Read a body, measure its images and compute its answer, each where it keeps no smaller request waiting."""
+        """Read a body, measure its images and compute the response. Large requests do not block small ones."""
         model = self.repository.model(request.path_params["model"])
         version = model.version(request.path_params.get("number"))
         self._refuse_past_the_limit()
@@ -140,7 +145,7 @@ class Service:
         self._refuse_past_the_limit()
         self.waiting += 1
         large, seconds = False, self.limits.answer_seconds
-        until = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
 
         def prepare():
             signature, inputs, asked = read(body, headers, version)
@@ -150,7 +155,7 @@ class Service:
             return images.check(signature, inputs, self.limits), asked, count
 
         def compute(call, asked, count):
-            outputs = images.compute(call, self.budget, until, seconds)
+            outputs = images.compute(call, self.budget, deadline, seconds)
             self.metrics.images.labels(version.model, str(version.number), call.signature.name).inc(count)
             return write(outputs, call.signature, version, asked)
 
@@ -173,7 +178,7 @@ class Service:
 
 
 class Lanes:
-    """How many threads do which work; they belong to the event loop that runs."""
+    """Limits of threads per kind of work. They belong to the running event loop."""
 
     def __init__(self):
         self.bodies, self.large_bodies = CapacityLimiter(PARSERS), CapacityLimiter(1)
@@ -181,11 +186,11 @@ class Lanes:
 
 
 def make_app(repository: Repository, limits: Limits | None = None, gate: Gate | None = None) -> Starlette:
-    """The ASGI application that serves a repository to those whom the gate lets in."""
+    """Return the ASGI application that serves a repository to the requests that the gate accepts."""
     service, gate = Service(repository, limits or Limits()), gate or Gate()
 
     def counted(handler):
-        """Any end of a handler as a response, counted; what is no Refusal goes on to `_broken`."""
+        """Wrap a handler: turn a Refusal into a response, and count the response. Other errors go to `_broken`."""
 
         async def handle(request: Request) -> Response:
             status = 500
@@ -199,10 +204,10 @@ def make_app(repository: Repository, limits: Limits | None = None, gate: Gate | 
                 return refusal.response()
             except ClientDisconnect:
                 status = 499
-                return Response(status_code=status)  # nobody reads it
+                return Response(status_code=status)  # the client is gone
             finally:
                 name = request.path_params.get("model", "")
-                known = name if name in repository.models else ""  # names that clients invent are no label
+                known = name if name in repository.models else ""  # clients must not create labels
                 service.metrics.requests.labels(handler.__name__, known, str(status)).inc()
 
         return handle
@@ -230,7 +235,7 @@ def make_app(repository: Repository, limits: Limits | None = None, gate: Gate | 
 
 
 def _unknown(request: Request, error: HTTPException) -> Response:
-    """A path or method without a route, in TensorFlow Serving's words and, below its paths, with its status."""
+    """Answer a request without a route with TensorFlow Serving's message, and its status under /v1/models."""
     path = request.scope["path"]
     status = 400 if path.startswith("/v1/models") else error.status_code
     return JSONResponse({"error": f"Malformed request: {request.method} {path}"}, status, error.headers)
@@ -241,5 +246,5 @@ def _broken(request: Request, error: Exception) -> Response:
 
 
 def _json(answer: dict) -> Response:
-    """With the tokens NaN and Infinity, which TensorFlow Serving writes and JSONResponse refuses."""
+    """Return a JSON response that can contain NaN and Infinity, as TensorFlow Serving's can."""
     return Response(json.dumps(answer, ensure_ascii=False).encode(), media_type="application/json")

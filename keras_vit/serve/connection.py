@@ -1,7 +1,7 @@
-"""A connection with bounds on a request's head, and on which every whole request is answered.
+"""Limit the time and the size of a request's headers, and answer every complete request.
 
-uvicorn limits neither the time nor the size of a head, closes a connection whose client has sent all it has to say, and
-at a stop those whose request it has not read yet.
+uvicorn does not limit headers. It closes a connection whose client has closed its side, and at shutdown it closes
+connections whose request it has not read yet.
 """
 
 import json
@@ -9,15 +9,15 @@ from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-LAST_REQUEST_SECONDS = 0.5  # in which a request that was on its way when a stop was asked for may arrive
-MAX_HEAD_BYTES = 65_536  # of one request: whole lines of the piece that it begins in, and all of later pieces
+LAST_REQUEST_SECONDS = 0.5  # time for a request that was on its way at shutdown to arrive
+MAX_HEAD_BYTES = 65_536  # headers of one request: in the packet where they begin only complete lines count
 
 
 class Connection(HttpToolsProtocol):
     """uvicorn's, with a deadline for a request's line and headers; `bounded` makes the class of a server."""
 
     header_seconds = 10.0
-    _deadline = None  # set while a head is awaited
+    _deadline = None  # set while headers are awaited
     _head_bytes, _begins = 0, False
     _stops = False
 
@@ -32,12 +32,12 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._head_bytes, self._begins = 0, True
-        if self._deadline is None:  # on a connection that was kept; there uvicorn bounds the silence before
+        if self._deadline is None:  # on a reused connection, where uvicorn limits the idle time before
             self._await_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        if self._begins:  # who knows where in its piece
+        if self._begins:  # at an unknown offset of the packet
             self._head_bytes += len(name) + len(value)
 
     def on_headers_complete(self) -> None:
@@ -47,14 +47,14 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def eof_received(self) -> bool:
-        """Keep the connection for the answer to a whole request; a client may close its own direction behind it."""
+        """Keep the connection open for the response if the client has closed its side after a complete request."""
         waits = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
         if waits:
             self.cycle.keep_alive = False
         return waits
 
     def shutdown(self) -> None:
-        """Answer what is here and what is on its way, then close."""
+        """Answer the requests that have arrived or are on their way, then close."""
         self._stops = True
         if self.cycle is None or self.cycle.response_complete:
             self.loop.call_later(LAST_REQUEST_SECONDS, self._close_unless_asked)
@@ -76,9 +76,11 @@ class Connection(HttpToolsProtocol):
         self._await_request(ends)
 
     def _await_request(self, ends: float | None) -> None:
-        """Set uvicorn's deadline for the next request again, which any byte takes away, although what came may begin
-        none: an empty line, or a body whose request was answered without it. One that was set ends when it would
-        have."""
+        """Restore uvicorn's deadline for the next request, which any byte cancels.
+
+        The bytes may not begin a request: an empty line, or a body whose request was answered without it. A deadline
+        that was set keeps its time.
+        """
         answered = self.cycle is not None and self.cycle.response_complete
         waiting = self._deadline is not None or self.timeout_keep_alive_task is not None
         if answered and not waiting and not self.transport.is_closing():
@@ -95,10 +97,10 @@ class Connection(HttpToolsProtocol):
 
     def _too_late(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
-            self._await_head()  # the next request dawdles behind one whose answer is still to come
+            self._await_head()  # the slow request follows one that is still being answered
         elif self.headers is None:
             self._deadline = None
-            self.transport.close()  # nobody asked anything
+            self.transport.close()  # no request has begun
         else:
             self._refuse(408, f"the headers expected to arrive within {self.header_seconds:g} s, received a part.")
 
@@ -117,5 +119,5 @@ class Connection(HttpToolsProtocol):
 
 
 def bounded(header_seconds: float) -> type[Connection]:
-    """The class of connections whose heads may take so long, in seconds."""
+    """Return a connection class with a time limit for headers, in seconds."""
     return type("BoundedConnection", (Connection,), {"header_seconds": header_seconds})

@@ -1,4 +1,4 @@
-"""What a client is told: a status and one sentence, in the body that both protocols give it."""
+"""Errors that a client receives: an HTTP status and one sentence, in the JSON of both protocols."""
 
 from starlette.responses import JSONResponse
 
@@ -6,12 +6,12 @@ HOW_TO_SEND = 'send {"signature_name": "classify_bytes", "instances": [{"b64": "
 
 
 class Refusal(Exception):
-    """A request that gets no answer.
+    """Raised to refuse a request.
 
     Args:
-        status: of HTTP.
-        sentence: why.
-        close: whether the connection is of no more use, since the rest of the body was not read.
+        status: HTTP status.
+        sentence: the reason.
+        close: whether to close the connection, because the rest of the body was not read.
     """
 
     def __init__(self, status: int, sentence: str, close: bool = False):

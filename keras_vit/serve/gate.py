@@ -1,7 +1,7 @@
-"""Who may ask: a web page of another origin that a user has open in a browser may not.
+"""Refuse requests that a web page of another origin makes a browser send.
 
-Without these checks any page could have the browser send it requests, either to this server's own address or, by DNS
-rebinding, to a name of the page's owner that suddenly means this machine.
+Without these checks any page could send requests to this server's address or, by DNS rebinding, to a host name of the
+page's owner that resolves to this machine.
 """
 
 from ipaddress import ip_address
@@ -11,26 +11,26 @@ from starlette.requests import Request
 
 from keras_vit.serve.errors import HOW_TO_SEND, Refusal
 
-JSON_TYPES = ("", "application/json", "application/octet-stream")  # octets: JSON with binary tensors behind it
-CURL_TYPE = "application/x-www-form-urlencoded"  # what `curl -d` says of any body; a browser says where its own is from
-HEALTH = "/v2/health/"  # asked by orchestrators under names of their own
+JSON_TYPES = ("", "application/json", "application/octet-stream")  # octet-stream: JSON followed by binary tensors
+CURL_TYPE = "application/x-www-form-urlencoded"  # what `curl -d` sends; a browser would add an Origin
+HEALTH = "/v2/health/"  # orchestrators use their own host names here
 
 
 class Gate:
-    """The checks of a request's head.
+    """Check the headers of requests.
 
     Args:
-        hosts: names under which the server is reached, beside `localhost` and all IP addresses; `*` for any name.
+        hosts: allowed host names, in addition to `localhost` and all IP addresses; `*` allows any name.
     """
 
     def __init__(self, hosts=()):
         self.hosts = {"localhost", *(host.lower() for host in hosts)}
 
     def check(self, request: Request) -> None:
-        """Refuse a request whose `Host`, origin or type is not one that this server answers.
+        """Check host, origin and content type of a request.
 
         Raises:
-            Refusal: with status 400, 403 or 415, and what to send.
+            Refusal: the request is refused, with status 400, 403 or 415.
         """
         hosts = request.headers.getlist("host")
         if len(hosts) > 1:
@@ -53,13 +53,13 @@ class Gate:
 
 
 def _name(host: str) -> str:
-    """The name or address of `Host`, in small letters, without its port."""
+    """Return the lower-case name or address of a `Host` header, without the port."""
     name = host.partition("]")[0][1:] if host.startswith("[") else host.partition(":")[0]
     return name.strip().lower().rstrip(".")
 
 
 def _is_address(name: str) -> bool:
-    """Whether a host is an IP address: what no page's owner can have mean another machine."""
+    """Return whether a host is an IP address, which DNS rebinding cannot change."""
     try:
         ip_address(name)
     except ValueError:
@@ -68,7 +68,7 @@ def _is_address(name: str) -> bool:
 
 
 def _check_origin(request: Request, hosts: list[str]) -> None:
-    """Refuse what a page of another origin sends; only browsers send these headers, and no page can change them."""
+    """Refuse requests of pages of another origin. Browsers set these headers, and pages cannot change them."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
         other = site not in ("same-origin", "none")

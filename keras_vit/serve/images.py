@@ -1,4 +1,4 @@
-"""Image files in requests: each is measured before it is decoded, and large ones are decoded apart from the others.
+"""Measure the image files of a request before decoding, and compute large ones separately.
 
 B batch.
 """
@@ -20,15 +20,15 @@ from keras_vit.serve.limits import Limits
 from keras_vit.serve.measure import Measured, measure
 from keras_vit.serve.signature import Signature
 
-LARGE_PIXELS, LARGE_SCANS = 1_000_000, 16  # an image past either is computed alone, not in a batch with others
-PIECE_PIXELS = 8_000_000  # of the smaller images of a request that are computed together
-MAX_SCANS = 64  # of a JPEG file; a progressive one has 10, of four colours 18
-MAX_WORK = 20  # pixels times scans, as a multiple of the most pixels
+LARGE_PIXELS, LARGE_SCANS = 1_000_000, 16  # images above either limit are not batched with others
+PIECE_PIXELS = 8_000_000  # small images of a request that are computed together
+MAX_SCANS = 64  # scans of a JPEG file; progressive ones have 10, and 18 with four colours
+MAX_WORK = 20  # pixels times scans, as a multiple of the maximum pixels
 _BASE64_OF_IMAGE = re.compile(rb"(?:data:[\w.+/-]+;base64,)?(?=/9j/|iVBORw0KGgo|R0lGOD|UklGR)")
 
 
 class Piece(NamedTuple):
-    """Images of a request that are computed together: `start` to `stop`; a large one is alone."""
+    """Images `start` to `stop` of a request, which are computed together. A large image has its own piece."""
 
     start: int
     stop: int
@@ -38,13 +38,13 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """A request whose image files are measured.
+    """A request with measured image files.
 
     Args:
-        signature: to be called.
-        inputs: its arrays, with an empty string in place of each file that cannot be used.
-        refused: what is wrong with these files, by their place in the batch.
-        pieces: the parts of the batch that are computed one after the other.
+        signature: the requested signature.
+        inputs: its arrays, with an empty string for each refused file.
+        refused: index in the batch -> reason, for the refused files.
+        pieces: the parts of the batch, which are computed one after another.
     """
 
     signature: Signature
@@ -54,22 +54,26 @@ class Call:
 
     @property
     def large(self) -> bool:
-        """Whether it takes much longer than a small image."""
+        """Return whether the request takes much longer than a small image."""
         return len(self.pieces) > 1 or self.pieces[0].large
 
 
 class Budget:
-    """Pixels of large images that may be decoded at the same time."""
+    """Limit the pixels of large images that are decoded at the same time.
+
+    Args:
+        pixels: the limit.
+    """
 
     def __init__(self, pixels: int):
-        self._most = self._free = pixels
+        self._limit = self._free = pixels
         self._turn, self._changed = threading.Lock(), threading.Condition()
 
     @contextmanager
     def taking(self, pixels: int):
-        """Wait until so many are free, or all where that is less, and hold them inside the `with`."""
-        pixels = min(pixels, self._most)
-        with self._turn, self._changed:  # only one waits for pixels, so that a large image is not passed over for ever
+        """Wait until `pixels` are free, at most the limit, and reserve them inside the `with`."""
+        pixels = min(pixels, self._limit)
+        with self._turn, self._changed:  # one waiter at a time, so that a large image cannot starve
             self._changed.wait_for(lambda: self._free >= pixels)
             self._free -= pixels
         try:
@@ -81,18 +85,18 @@ class Budget:
 
 
 def check(signature: Signature, inputs: dict[str, np.ndarray], limits: Limits) -> Call:
-    """Measure the image files of a request; none is decoded.
+    """Measure the image files of a request without decoding them.
 
-    Where the signature has an output `error`, a bad file will have its sentence there; elsewhere the request is
+    A bad file gets its error message in the output `error`. If the signature has no such output, the request is
     refused.
 
     Args:
-        signature: to be called.
-        inputs: its arrays; those of strings hold image files, (B,).
-        limits: what a request may cost.
+        signature: the requested signature.
+        inputs: its arrays; string arrays (B,) hold image files.
+        limits: limits of a request.
 
     Raises:
-        Refusal: an image file cannot be used and the signature has no place to say so, or there are too many pixels.
+        Refusal: an image file is bad and the signature has no output `error`, or the images have too many pixels.
     """
     refused: dict[int, str] = {}
     rows = max((len(value) for value in inputs.values() if value.ndim), default=1)
@@ -115,26 +119,26 @@ def check(signature: Signature, inputs: dict[str, np.ndarray], limits: Limits) -
         inputs = {**inputs, name: np.array(files, object)}
     if (total := int(pixels.sum())) > (most := limits.max_request_pixels):
         raise Refusal(413, f"the request expected images of at most {most:,} pixels in all, received {total:,}.")
-    if signature.most is None:
+    if signature.max_rows is None:
         return Call(signature, inputs, refused, [Piece(0, rows, total, bool(large.any()))])
     return Call(signature, inputs, refused, _pieces(pixels.tolist(), large.tolist()))
 
 
-def compute(call: Call, budget: Budget, until: float, seconds: float) -> dict[str, np.ndarray]:
-    """Compute a request, one piece after the other.
+def compute(call: Call, budget: Budget, deadline: float, seconds: float) -> dict[str, np.ndarray]:
+    """Compute a request piece by piece, and return the outputs by name.
 
     Args:
         call: the request.
-        budget: of the pixels of all large images that are decoded now.
-        until: when `time.monotonic()` is past it no other piece begins.
-        seconds: the time that the request had until then, to be told.
+        budget: limit of the pixels of large images that are decoded at the same time.
+        deadline: value of `time.monotonic()` after which no further piece starts.
+        seconds: the time limit in seconds, for the error message.
 
     Raises:
-        Refusal: the time is over (503), or as `Signature` says.
+        Refusal: the deadline has passed (503), or `Signature` refuses the inputs.
     """
     parts = []
     for piece in call.pieces:
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise Refusal(503, f"the server could not compute the request within {seconds:g} s, try again later.")
         inputs = call.inputs
         if len(call.pieces) > 1:
@@ -165,7 +169,7 @@ def _pieces(pixels: list[int], large: list[bool]) -> list[Piece]:
 
 
 def _file(data: bytes) -> bytes:
-    """An image file; the file itself where a client sent its base64 text, which begins as no image file does."""
+    """Return the bytes of an image file, decoded if the client has sent base64 text."""
     if start := _BASE64_OF_IMAGE.match(data):
         try:
             return base64.b64decode(data[start.end() :], validate=True)
@@ -175,7 +179,7 @@ def _file(data: bytes) -> bytes:
 
 
 def _fault(found: Measured | None, size: int, max_pixels: int) -> str | None:
-    """What is wrong with an image file by what was measured; None where nothing is."""
+    """Return why a measured image file is refused; None if it is accepted."""
     if found is None:
         return f"expected an image file (JPEG, PNG, GIF or WebP), received {size:,} other bytes."
     if found.animated:

@@ -1,8 +1,7 @@
-"""The Open Inference Protocol, version 2, with its binary tensors.
+"""Read and write the Open Inference Protocol, version 2, with binary tensors.
 
-A request names tensors; the signature is the one whose inputs have these names and whose outputs hold those asked for,
-unless `parameters` has a `signature_name`. Image files are BYTES: as binary tensors, or in JSON as base64 with
-`"parameters": {"content_type": "base64"}` beside the data.
+A request selects a signature by `signature_name` in `parameters`, else by the names of its inputs and outputs.
+Image files have the datatype BYTES: binary tensors, or base64 in JSON with `"parameters": {"content_type": "base64"}`.
 https://github.com/kserve/open-inference-protocol
 """
 
@@ -21,12 +20,14 @@ DATATYPES = {
     tf.int8: "INT8", tf.int16: "INT16", tf.int32: "INT32", tf.int64: "INT64",
     tf.uint8: "UINT8", tf.uint16: "UINT16", tf.uint32: "UINT32", tf.uint64: "UINT64",
 }  # fmt: skip
-MAX_RANK = 8  # of a TensorFlow tensor that most operations take
+MAX_RANK = 8  # the highest rank that most TensorFlow operations support
 
 
 def metadata(model: Model, version: Version) -> dict:
-    """Name, versions and the tensors of the first signature; `parameters` names all, the range of float
-    images, and whether image files are turned by their EXIF orientation."""
+    """Return the model's metadata: its name, its versions and the tensors of the first signature.
+
+    `parameters` lists all signatures, the range of float images, and whether EXIF orientations are applied.
+    """
     first = next(iter(version.signatures.values()))
     return {
         "name": model.name,
@@ -39,18 +40,21 @@ def metadata(model: Model, version: Version) -> dict:
 
 
 def read_infer(body: bytes, header_length: str | None, version: Version):
-    """The signature that a request asks for, its arrays, and the request's object.
+    """Parse a request.
 
     Args:
-        body: JSON, with the binary tensors behind it.
-        header_length: of `Inference-Header-Content-Length`, the size of the JSON where binary tensors follow.
-        version: of the model.
+        body: JSON, followed by binary tensors.
+        header_length: value of `Inference-Header-Content-Length`, the size of the JSON; None without binary tensors.
+        version: the requested version of the model.
+
+    Returns:
+        The signature, its arrays by name, and the JSON object.
 
     Raises:
-        Refusal: the request does not follow the protocol, or its tensors do not fit.
+        Refusal: the request violates the protocol, or its tensors do not fit the signature.
     """
     given = str(len(body)) if header_length is None else header_length
-    size = int(given) if given.isdecimal() and len(given) < 20 else -1  # `int` refuses thousands of digits
+    size = int(given) if given.isdecimal() and len(given) < 20 else -1  # `int` fails on thousands of digits
     if not 0 <= size <= len(body):
         raise Refusal(400, f"Inference-Header-Content-Length expected 0..{len(body)}, received {given!r}")
     request, binary = read_json(body[:size], allow_nan=False), memoryview(body)[size:]
@@ -87,7 +91,7 @@ def read_infer(body: bytes, header_length: str | None, version: Version):
 
 
 def write_infer(outputs: dict[str, np.ndarray], request: dict, signature: Signature, version: Version):
-    """The answer: its JSON, and the binary tensors that follow it where the request asks for some."""
+    """Return the response: the JSON, and the requested binary tensors, which follow the JSON."""
     asked = {tensor["name"]: _parameters(tensor) for tensor in request.get("outputs") or []}
     everywhere = bool(_parameters(request).get("binary_data_output"))
     tensors, chunks = [], []
@@ -174,7 +178,7 @@ def _from_json(name: str, data, spec: tf.TensorSpec, content_type) -> np.ndarray
 
 
 def _from_binary(name: str, data: bytes, spec: tf.TensorSpec) -> np.ndarray:
-    """Little-endian numbers; or strings, each behind its length in 4 bytes."""
+    """Decode a binary tensor: little-endian values, or strings that follow their lengths in 4 bytes."""
     if spec.dtype != tf.string:
         dtype = np.dtype(spec.dtype.as_numpy_dtype).newbyteorder("<")
         if len(data) % dtype.itemsize:

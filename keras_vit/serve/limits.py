@@ -1,21 +1,21 @@
-"""What a request may cost."""
+"""Limits of requests."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may cost, each a positive number.
+    """Limits of requests, all positive.
 
     Args:
-        max_request_bytes: largest body.
-        max_pixels: most pixels of an image file.
-        max_request_pixels: most pixels of all image files of a request.
-        max_images: most images of a request: an empty file is a few bytes, and a whole pass through the model.
-        header_seconds: longest time that a client may take to send its request's line and headers.
-        body_seconds: the same of its body.
-        answer_seconds: longest time from a whole request to the computation of its last image.
-        max_waiting: whole requests without an answer, past which one more is refused with status 503.
+        max_request_bytes: maximum size of a body.
+        max_pixels: maximum pixels per image file.
+        max_request_pixels: maximum pixels of all image files of a request.
+        max_images: maximum images of a request. Even an empty file costs a forward pass.
+        header_seconds: time limit for receiving the request line and headers.
+        body_seconds: time limit for receiving the body.
+        answer_seconds: time limit from the complete request to the start of its last image.
+        max_waiting: maximum number of complete requests without a response; further ones get status 503.
     """
 
     max_request_bytes: int = 32_000_000

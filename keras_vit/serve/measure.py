@@ -1,7 +1,7 @@
-"""What decoding an image file takes, told from its headers, without decoding.
+"""Read the size of an image file from its headers, without decoding.
 
-Each function reads a file as the decoder of TensorFlow does that will decode it: libjpeg-turbo, libpng, giflib and
-libwebp. So no file can show one size here and another one there.
+Each function reads a file as TensorFlow's decoder does (libjpeg-turbo, libpng, giflib, libwebp). No file can show one
+size here and another size to the decoder.
 """
 
 import struct
@@ -12,24 +12,26 @@ import numpy as np
 
 from keras_vit.preprocessing.kinds import kind_of
 
-MAX_PARTS = 65_536  # segments of a JPEG file or chunks of a PNG file; real ones have a few thousand
-MAX_MARKERS = 524_288  # of a JPEG file, with what looks like one in a film behind the photograph
-MAX_GIF_BLOCKS = 262_144  # of at most 255 bytes: enough for 60 MB
+MAX_PARTS = 65_536  # segments of a JPEG file or chunks of a PNG file; real files have a few thousand
+MAX_MARKERS = 524_288  # bytes of a JPEG file that look like markers, also in an appended video
+MAX_GIF_BLOCKS = 262_144  # blocks of at most 255 bytes; enough for 60 MB
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SOS, _EOI = 0xDA, 0xD9
-_IS_MARKER = np.isin(np.arange(256), [0x00, 0x01, *range(0xD0, 0xD8), 0xFF], invert=True)  # by the byte behind 0xFF
-_TEXT = (b"zTXt", b"iTXt")  # 100 such chunks of 8 kB take libpng 6 s
+_IS_MARKER = np.isin(
+    np.arange(256), [0x00, 0x01, *range(0xD0, 0xD8), 0xFF], invert=True
+)  # indexed by the byte after 0xFF
+_TEXT = (b"zTXt", b"iTXt")  # many compressed text chunks keep libpng busy for seconds
 
 
 @dataclass(frozen=True)
 class Measured:
-    """An image file and what it takes to decode it.
+    """The measurements of an image file.
 
     Args:
-        data: the file. A PNG file comes without its compressed text, which no pixel depends on.
-        width: of the decoded image, in pixels.
-        height: likewise.
-        scans: how often the decoder passes over all pixels; 1 but for JPEG files.
+        data: the file. A PNG file has no compressed text chunks, which do not affect the pixels.
+        width: width of the decoded image in pixels.
+        height: height of the decoded image in pixels.
+        scans: number of passes over all pixels; more than 1 only in JPEG files.
         animated: whether the file holds several images.
     """
 
@@ -45,17 +47,17 @@ class Measured:
 
 
 def measure(data: bytes) -> Measured | None:
-    """Measure an image file; None where it is no JPEG, PNG, GIF or WebP file or its headers are damaged."""
+    """Measure a JPEG, PNG, GIF or WebP file; return None for other files and damaged headers."""
     reader = {"JPEG": _jpeg, "PNG": _png, "GIF": _gif, "WebP": _webp}.get(kind_of(data))
     try:
         found = reader and reader(data)
-    except (IndexError, struct.error):  # the file ends before its size is told
+    except (IndexError, struct.error):  # the file ends before its size
         return None
     return found if found and found.pixels else None
 
 
 def _jpeg(data: bytes) -> Measured | None:
-    """Walk over the segments (ITU-T T.81, annex B); between them libjpeg passes over bytes that are no marker."""
+    """Read the segments (ITU-T T.81, annex B). Between segments libjpeg skips bytes that are no marker."""
     values = np.frombuffer(data, np.uint8)
     markers = np.flatnonzero((values[:-1] == 0xFF) & _IS_MARKER[values[1:]]) + 1
     markers = markers[:MAX_MARKERS].tolist()
@@ -77,11 +79,11 @@ def _jpeg(data: bytes) -> Measured | None:
 
 
 def _png(data: bytes) -> Measured | None:
-    """Walk over the chunks; libpng refuses a file that does not begin with its header or has two of them."""
+    """Read the chunks. libpng refuses a file that does not begin with its header, or has two headers."""
     if data[12:16] != b"IHDR":
         return None
     width, height = struct.unpack_from(">II", data, 16)
-    images, at, kept, begin = 1, 8, [], 0
+    images, at, parts, begin = 1, 8, [], 0
     for _ in range(MAX_PARTS):
         if at + 8 > len(data):
             break
@@ -89,19 +91,19 @@ def _png(data: bytes) -> Measured | None:
         if kind == b"acTL":
             (images,) = struct.unpack_from(">I", data, at + 8)
         if kind in _TEXT:
-            kept.append(data[begin:at])
+            parts.append(data[begin:at])
             begin = at + 12 + length
         at += 12 + length
         if kind == b"IEND":
             break
     else:
         return None
-    whole = b"".join([*kept, data[begin:]]) if kept else data
+    whole = b"".join([*parts, data[begin:]]) if parts else data
     return Measured(whole, width, height, animated=images > 1)
 
 
 def _gif(data: bytes) -> Measured | None:
-    """Walk over the blocks; giflib takes memory for each image by its own size, whatever the screen's is."""
+    """Read the blocks. giflib allocates each image by the image's size, not by the screen's."""
 
     def table(flags):
         return 3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0
@@ -121,7 +123,7 @@ def _gif(data: bytes) -> Measured | None:
 
 
 def _webp(data: bytes) -> Measured | None:
-    """Find the image (RFC 9649); libwebp refuses one whose size is not that of the canvas in front of it."""
+    """Find the image (RFC 9649). libwebp refuses an image whose size differs from the canvas."""
     if data[12:16] == b"VP8X" and data[20] & 2:
         return Measured(data, 1, 1, animated=True)
     at = 12

@@ -1,4 +1,4 @@
-"""The models that are served: folders of numbered versions, watched as TensorFlow Serving watches them."""
+"""Load models from folders of numbered versions, and watch the folders as TensorFlow Serving does."""
 
 import contextlib
 import gc
@@ -19,14 +19,14 @@ from keras_vit.serve.signature import Batching, Signature, signatures_of
 
 @dataclass(frozen=True)
 class Version:
-    """A loaded version; a request holds the one that it began with, so that none is dropped under it.
+    """A loaded version of a model. A request keeps a reference to its version, which outlives an update.
 
     Args:
-        model: its model's name.
-        number: of the version.
-        signatures: by name, `serving_default` first.
-        definitions: the signatures as the file declares them, as TensorFlow Serving prints them.
-        manifest: what `manifest.json` says; empty where there is none.
+        model: name of the model.
+        number: version number.
+        signatures: the signatures by name, `serving_default` first.
+        definitions: the signature definitions of the SavedModel, as TensorFlow Serving prints them.
+        manifest: content of `manifest.json`; empty without one.
     """
 
     model: str
@@ -36,22 +36,22 @@ class Version:
     manifest: dict = field(repr=False)
 
     def signature(self, name: str) -> Signature:
-        """One signature; TensorFlow Serving's sentence where there is none of that name."""
+        """Return a signature, or raise a Refusal with TensorFlow Serving's message."""
         if name not in self.signatures:
             raise Refusal(400, f'Serving signature name: "{name}" not found in signature def')
         return self.signatures[name]
 
 
 class Model:
-    """The versions of one model, the newest ones loaded.
+    """The newest versions of one model.
 
     Args:
         folder: `saved_models/NAME`.
-        keep: how many of the newest versions to serve.
-        batching: how concurrent calls are gathered.
+        keep: number of newest versions to serve.
+        batching: settings of batching.
 
     Raises:
-        ValueError: no version with a SavedModel lies there, or the newest of them cannot be loaded.
+        ValueError: the folder holds no version with a SavedModel, or the newest one cannot be loaded.
     """
 
     def __init__(self, folder: str | os.PathLike, keep: int = 1, batching: Batching | None = None):
@@ -61,7 +61,7 @@ class Model:
         self.failures: dict[int, str] = {}
         self._seen_broken: dict[int, tuple] = {}
         self.poll()
-        newest = max({*self.versions, *self.failures}, default=None)  # of those seen: the folder may have changed since
+        newest = max({*self.versions, *self.failures}, default=None)  # the folder may have changed since
         if newest is None:
             none = ", where no version holds a SavedModel" if version_numbers(self.folder) else ""
             raise ValueError(
@@ -72,7 +72,7 @@ class Model:
             raise ValueError(self.failures[newest])
 
     def poll(self) -> list[str]:
-        """Load what is new, let go of what is old or gone, and say what was done, one sentence each."""
+        """Load new versions and drop old or deleted ones. Return one sentence per change."""
         numbers, done = version_numbers(self.folder), []
         wanted = [number for number in numbers if not _of_other_formats(self.folder / str(number))][-self.keep :]
         for number in wanted:
@@ -82,31 +82,33 @@ class Model:
             try:
                 version = load_version(self.name, self.folder / str(number), self.batching)
             except ValueError as error:
-                self._seen_broken[number] = state  # tried again when a file of it changes
+                self._seen_broken[number] = state  # loaded again when a file changes
                 self.failures[number] = str(error)
                 done.append(f"{self.name}: {error}")
             else:
                 self._seen_broken.pop(number, None)
                 self.versions = {**self.versions, number: version}
-                self.failures.pop(number, None)  # last, so that `rest.status` finds the version in one of the two
+                self.failures.pop(
+                    number, None
+                )  # after `versions`, so that `rest.status` finds the version in one of them
                 done.append(f"{self.name}: version {number} is loaded")
-        # A version goes only when `keep` better ones have come, so that there is always one to ask.
-        kept = [number for number in wanted if number in self.versions]
-        if kept:
-            if len(kept) < self.keep:
-                older = [number for number in sorted(self.versions) if number not in kept]
+        # An old version is dropped only after `keep` newer ones are loaded, so that one is always available.
+        served = [number for number in wanted if number in self.versions]
+        if served:
+            if len(served) < self.keep:
+                older = [number for number in sorted(self.versions) if number not in served]
                 older = [number for number in older if (self.folder / str(number)).is_dir()]
-                kept += older[-(self.keep - len(kept)) :]
-            gone = sorted(set(self.versions) - set(kept))
-            if gone:
-                self.versions = {number: self.versions[number] for number in kept}
-                done += [f"{self.name}: version {number} is let go" for number in gone]
-                gc.collect()  # a loaded SavedModel is a ring of references
+                served += older[-(self.keep - len(served)) :]
+            dropped = sorted(set(self.versions) - set(served))
+            if dropped:
+                self.versions = {number: self.versions[number] for number in served}
+                done += [f"{self.name}: version {number} is unloaded" for number in dropped]
+                gc.collect()  # a loaded SavedModel contains reference cycles
         return done
 
     def version(self, number: int | None = None) -> Version:
-        """One version, the newest by default; TensorFlow Serving's sentence where it is not served."""
-        versions = self.versions  # one look: `poll` puts another dict in its place
+        """Return a version, the newest by default, or raise a Refusal with TensorFlow Serving's message."""
+        versions = self.versions  # read once, because `poll` replaces the dict
         number = max(versions) if number is None else number
         if number not in versions:
             raise Refusal(404, f"Servable not found for request: Specific({self.name}, {number})")
@@ -117,14 +119,14 @@ class Repository:
     """All models of a server, and the thread that watches their folders.
 
     Args:
-        folders: of the models.
-        keep: how many of the newest versions of each to serve.
-        batching: how concurrent calls are gathered.
-        poll_seconds: time between two looks at the folders.
-        report: called with each sentence about what changed.
+        folders: folders of the models.
+        keep: number of newest versions to serve per model.
+        batching: settings of batching.
+        poll_seconds: time between two checks of the folders.
+        report: a function that is called with each sentence about a change.
 
     Raises:
-        ValueError: a folder holds no version that can be loaded, or two have one name.
+        ValueError: a folder holds no version that can be loaded, or two folders have the same name.
     """
 
     def __init__(self, folders, keep: int = 1, batching: Batching | None = None, poll_seconds=2.0, report=print):
@@ -151,7 +153,7 @@ class Repository:
                 try:
                     for sentence in model.poll():
                         self._say(sentence)
-                except Exception as error:  # such as a folder that cannot be read just now; what is loaded goes on
+                except Exception as error:  # such as an unreadable folder; loaded versions stay
                     self._say(f"{model.name}: {type(error).__name__}: {error}")
 
     def _say(self, sentence: str) -> None:
@@ -159,24 +161,24 @@ class Repository:
             self._report(sentence)
 
     def model(self, name: str) -> Model:
-        """One model; TensorFlow Serving's sentence where it is not served."""
+        """Return a model, or raise a Refusal with TensorFlow Serving's message."""
         if name not in self.models:
             raise Refusal(404, f"Servable not found for request: Latest({name})")
         return self.models[name]
 
 
 def version_numbers(folder: Path) -> list[int]:
-    """The numbered folders in a folder, ascending; hidden and other names are no versions."""
+    """Return the numbers of the version folders in a folder, ascending."""
     if not folder.is_dir():
         return []
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal() and path.is_dir())
 
 
 def load_version(model: str, folder: Path, batching: Batching) -> Version:
-    """Load a version and call each of its signatures once, so that the first request finds it warm.
+    """Load a version and call each signature once to warm it up.
 
     Raises:
-        ValueError: it is no SavedModel, or not all of it lies there.
+        ValueError: the folder holds no SavedModel, or an incomplete one.
     """
     manifest = _manifest(folder)
     if missing := _incomplete(folder, manifest):
@@ -187,7 +189,7 @@ def load_version(model: str, folder: Path, batching: Batching) -> Version:
         signatures = signatures_of(loaded, batching)
         for signature in signatures.values():
             signature(signature.example())
-    except Exception as error:  # TensorFlow raises nearly anything for a damaged file
+    except Exception as error:  # TensorFlow raises many types of errors for a damaged file
         raise ValueError(
             f"model expected an export that TensorFlow can load, received {str(folder)!r} "
             f"({type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no reason'})."
@@ -211,18 +213,18 @@ def _manifest(folder: Path) -> dict:
 
 
 def _of_other_formats(folder: Path) -> bool:
-    """Whether a version is a whole export without a SavedModel, as `keras-vit export --formats onnx` writes it."""
+    """Return whether a version is a complete export without a SavedModel, as of `keras-vit export --formats onnx`."""
     if (folder / "saved_model.pb").is_file():
         return False
     try:
         files = _manifest(folder).get("files")
-    except (ValueError, OSError):  # said when the version is loaded
+    except (ValueError, OSError):  # loading the version reports the error
         return False
     return bool(files) and "saved_model.pb" not in files
 
 
 def _incomplete(folder: Path, manifest: dict) -> str | None:
-    """What is missing, by the manifest where there is one: a version may be on its way, copied file by file."""
+    """Return what is missing by the manifest, for a version that is still being copied; None if complete."""
     if not (folder / "saved_model.pb").is_file():
         return "no saved_model.pb"
     for name, file in manifest.get("files", {}).items():
@@ -249,7 +251,7 @@ def _definitions(folder: Path) -> dict:
 
 
 def _state(folder: Path) -> tuple:
-    """Changes when a file below the folder does."""
+    """Return times and sizes of all files in a folder, to detect changes."""
     states = []
     for path in folder.rglob("*"):
         try:

@@ -1,6 +1,6 @@
-"""TensorFlow Serving's REST bodies, both ways, with its sentences where it has one.
+"""Read and write the bodies of TensorFlow Serving's REST API, with its error messages.
 
-`instances` are rows, one object or value an image; `inputs` are columns, one array an input. B batch.
+`instances` are rows: one object or value per image. `inputs` are columns: one array per input. B batch.
 https://www.tensorflow.org/tfx/serving/api_rest
 """
 
@@ -22,10 +22,10 @@ JSON_TYPES = {type(None): "Null", dict: "Object", list: "Array", str: "String", 
 
 
 def read_json(body: bytes, allow_nan: bool = True) -> dict:
-    """A body's object; `NaN` and `Infinity` are numbers in TensorFlow Serving's JSON and in no other.
+    """Parse a body and return its JSON object. TensorFlow Serving's JSON also has `NaN` and `Infinity`.
 
     Raises:
-        Refusal: it is not JSON, or no object.
+        Refusal: the body is not JSON, or no object.
     """
 
     def no_number(token):
@@ -35,7 +35,7 @@ def read_json(body: bytes, allow_nan: bool = True) -> dict:
         text = body.decode("utf-8-sig")
         found = json.loads(text, parse_constant=None if allow_nan else no_number)
         if "\\u" in text:
-            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no character
+            json.dumps(found, ensure_ascii=False).encode()  # raises an error for half a surrogate pair
     except (ValueError, RecursionError) as error:
         if kind := kind_of(body):
             raise Refusal(400, f"the body expected JSON, received a {kind} file: {HOW_TO_SEND}") from None
@@ -46,10 +46,10 @@ def read_json(body: bytes, allow_nan: bool = True) -> dict:
 
 
 def read_predict(request: dict, version: Version) -> tuple[Signature, dict[str, np.ndarray], bool]:
-    """The signature that a `:predict` asks for, its arrays, and whether they came as rows.
+    """Parse a `:predict` request. Return the signature, its arrays, and whether they came as rows.
 
     Raises:
-        Refusal: the object does not say so in TensorFlow Serving's way, or its values do not fit.
+        Refusal: the request violates TensorFlow Serving's format, or its values do not fit the signature.
     """
     signature = version.signature(_signature_name(request, "serving_default"))
     try:
@@ -83,7 +83,7 @@ def _arrays(request: dict, signature: Signature) -> dict[str, np.ndarray]:
 
 
 def _other_signature(request: dict, signature: Signature, version: Version) -> str:
-    """What to add to the refusal of a request that names no signature and has the inputs of another one."""
+    """Return a hint for a request that names no signature but has the inputs of another one."""
     given = request.get("instances") or request.get("inputs")
     first = given[0] if isinstance(given, list) and given else given
     names = first.keys() if isinstance(first, dict) and not _is_base64(first) else ()
@@ -96,7 +96,7 @@ def _other_signature(request: dict, signature: Signature, version: Version) -> s
 
 
 def read_classify(request: dict, version: Version) -> tuple[Signature, dict[str, np.ndarray]]:
-    """The same of a `:classify`, whose signature is `classify_bytes` where none is named."""
+    """Parse a `:classify` request. Return the signature, by default `classify_bytes`, and its arrays."""
     signature = version.signature(_signature_name(request, "classify_bytes"))
     if not {"labels", "scores"} <= signature.outputs.keys():
         raise Refusal(400, f"Expected a classification signature, {signature.name} has no labels and scores")
@@ -109,7 +109,7 @@ def read_classify(request: dict, version: Version) -> tuple[Signature, dict[str,
         raise Refusal(400, "'examples' value is an empty array")
     if not isinstance(context, dict) or not all(isinstance(row, dict) for row in rows):
         raise Refusal(400, "Example must be JSON object")
-    # A feature of an Example is a list; an image is a list of one.
+    # A feature of an Example is a list, so an image is a list of one element.
     rows = [{name: v[0] if isinstance(v, list) and len(v) == 1 else v for name, v in {**context, **row}.items()}
             for row in rows]  # fmt: skip
     columns = _columns(rows, signature)
@@ -117,7 +117,7 @@ def read_classify(request: dict, version: Version) -> tuple[Signature, dict[str,
 
 
 def write_predict(outputs: dict[str, np.ndarray], rows: bool) -> dict:
-    """The answer to `:predict`: rows or columns as they were asked; a single output goes without its name."""
+    """Return the response to `:predict`, as rows or columns. A single output has no name."""
     columns = {name: _as_json(name, value) for name, value in outputs.items()}
     if not rows:
         return {"outputs": columns if len(columns) > 1 else next(iter(columns.values()))}
@@ -127,10 +127,10 @@ def write_predict(outputs: dict[str, np.ndarray], rows: bool) -> dict:
 
 
 def write_classify(outputs: dict[str, np.ndarray]) -> dict:
-    """The answer to `:classify`: for each example (label, score), best first.
+    """Return the response to `:classify`: [label, score] pairs for each example, best first.
 
     Raises:
-        Refusal: one of the images could not be read; this body has no place to say which.
+        Refusal: an image could not be decoded; this format has no field for errors.
     """
     for sentence in outputs.get("error", ()):
         if sentence:
@@ -140,9 +140,9 @@ def write_classify(outputs: dict[str, np.ndarray]) -> dict:
 
 
 def status(repository: Repository, name: str, number: int | None) -> dict:
-    """What `GET /v1/models/NAME` says: each version and whether it is served."""
+    """Return the response to `GET /v1/models/NAME`: each version and whether it is served."""
     model = repository.models.get(name)
-    # Failures first: `Model.poll` lets one go when it has put the version in place.
+    # Copy the failures first: `Model.poll` removes one after adding the loaded version.
     failures, versions = (dict(model.failures), model.versions) if model else ({}, {})
     known = sorted({*versions, *failures}, reverse=True)
     numbers = known if number is None else [found for found in known if found == number]
@@ -158,16 +158,16 @@ def status(repository: Repository, name: str, number: int | None) -> dict:
 
 
 def metadata(version: Version) -> dict:
-    """What `GET /v1/models/NAME/metadata` says: the signatures as the SavedModel declares them."""
+    """Return the response to `GET /v1/models/NAME/metadata`: the SavedModel's signature definitions."""
     spec = {"name": version.model, "signature_name": "", "version": str(version.number)}
     return {"model_spec": spec, "metadata": {"signature_def": {"signature_def": version.definitions}}}
 
 
 def as_array(name: str, value, spec: tf.TensorSpec) -> np.ndarray:
-    """A JSON value as the array that an input takes.
+    """Convert a JSON value to the array of an input.
 
     Raises:
-        Refusal: it is of another type or shape.
+        Refusal: the value has another type or shape.
     """
     array = _as_bytes(value, spec) if spec.dtype == tf.string else as_numbers(name, value, spec)
     check_shape(name, array.shape, spec)
@@ -175,13 +175,16 @@ def as_array(name: str, value, spec: tf.TensorSpec) -> np.ndarray:
 
 
 def as_numbers(name: str, value, spec: tf.TensorSpec) -> np.ndarray:
-    """The numbers of a JSON value as an array of the input's dtype; a Refusal where something in it is no such number.
+    """Convert the numbers of a JSON value to an array of the input's dtype.
 
-    NumPy by itself makes numbers of `null`, `true` and "1".
+    NumPy alone would also convert `null`, `true` and "1".
+
+    Raises:
+        Refusal: a value has another type, or is out of range.
     """
     array = np.asarray(value, object)
     wanted = {bool} if spec.dtype.is_bool else {int, float} if spec.dtype.is_floating else {int}
-    leaves = array.ravel()  # whatever goes over values knows 32 sides, and nested lists may have 64
+    leaves = array.ravel()  # NumPy's iterators support 32 axes, nested lists can have 64
     wrong = set(map(type, leaves.flat)) - wanted
     if list in wrong:
         raise Refusal(400, f"{name} expected {_type_name(spec)} values of one shape, received {_shown(value)}")
@@ -198,14 +201,14 @@ def as_numbers(name: str, value, spec: tf.TensorSpec) -> np.ndarray:
 
 
 def check_shape(name: str, shape, spec: tf.TensorSpec) -> None:
-    """A Refusal where a shape is not the input's, or where a free side behind the batch is 0."""
+    """Raise a Refusal if a shape does not fit the input, or an axis after the batch is 0."""
     if not spec.shape.is_compatible_with(shape) or 0 in tuple(shape)[1:]:
         wanted = ", ".join("any" if side is None else str(side) for side in spec.shape)
         raise Refusal(400, f"{name} expected shape ({wanted}), received {tuple(shape)}")
 
 
 def decode_base64(value: str) -> bytes:
-    """The bytes of a base64 text, or a Refusal."""
+    """Decode base64 text, or raise a Refusal."""
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
@@ -220,7 +223,7 @@ def _signature_name(request: dict, default: str) -> str:
 
 
 def _columns(rows: list, signature: Signature) -> dict[str, list]:
-    """Rows, all objects or all plain values, as a list an input."""
+    """Convert rows, all objects or all plain values, to one list per input."""
     named = isinstance(rows[0], dict) and not _is_base64(rows[0])
     if not named:
         only = _only_input(signature, "instances")
@@ -251,7 +254,7 @@ def _is_base64(value) -> bool:
 
 
 def _as_bytes(value, spec: tf.TensorSpec) -> np.ndarray:
-    """Strings and {"b64": ...} in nested lists as bytes."""
+    """Convert strings and {"b64": ...} in nested lists to an array of bytes."""
 
     def read(leaf):
         if _is_base64(leaf):
@@ -264,7 +267,7 @@ def _as_bytes(value, spec: tf.TensorSpec) -> np.ndarray:
 
 
 def _as_json(name: str, value: np.ndarray):
-    """An array as nested lists; strings are base64 where the name ends in `_bytes`, as TensorFlow Serving has it."""
+    """Convert an array to nested lists. Strings are base64 if the name ends in `_bytes`, as in TensorFlow Serving."""
     if value.dtype != object:
         return value.tolist()
     if name.endswith("_bytes"):
@@ -275,7 +278,7 @@ def _as_json(name: str, value: np.ndarray):
 
 
 def _type_name(spec: tf.TensorSpec) -> str:
-    """As TensorFlow Serving calls it, such as `float`."""
+    """Return TensorFlow Serving's name of a dtype, such as `float`."""
     return name_of_dtype(spec.dtype).removeprefix("DT_").lower()
 
 
@@ -286,7 +289,7 @@ def _wrong_type(value, spec: tf.TensorSpec) -> Refusal:
 
 def _shown(value) -> str:
     text = ""
-    for part in json.JSONEncoder().iterencode(value):  # no further than is shown: the rest may be megabytes
+    for part in json.JSONEncoder().iterencode(value):  # stop after the shown part: the rest may be megabytes
         text += part
         if len(text) > 80:
             return f"{text[:77]}..."

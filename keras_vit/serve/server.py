@@ -1,4 +1,4 @@
-"""Load the models, listen, and stop without leaving a request behind."""
+"""Load the models, listen, and answer all pending requests before stopping."""
 
 import asyncio
 import dataclasses
@@ -16,7 +16,7 @@ from keras_vit.serve.limits import Limits
 from keras_vit.serve.repository import Repository
 from keras_vit.serve.signature import Batching
 
-STOP_SECONDS = 30  # what is in flight when a stop is asked for may take this long
+STOP_SECONDS = 30  # time limit of pending requests after a stop signal
 
 
 def serve(
@@ -29,22 +29,22 @@ def serve(
     poll_seconds: float = 2.0,
     allowed_hosts=(),
 ) -> None:
-    """Serve exported models until SIGTERM or SIGINT, then answer what is in flight and return.
+    """Serve exported models until SIGTERM or SIGINT. Then answer the pending requests and return.
 
     Args:
-        folders: of the models, `saved_models/NAME` each; a version that appears there later is loaded, warmed up and
-            put in the older one's place.
-        host: address to listen at; `0.0.0.0` for all.
-        port: to listen at; 0 for a free one, which is printed.
-        batching: how concurrent calls are gathered.
-        limits: what a request may cost.
-        keep: how many of the newest versions of each model to serve.
-        poll_seconds: time between two looks for new versions.
-        allowed_hosts: names under which clients reach the server, beside `host`, `localhost` and all IP addresses; `*`
-            for any name.
+        folders: folders of the models, `saved_models/NAME`. New versions in them are loaded, warmed up and served
+            instead of the old ones.
+        host: address to listen on; `0.0.0.0` for all.
+        port: port to listen on; 0 for a free one, which is printed.
+        batching: settings of batching.
+        limits: limits of a request.
+        keep: number of newest versions to serve per model.
+        poll_seconds: time between two checks for new versions.
+        allowed_hosts: host names of the server, in addition to `host`, `localhost` and all IP addresses; `*` allows any
+            name.
 
     Raises:
-        ValueError: an argument is out of range, a folder holds no export that can be loaded, or the port is taken.
+        ValueError: an argument is out of range, a folder holds no loadable export, or the port is taken.
     """
     batching, limits = batching or Batching(), limits or Limits()
     positive = {"keep": keep, "max_batch_size": batching.max_batch_size, "poll_seconds": poll_seconds}
@@ -73,11 +73,11 @@ def serve(
         def stop(*_) -> None:
             server.should_exit = True
 
-        # Until uvicorn's own handler is there; and uvicorn raises the signal once more when all is done.
+        # Needed until uvicorn installs its handler, and because uvicorn raises the signal again at the end.
         before = signal.signal(signal.SIGTERM, stop)
         try:
             with repository:
-                listener.listen(config.backlog)  # before it is said, so that who reads it can connect
+                listener.listen(config.backlog)  # before the message, so that its readers can connect
                 print(f"serving {models} at http://{address}:{bound}", flush=True)
                 server.run(sockets=[listener])
         except KeyboardInterrupt:
@@ -88,11 +88,11 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which takes what waits to be accepted before it stops listening."""
+    """uvicorn's server, which also accepts the waiting connections before it stops listening."""
 
     async def shutdown(self, sockets=None) -> None:
         for listener in sockets or ():
-            listener.listen(0)  # no more are put in the queue: their clients are told that nobody listens
+            listener.listen(0)  # further connections are refused
             waiting, until = select.poll(), time.monotonic() + 1.0
             waiting.register(listener, select.POLLIN)
             while waiting.poll(0) and time.monotonic() < until:
@@ -102,7 +102,7 @@ class _Server(uvicorn.Server):
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket bound before anything is loaded, so that a taken port costs no time."""
+    """Return a bound socket. Binding before loading reports a taken port at once."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)

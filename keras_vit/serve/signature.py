@@ -1,4 +1,4 @@
-"""One signature of a SavedModel, its concurrent calls gathered into batches by TensorFlow's own batching.
+"""Call the signatures of a SavedModel, with TensorFlow's batching of concurrent calls.
 
 B batch.
 """
@@ -19,13 +19,13 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True)
 class Batching:
-    """How calls are gathered; TensorFlow Serving's batching parameters of the same names mean the same.
+    """Settings of batching, with the names and meanings of TensorFlow Serving's batching parameters.
 
     Args:
-        max_batch_size: most images computed at once, a call of more is cut; 1 turns gathering off.
-        batch_timeout_ms: longest wait for a fuller batch, in milliseconds.
-        num_batch_threads: batches computed at the same time, of all models together.
-        max_enqueued_batches: batches that may wait; past them a call is refused with status 503.
+        max_batch_size: maximum batch size; larger calls are split. 1 turns batching off.
+        batch_timeout_ms: maximum wait for a full batch, in milliseconds.
+        num_batch_threads: number of batches of all models that are computed at the same time.
+        max_enqueued_batches: maximum number of waiting batches; further calls get status 503.
     """
 
     max_batch_size: int = 32
@@ -39,13 +39,13 @@ class Signature:
     """A named function of named arrays.
 
     Args:
-        name: such as `serving_default`.
-        inputs: dtype and shape of each, None for a free side.
-        outputs: the same.
-        alone: computes one call by itself.
-        batched: computes it with others that come at the same time, or None where its shapes do not allow that.
-        most: rows computed at once, a call of more is cut; None where its shapes do not allow that.
-        weights: what TensorFlow loaded; the functions hold its variables weakly.
+        name: name of the signature, such as `serving_default`.
+        inputs: dtype and shape of each input; a free axis is None.
+        outputs: dtype and shape of each output.
+        alone: function that computes one call.
+        batched: function that computes a call in a batch with concurrent ones; None if the shapes do not allow batches.
+        max_rows: maximum batch size, larger calls are split; None if the shapes do not allow splitting.
+        weights: the loaded SavedModel, which the functions reference only weakly.
     """
 
     name: str
@@ -53,23 +53,23 @@ class Signature:
     outputs: dict[str, tf.TensorSpec]
     alone: Callable
     batched: Callable | None
-    most: int | None
+    max_rows: int | None
     weights: Any = field(repr=False)
 
     def __call__(self, inputs: dict[str, np.ndarray], alone: bool = False) -> dict[str, np.ndarray]:
-        """The outputs of one call.
+        """Compute one call and return its outputs by name.
 
         Args:
-            inputs: its arrays.
-            alone: whether it may not be computed in a batch with other calls.
+            inputs: the input arrays by name.
+            alone: True computes the call without batching.
 
         Raises:
-            Refusal: the graph refuses the values (400), or too many calls wait (503).
+            Refusal: the graph raises an error for these values (400), or too many calls wait (503).
         """
         batch = {value.shape[0] for value in inputs.values() if value.ndim}
-        if self.most is not None and len(batch) == 1 and (rows := batch.pop()) > self.most:
-            starts = range(0, rows, self.most)
-            parts = [self({name: x[i : i + self.most] for name, x in inputs.items()}, alone) for i in starts]
+        if self.max_rows is not None and len(batch) == 1 and (rows := batch.pop()) > self.max_rows:
+            starts = range(0, rows, self.max_rows)
+            parts = [self({name: x[i : i + self.max_rows] for name, x in inputs.items()}, alone) for i in starts]
             return {name: np.concatenate([part[name] for part in parts]) for name in self.outputs}
         tensors = {name: tf.constant(value, self.inputs[name].dtype) for name, value in inputs.items()}
         try:
@@ -78,7 +78,7 @@ class Signature:
             else:
                 try:
                     answer = self.batched(*(tensors[name] for name in self.inputs))
-                except tf.errors.InvalidArgumentError:  # of this call or of another in its batch: see which
+                except tf.errors.InvalidArgumentError:  # caused by this call or another one in the batch
                     answer = self.alone(**tensors)
         except tf.errors.InvalidArgumentError as error:
             raise Refusal(400, f"{self.name} cannot compute these inputs: {_reason(error)}.") from None
@@ -87,7 +87,7 @@ class Signature:
         return {name: value.numpy() for name, value in answer.items()}
 
     def example(self) -> dict[str, np.ndarray]:
-        """One call's inputs, to warm up with: zeros, and an image file of one pixel where strings are expected."""
+        """Return inputs for warming up: zeros, and image files of one pixel for string inputs."""
         return {name: _example(spec) for name, spec in self.inputs.items()}
 
 
@@ -99,7 +99,7 @@ def _example(spec: tf.TensorSpec) -> np.ndarray:
 
 
 def signatures_of(loaded, batching: Batching) -> dict[str, Signature]:
-    """The signatures of what `tf.saved_model.load` gave, `serving_default` first."""
+    """Return the signatures of a loaded SavedModel by name, `serving_default` first."""
     names = sorted(loaded.signatures, key=lambda name: (name != "serving_default", name))
     return {name: _signature(name, loaded.signatures[name], loaded, batching) for name in names}
 
@@ -109,16 +109,16 @@ def _signature(name: str, function, loaded, batching: Batching) -> Signature:
     inputs = {key: inputs[key] for key in sorted(inputs)}
     outputs = {key: function.structured_outputs[key] for key in sorted(function.structured_outputs)}
     outputs = {key: tf.TensorSpec(value.shape, value.dtype, key) for key, value in outputs.items()}
-    batched = most = None
+    batched = max_rows = None
     if _can_be_gathered(inputs, outputs):
-        most = batching.max_batch_size if batching.max_batch_size > 1 else Batching.max_batch_size
+        max_rows = batching.max_batch_size if batching.max_batch_size > 1 else Batching.max_batch_size
         if batching.max_batch_size > 1:
             batched = _gathered(function, list(inputs.values()), batching)
-    return Signature(name, inputs, outputs, function, batched, most, loaded)
+    return Signature(name, inputs, outputs, function, batched, max_rows, loaded)
 
 
 def _can_be_gathered(inputs, outputs) -> bool:
-    """Whether all tensors have one free batch side, and those of all calls have one shape behind it."""
+    """Return whether the batch axis is free in all tensors, and all other input axes are known."""
     ranked = all(spec.shape.rank for spec in (*inputs.values(), *outputs.values()))
     if not ranked or not inputs or any(s.shape[0] is not None for s in (*inputs.values(), *outputs.values())):
         return False
@@ -126,7 +126,7 @@ def _can_be_gathered(inputs, outputs) -> bool:
 
 
 def _gathered(function, specs, batching: Batching):
-    """The function of positional tensors behind TensorFlow's batching; it must be called from several threads."""
+    """Return a function of positional tensors with TensorFlow's batching, to be called from several threads."""
     names = [spec.name for spec in specs]
     free = [tf.TensorSpec(spec.shape, spec.dtype) for spec in specs]
 
@@ -134,7 +134,7 @@ def _gathered(function, specs, batching: Batching):
         return function(**dict(zip(names, tensors, strict=True)))
 
     compute = tf.function(compute, input_signature=free, autograph=False).get_concrete_function()
-    queue = f"queue_{next(_NUMBERS)}"  # two functions of one name would share it
+    queue = f"queue_{next(_NUMBERS)}"  # functions with the same queue name would share it
 
     def batched(*tensors):
         outputs = tf.raw_ops.BatchFunction(
@@ -147,8 +147,8 @@ def _gathered(function, specs, batching: Batching):
             batch_timeout_micros=int(1000 * batching.batch_timeout_ms),
             max_enqueued_batches=batching.max_enqueued_batches,
             enable_large_batch_splitting=True,
-            # TensorFlow keeps the threads found by this name until the process ends, whatever becomes of the function;
-            # `tf.nondifferentiable_batch_function` would start some for every signature of every version.
+            # The threads of a name live until the process ends. `tf.nondifferentiable_batch_function` would start new
+            # threads for every signature of every version.
             shared_name=f"keras_vit_{batching}",
             batching_queue=queue,
         )
@@ -158,7 +158,7 @@ def _gathered(function, specs, batching: Batching):
 
 
 def _reason(error) -> str:
-    """The first line of a TensorFlow error that says what was wrong, without the names of nodes."""
+    """Return the first informative line of a TensorFlow error, without node names."""
     lines = [re.sub(r"\{\{.*?\}\}|\[\[\{.*|\[Op:.*", "", line).strip() for line in str(error.message).splitlines()]
     where = ("Graph execution error:", "Detected at node", "<stack traces unavailable>")
     return next((line for line in lines if line and not line.startswith(where)), "no reason given").rstrip(".")

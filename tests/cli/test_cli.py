@@ -143,7 +143,7 @@ def test_analyze_takes_files(run, pictures, tmp_path):
         (["export", "{run}", "--output", "{tmp}/e", "--limit", "0"], "limit expected a positive int, received 0."),
         (["export", "{run}", "--output", "{tmp}/e", "--images", "{tmp}", "--limit", "0"], "limit expected a positive"),
         (["analyze", "{run}", "--output", "{tmp}/a", "--limit", "-1"], "limit expected a positive int, received -1."),
-        (["analyze", "{run}/model.keras", "--output", "{tmp}/a"], "images expected files to look at"),
+        (["analyze", "{run}/model.keras", "--output", "{tmp}/a"], "images expected image files, received none"),
         (["analyze", "ViT_Ti16", "{tmp}/a.jpg", "--output", "{tmp}/a"], "model expected trained weights, received the"),
         (["analyze", "{run}", "--output", "{tmp}/a", "--parts", "heads"], "parts expected some of ('attention', "),
     ],

@@ -69,7 +69,7 @@ def test_a_new_version_under_load_drops_no_request(exports, photos, images):
             try:
                 assert begun.wait(60)
                 shutil.copytree(exports / "photos" / "2", photos / "2")  # file by file, so that it is seen half-way
-                server.wait_for("version 1 is let go")
+                server.wait_for("version 1 is unloaded")
             finally:
                 enough.set()
             seen = set.union(*(client.result() for client in clients))

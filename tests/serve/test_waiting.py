@@ -13,7 +13,7 @@ from serving import b64, encoded, picture
 from support import needs_tensorflow
 
 from keras_vit.serve.app import make_app
-from keras_vit.serve.bodies import TOGETHER
+from keras_vit.serve.bodies import MAX_BODIES
 from keras_vit.serve.limits import Limits
 from keras_vit.serve.repository import Repository, Version
 from keras_vit.serve.signature import Signature
@@ -151,7 +151,7 @@ def test_where_there_is_no_room_for_bodies_the_slowest_gives_way(app):
     async def exchange():
         size = len(json.dumps(SMALL))
         asked, arrives = app(max_request_bytes=size), asyncio.Event()
-        slow = [asyncio.create_task(ask(asked, SMALL, arrives)) for _ in range(TOGETHER)]
+        slow = [asyncio.create_task(ask(asked, SMALL, arrives)) for _ in range(MAX_BODIES)]
         await asyncio.sleep(0)
         quick = await ask(asked, SMALL)
         arrives.set()
@@ -161,7 +161,7 @@ def test_where_there_is_no_room_for_bodies_the_slowest_gives_way(app):
     assert status == 200
     no_room = {"error": "the server has no memory for more bodies, try again later."}
     assert slow[0] == (503, no_room)
-    assert [status for status, _ in slow[1:]] == [200] * (TOGETHER - 1)
+    assert [status for status, _ in slow[1:]] == [200] * (MAX_BODIES - 1)
 
 
 def test_pieces_of_a_request_are_answered_in_their_order(app, computing):

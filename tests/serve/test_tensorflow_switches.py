@@ -14,7 +14,7 @@ from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import write_saved_model
 from keras_vit.exported.run import signatures_of
 from keras_vit.serve import server
-from keras_vit.serve.held import SWITCH, hold_weights
+from keras_vit.serve.tensorflow_switches import SWITCH, prepack_weights
 
 pytestmark = needs_tensorflow
 
@@ -40,20 +40,20 @@ def environment(monkeypatch):
 
 @pytest.mark.parametrize(("models", "held"), [(["half"], "1"), (["full"], None), (["half", "full"], None)])
 def test_weights_are_held_where_all_models_gain_by_it(models, held, stored, environment):
-    hold_weights([stored / model for model in models])
+    prepack_weights([stored / model for model in models])
     assert os.environ.get(SWITCH) == held
 
 
 def test_what_the_environment_says_stays(stored, environment):
     environment.setenv(SWITCH, "0")
-    hold_weights([stored / "half"])
+    prepack_weights([stored / "half"])
     assert os.environ[SWITCH] == "0"
 
 
 def test_a_newest_version_without_a_saved_model_is_passed_over(stored, tmp_path, environment):
     shutil.copytree(stored / "half" / "2", tmp_path / "1")
     (tmp_path / "2").mkdir()
-    hold_weights([tmp_path])
+    prepack_weights([tmp_path])
     assert os.environ[SWITCH] == "1"
 
 
@@ -65,7 +65,7 @@ def test_a_folder_that_cannot_be_served_is_left_to_the_server(fault, stored, tmp
         shutil.copytree(stored / "half", tmp_path / "model")
         index = tmp_path / "model" / "2" / "variables" / "variables.index"
         index.write_bytes(b"damaged") if fault == "damaged weights" else index.unlink()
-    hold_weights([tmp_path / "model"])
+    prepack_weights([tmp_path / "model"])
     assert SWITCH not in os.environ
     assert cli.main(["serve", str(tmp_path / "model"), "--port", "0"]) == 2
 
@@ -106,4 +106,4 @@ def test_batches_of_any_size_and_a_new_version_get_their_own_numbers(stored, tmp
                 assert np.abs(np.asarray(answer["outputs"]["logits"]) - logits[:count]).max() < 0.02 * spread
             if not (folder / "3").exists():
                 (tmp_path / "next").rename(folder / "3")
-                running.wait_for("version 2 is let go")
+                running.wait_for("version 2 is unloaded")
