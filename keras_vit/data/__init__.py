@@ -1,3 +1,3 @@
-"""Images and labels, from where they lie to batches."""
+"""Read images and labels, and make batches."""
 
 SOURCES = ("digits", "folder", "arrays", "tfds:NAME", "vtab:TASK")

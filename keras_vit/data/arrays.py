@@ -1,4 +1,4 @@
-"""Arrays in memory, and in a file as Keras's own data sets have them."""
+"""Read examples from arrays in memory or in an `.npz` file, as Keras's data sets have them."""
 
 import contextlib
 import zipfile
@@ -12,15 +12,18 @@ from keras_vit.data.examples import Examples, in_memory
 
 
 def from_arrays(images, targets, labels=None) -> Examples:
-    """A split of pixels in memory.
+    """Make a split of pixels in memory.
 
     Args:
         images: uint8 (N, H, W, C), 1 or 3 channels.
-        targets: N class indices.
-        labels: the classes' names; their numbers where None.
+        targets: class indices (N,).
+        labels: names of the classes; their indices if None.
+
+    Returns:
+        The split.
 
     Raises:
-        ValueError: an array has another shape or type, or a target is no class.
+        ValueError: an array has another shape or dtype, or a target is no index of a class.
     """
     images, targets = np.asarray(images), np.asarray(targets)
     if images.ndim != 4 or images.dtype != np.uint8 or images.shape[-1] not in (1, 3):
@@ -36,26 +39,29 @@ def from_arrays(images, targets, labels=None) -> Examples:
 
 
 def open_arrays(split: str, directory: str | None, part) -> Examples:
-    """Open one split of an `.npz` file of `x_train`, `y_train`, `x_test`, `y_test` and, if there are any, `labels`.
+    """Open one split of an `.npz` file with `x_train`, `y_train`, `x_test`, `y_test` and optionally `labels`.
 
     Args:
-        split: `train`, `test`, or a part of one.
-        directory: path of the file, or a place as `gs://bucket/file.npz`. Grey images may lack the channel axis, as
+        split: `train`, `test`, or a part of one such as `train[:90%]`.
+        directory: path of the file, or a URL such as `gs://bucket/file.npz`. Grey images may lack the channel axis, as
             in Keras's `mnist.npz`.
-        part: function of (split, parts, name) -> a part's name and the slice of it.
+        part: a function (split, examples by split, source) that returns the name of the split and the slice of it.
+
+    Returns:
+        The split.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        OSError: it cannot be read.
-        ValueError: an array is absent or of another shape or type, or the split is unknown.
+        FileNotFoundError: the file does not exist.
+        OSError: the file cannot be read.
+        ValueError: an array is absent or has another shape or dtype, or the split is unknown.
     """
-    with _opened(directory) as file:
+    with _open_npz(directory) as file:
         missing = [name for name in ("x_train", "y_train", "x_test", "y_test") if name not in file]
         if missing:
             raise ValueError(f"{directory!r} expected the arrays x_train, y_train, x_test and y_test, found no "
                              f"{', '.join(missing)}.")  # fmt: skip
         given = {name: file[f"y_{name}"] for name in ("train", "test")}
-        parts = {name: y.reshape(-1) for name, y in given.items()}  # Keras's CIFAR has columns
+        parts = {name: y.reshape(-1) for name, y in given.items()}  # (N, 1) in Keras's CIFAR
         name, chosen = part(split, parts, f"arrays {str(directory)!r}")
         images = file[f"x_{name}"]
         labels = (
@@ -67,29 +73,29 @@ def open_arrays(split: str, directory: str | None, part) -> Examples:
         raise ValueError(f"y_{name} expected the class index of each image of x_{name} {images.shape}, received "
                          f"{given[name].shape}.")  # fmt: skip
     images = images[..., None] if images.ndim == 3 else images
-    order = np.random.default_rng(0).permutation(len(images))[chosen]  # a part is of all classes
+    order = np.random.default_rng(0).permutation(len(images))[chosen]  # a part has all classes
     labels = [label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label) for label in labels]
     return from_arrays(images[order], parts[name][order], labels)
 
 
 @contextlib.contextmanager
-def _opened(place: str | None):
-    """The arrays of an `.npz` file, read by Python itself where it is local, which is faster, else by TensorFlow."""
-    local = place is not None and Path(place).is_file()
+def _open_npz(path: str | None):
+    """Open an `.npz` file and yield its arrays: by Python for a local file, which is faster, else by TensorFlow."""
+    local = path is not None and Path(path).is_file()
     try:
-        if place is None or not local and (not tf.io.gfile.exists(place) or tf.io.gfile.isdir(place)):
+        if path is None or not local and (not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path)):
             raise FileNotFoundError(
                 "directory expected an .npz file of the arrays x_train, y_train, x_test and y_test, found none at "
-                f"{place!r}; pass its path as --data-dir."
+                f"{path!r}; pass its path as --data-dir."
             )
-        with (open if local else tf.io.gfile.GFile)(place, "rb") as stream:
+        with (open if local else tf.io.gfile.GFile)(path, "rb") as stream:
             if not zipfile.is_zipfile(stream):
-                raise zipfile.BadZipFile("it is none, or breaks off")
+                raise zipfile.BadZipFile("not a complete zip archive")
             stream.seek(0)
             with np.load(stream, allow_pickle=False) as file:
                 yield file
     except (tf.errors.OpError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         reason = str(error).strip().splitlines()[0]
         raise OSError(
-            f"directory expected an .npz file that can be read at {place!r}, which failed ({reason})."
+            f"directory expected an .npz file that can be read at {path!r}, which failed ({reason})."
         ) from error

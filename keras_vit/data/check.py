@@ -1,4 +1,4 @@
-"""What is wrong or odd about the files of a folder of images, found by reading each of them once."""
+"""Find broken, duplicate and unusual files in a folder of images by reading each file once."""
 
 import hashlib
 import io
@@ -15,9 +15,9 @@ from keras_vit.data.decode import decode
 from keras_vit.data.folder import files_of_splits
 from keras_vit.preprocessing.kinds import kind_of
 
-FEW = 10  # images of a class to train on, below which it is listed
-SMALL, LARGE = 32, 50_000_000  # pixels: of the shorter side, and of the whole image
-LONG = 4  # times the shorter side
+FEW = 10  # classes with fewer training images are listed
+SMALL, LARGE = 32, 50_000_000  # minimum of the shorter side, maximum of the whole image, in pixels
+LONG = 4  # maximum ratio of the sides
 ORIENTATION = 0x0112  # EXIF's tag
 _SUFFIXES = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
@@ -30,15 +30,15 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class FileFacts:
-    """A file that was read.
+    """Findings about one file.
 
     Args:
-        path: of the file.
+        path: path of the file.
         split: `train` or `test`.
-        label: the class.
-        digest: of its content.
-        broken: why it cannot be read; None where it can.
-        odd: in which ways it is unusual.
+        label: name of the class.
+        digest: SHA-256 of the content.
+        broken: reason why the file cannot be read; None if it can.
+        odd: descriptions of unusual properties.
     """
 
     path: str
@@ -53,8 +53,8 @@ def files_to_check(directory: str) -> tuple[list[tuple[str, str, str]], list[tup
     """Return (path, split, class) of each file that training would read, and (split, class) of each empty class.
 
     Raises:
-        FileNotFoundError: there is no such folder.
-        ValueError: it has no classes.
+        FileNotFoundError: the folder does not exist.
+        ValueError: the folder has no classes.
     """
     found, empty = [], []
     for split, labels in files_of_splits(directory, empty=True).items():
@@ -65,7 +65,7 @@ def files_to_check(directory: str) -> tuple[list[tuple[str, str, str]], list[tup
 
 
 def check_files(files: list[tuple[str, str, str]]) -> Iterator[FileFacts]:
-    """Read the files (path, split, class), several at once, and yield the facts of each in order."""
+    """Read the files (path, split, class) in several threads, and yield the findings in order."""
     decoded = tf.function(decode, input_signature=[tf.TensorSpec((), tf.string)], autograph=False)
     with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         warnings.simplefilter("ignore")  # Pillow's, about metadata
@@ -96,7 +96,7 @@ def _reason(error) -> str:
 
 
 def _oddities(path: str, data: bytes, kind: str) -> Iterator[str]:
-    """What is unusual about an image that can be read."""
+    """Yield the unusual properties of a readable image."""
     from PIL import Image
 
     suffix = os.path.splitext(path)[1].lower()
@@ -106,7 +106,7 @@ def _oddities(path: str, data: bytes, kind: str) -> Iterator[str]:
         with Image.open(io.BytesIO(data)) as image:
             (width, height), mode = image.size, image.mode
             frames, turned = getattr(image, "n_frames", 1), image.getexif().get(ORIENTATION, 1)
-    except Exception:  # Pillow raises many kinds; the image itself was decoded, so that it is no fault of the file's
+    except Exception:  # Pillow raises many types; TensorFlow has decoded the file
         return
     if frames > 1:
         yield "animated: the first picture is used"
@@ -128,8 +128,8 @@ def findings(facts: list[FileFacts], empty: list[tuple[str, str]]) -> dict:
     """Return all findings as plain lists and dicts.
 
     Args:
-        facts: of each file.
-        empty: (split, class) without files.
+        facts: findings about each file.
+        empty: (split, class) of the classes without files.
     """
     splits, odd, by_content = {}, defaultdict(list), defaultdict(list)
     for split, label in empty:

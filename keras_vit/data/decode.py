@@ -1,4 +1,4 @@
-"""Files and pixels of any size -> images of the size that a model takes.
+"""Decode image files, and bring images to the size of a model's input.
 
 H W C image.
 """
@@ -13,11 +13,14 @@ from keras_vit.preprocessing.inputs import resize
 
 
 def decode(data, exif: bool = True):
-    """Decode an image file to uint8 (H, W, 3), to the bit as `image_files.decode_image` does for JPEG and PNG.
+    """Decode an image file. JPEG and PNG have exactly the pixels of `preprocessing.decode.decode_image`.
 
     Args:
-        data: (), the file's bytes.
-        exif: whether to turn the image as its EXIF orientation says.
+        data: the file's bytes, a string ().
+        exif: whether to apply the EXIF orientation.
+
+    Returns:
+        uint8 (H, W, 3).
     """
     image = tf.cond(
         tf.io.is_jpeg(data),
@@ -28,10 +31,10 @@ def decode(data, exif: bool = True):
 
 
 def decode_other(data, exif: bool = True):
-    """Decode an image file that is not a JPEG to uint8 (H, W, 3): PNG, GIF, BMP and still WebP by TensorFlow, the other
-    kinds by Pillow.
+    """Decode an image file that is not a JPEG to uint8 (H, W, 3).
 
-    A BMP of less than 24 bits a pixel is Pillow's, too: TensorFlow takes numbers of colours for shades of grey.
+    TensorFlow decodes PNG, GIF, BMP and still WebP. Pillow decodes the other kinds, and BMP files with a palette, whose
+    indices TensorFlow would take for grey levels.
     """
     start = tf.io.decode_raw(data, tf.uint8, fixed_length=30)
 
@@ -50,7 +53,7 @@ def decode_other(data, exif: bool = True):
 
 @tf.function(input_signature=[tf.TensorSpec((), tf.string), tf.TensorSpec((), tf.bool)], autograph=False)
 def _by_pillow(data, exif):
-    """Decode by Pillow; a function of its own, so that TensorFlow's errors are raised outside of graphs, too."""
+    """Decode by Pillow. As a `tf.function`, it raises TensorFlow's errors also in eager mode."""
 
     def decoded(data: bytes, exif):
         return np.ascontiguousarray(decode_image(data, exif=bool(exif)))
@@ -63,8 +66,10 @@ def _turned(image, data, exif: bool):
 
 
 def decode_crop(data, seed, smallest_area: float, exif: bool = True):
-    """A random part of an image file, as `augment.random_crop` cuts it out of the upright image, to uint8 (h, w, 3); of
-    a JPEG only that part is decoded."""
+    """Decode a random crop of an image file, as `augment.random_crop` of the upright image. Return uint8 (h, w, 3).
+
+    Of a JPEG only the crop is decoded.
+    """
 
     def jpeg():
         shape = tf.image.extract_jpeg_shape(data)
@@ -80,17 +85,20 @@ def decode_crop(data, seed, smallest_area: float, exif: bool = True):
 
 
 def fitted(images, input_shape: tuple[int, int, int], quick: bool = False):
-    """Images of any size and 1 or 3 channels -> float32 of the model's (height, width, channels), 0..255.
+    """Convert images of any size and 1 or 3 channels to a model's input shape.
 
     Args:
-        images: (H, W, C), or a batch of them.
+        images: (H, W, C) or (B, H, W, C).
         input_shape: (height, width, channels) of the model.
-        quick: whether an image (H, W, C) that is shrunk to no less than half is resized without antialiasing, for
-            which bilinear interpolation reads every pixel anyway.
+        quick: whether an image (H, W, C) that shrinks to half or more is resized without antialiasing. Bilinear
+            interpolation then reads every pixel anyway.
+
+    Returns:
+        Pixels 0..255, float32 (..., height, width, channels).
     """
     height, width, channels = input_shape
     if images.shape[-1] == 3 and channels == 1:
-        # Pillow's integer formula for grey (ITU-R 601-2), so that files look the same to training and prediction.
+        # Pillow's integer formula for grey (ITU-R 601-2), so that training and prediction get the same pixels.
         images = tf.cast(tf.round(tf.cast(images, tf.float32)), tf.int32)
         grey = tf.reduce_sum(images * [19595, 38470, 7471], axis=-1, keepdims=True)
         images = (grey + 0x8000) // 0x10000
@@ -108,19 +116,19 @@ def fitted(images, input_shape: tuple[int, int, int], quick: bool = False):
 
 
 def shortened(image, shorter: int):
-    """An image resized as it is, until its shorter side has so many pixels: (H, W, C) -> float32 (h, w, C)."""
+    """Resize an image so that its shorter side has `shorter` pixels: (H, W, C) -> float32 (h, w, C)."""
     sides = tf.cast(tf.shape(image)[:2], tf.float32)
     sides = tf.cast(tf.round(sides * (shorter / tf.reduce_min(sides))), tf.int32)
     return tf.image.resize(image, sides, antialias=True)
 
 
 def middle(image, size: int | tuple[int, int], input_shape: tuple[int, int, int]):
-    """An image brought to `size`, then its middle cut out: (H, W, C) -> float32 of `input_shape`.
+    """Resize an image, then take its center crop: (H, W, C) -> float32 of `input_shape`.
 
     Args:
         image: (H, W, C).
-        size: pixels of the shorter side, or (height, width), which squeezes the image.
-        input_shape: (height, width, channels) of the model, no larger than that.
+        size: new length of the shorter side, or (height, width), which changes the aspect ratio.
+        input_shape: (height, width, channels) of the model, at most the resized image.
     """
     height, width, _ = input_shape
     image = shortened(image, size) if isinstance(size, int) else tf.image.resize(image, size, antialias=True)

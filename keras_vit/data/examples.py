@@ -1,4 +1,4 @@
-"""A split of a dataset: what every source hands out."""
+"""Define a split of a data set."""
 
 import functools
 from collections.abc import Callable
@@ -10,22 +10,23 @@ import tensorflow as tf
 
 @dataclass(frozen=True)
 class Examples:
-    """A split.
+    """A split of a data set.
 
     Args:
         count: number of examples.
-        labels: the classes' names in order.
-        stream: seed or None -> a `tf.data.Dataset` of (index int64, image, label int64), shuffled by the seed.
-        encoded: True where the images are files' bytes, False where they are pixels.
-        shape: (height, width, channels) of the pixels, None where it varies.
-        files: path of each example's file, where each has one.
-        counts: examples of each class, where that is known without reading them all.
-        read: function of the stream's image -> the file's bytes or the pixels, where the stream does not hold them
-            itself: what is passed over is then not read.
-        multi: True where a label is a list (n,) of classes, n >= 0, and not one class.
-        targets: class index of each example in order, where that is known without reading them all.
-        whole: the split with the files that are left out of this one; None where none is.
-        exif: whether encoded images are turned as their EXIF orientation says.
+        labels: names of the classes in order.
+        stream: a function of a seed or None that returns a `tf.data.Dataset` of (index int64, image, label int64),
+            shuffled by the seed.
+        encoded: True if the images are the bytes of files, False if they are pixels.
+        shape: (height, width, channels) of the pixels; None if it varies.
+        files: paths of the examples' files; None without files.
+        counts: number of examples per class; None if unknown before reading all examples.
+        read: a function that turns an image of the stream into bytes or pixels. Skipped examples are then not read.
+            None if the stream contains the bytes or pixels.
+        multi: True if a label is a list (n,) of classes, n >= 0; False if it is one class.
+        targets: class indices of the examples in order; None if unknown before reading all examples.
+        whole: the split with the files that are left out of this one; None if no file is left out.
+        exif: whether to apply the EXIF orientation of encoded images.
     """
 
     count: int
@@ -42,16 +43,16 @@ class Examples:
     exif: bool = True
 
     def images(self, seed=None):
-        """`stream`, each image read."""
+        """Return `stream(seed)` with each image read."""
         if self.read is None:
             return self.stream(seed)
         return self.stream(seed).map(lambda index, image, label: (index, self.read(image), label), tf.data.AUTOTUNE)
 
     def listing(self, most: int = 12) -> str:
-        """One line for people: '15 images of 2 classes: cat 10, dog 5'.
+        """Return a line such as '15 images of 2 classes: cat 10, dog 5'.
 
         Args:
-            most: classes to name.
+            most: maximum number of named classes.
         """
         counts = self.counts or [None] * len(self.labels)
         rows = [name if n is None else f"{name} {n:,}" for name, n in zip(self.labels, counts, strict=True)]
@@ -60,21 +61,24 @@ class Examples:
 
 
 def in_memory(images, targets, labels, files=None) -> Examples:
-    """A split of arrays.
+    """Make a split of arrays in memory.
 
     Args:
-        images: uint8 (N, H, W, C), or N paths of files.
-        targets: N class indices.
-        labels: the classes' names.
-        files: path of each example's file, where each has one.
+        images: uint8 (N, H, W, C), or paths of files (N,).
+        targets: class indices (N,).
+        labels: names of the classes.
+        files: paths of the examples' files; None for pixels.
+
+    Returns:
+        The split.
     """
     targets = np.asarray(targets, "int64")
     count = len(targets)
 
     @functools.cache
     def tensors():
-        # A stream made in another dataset's function takes them from outside: a graph holds no more than 2 GiB. Not
-        # made before the first stream, for strategies of several processes come before any tensor.
+        # Outside of graphs, because a graph holds at most 2 GiB. Not before the first stream, because multi-worker
+        # strategies must be created before any tensor.
         with tf.init_scope(), tf.device("CPU"):
             return tf.constant(images), tf.constant(targets)
 
@@ -98,6 +102,6 @@ def in_memory(images, targets, labels, files=None) -> Examples:
 
 
 def require_some(count: int, split: str, source: str) -> None:
-    """Raise a ValueError for a split of no examples, which else is noticed at the first evaluation, far into a run."""
+    """Raise a ValueError for an empty split, which would otherwise fail at the first evaluation of a run."""
     if not count:
         raise ValueError(f"split expected one with examples, received {split!r} of {source}, which has none.")

@@ -1,6 +1,6 @@
-"""One's own images: CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg, wherever TensorFlow can read files.
+"""Read a user's images from CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg.
 
-Which files are images is told by their names and first bytes, and one warning counts the files that are left out.
+The folder can be on any of TensorFlow's file systems. Names and first bytes decide which files are images. One warning counts the other files.
 """
 
 import contextlib
@@ -15,17 +15,17 @@ from keras_vit.data.examples import Examples, in_memory
 from keras_vit.preprocessing.folders import LeftOut, image_files_below
 from keras_vit.preprocessing.kinds import KINDS, SUFFIXES
 
-HELD_OUT = 0.2  # share of every class in a fixed split
+HELD_OUT = 0.2  # fraction of every class in the test split
 TEST_FOLDERS = ("test", "validation", "val", "valid")
 
 
 def files_of(names: tuple[str, ...], directory: str) -> set[str]:
-    """Paths of files that are named from the folder on, as `name_of` names them."""
+    """Return the paths of files in a folder from their names relative to it."""
     return {f"{str(directory).rstrip('/')}/{name}" for name in names}
 
 
 def name_of(path: str, directory: str) -> str | None:
-    """The name of a file from the folder on; None where it lies elsewhere."""
+    """Return the name of a file relative to a folder; None if the file is outside the folder."""
     root = f"{str(directory).rstrip('/')}/"
     return path.removeprefix(root) if path.startswith(root) else None
 
@@ -33,19 +33,22 @@ def name_of(path: str, directory: str) -> str | None:
 def open_folder(split: str, directory: str | None, part, left_out: tuple[str, ...] = ()) -> Examples:
     """Open one split of a folder of images.
 
-    Where there is no `train` folder, or one without folders beside classes of other names, a fifth of every class (of
-    a single picture, none) is its test split: the files whose names have the smallest SHA-256, so that a picture stays
-    on its side when others are added or the folder is moved.
+    Without a folder `train` (or with a class of that name) the test split is a fifth of every class with two or more
+    images: the files whose names have the smallest SHA-256. An image stays in its split when images are added or the
+    folder is moved.
 
     Args:
-        split: `train`, `test`, or a part of one.
-        directory: path, or a place as `gs://bucket/folder`.
-        part: function of (split, parts, name) -> a part's name and the slice of it.
-        left_out: names of files that are counted in although they may be gone.
+        split: `train`, `test`, or a part of one such as `train[:90%]`.
+        directory: path of the folder, or a URL such as `gs://bucket/folder`.
+        part: a function (split, examples by split, source) that returns the name of the split and the slice of it.
+        left_out: names of files that take part in the split although they may be deleted.
+
+    Returns:
+        The split.
 
     Raises:
-        FileNotFoundError: there is no such folder.
-        ValueError: it holds no classes or images or a name that is not UTF-8, or the split is unknown.
+        FileNotFoundError: the folder does not exist.
+        ValueError: the folder holds no classes, no images or a name that is not UTF-8, or the split is unknown.
     """
     classes = files_of_splits(directory, left_out)
     parts = {
@@ -62,12 +65,12 @@ def open_folder(split: str, directory: str | None, part, left_out: tuple[str, ..
 def files_of_splits(
     directory: str | None, left_out: tuple[str, ...] = (), empty: bool = False
 ) -> dict[str, dict[str, list[str]]]:
-    """Return split -> class -> its files of a folder, as `open_folder` says.
+    """Return the files of a folder by split and class; see `open_folder`.
 
     Args:
-        directory: path, or a place as `gs://bucket/folder`.
-        left_out: names of files that are counted in although they may be gone.
-        empty: whether a class may have no files to train on.
+        directory: path of the folder, or a URL such as `gs://bucket/folder`.
+        left_out: names of files that take part in the split although they may be deleted.
+        empty: whether a class may have no training files.
     """
     if directory is None or not tf.io.gfile.isdir(directory):
         raise FileNotFoundError(
@@ -78,7 +81,7 @@ def files_of_splits(
     gone = files_of(left_out, root)
     train = tf.io.gfile.join(root, "train")
     test = next((path for name in TEST_FOLDERS if tf.io.gfile.isdir(path := tf.io.gfile.join(root, name))), None)
-    if tf.io.gfile.isdir(train) and (test or _folders(train)):  # else it is a class: bus, car, train
+    if tf.io.gfile.isdir(train) and (test or _folders(train)):  # else `train` is a class, as in bus, car, train
         labels = _classes(train)
         found = {"train": list(_by_class(train, labels, gone, empty))}
         found |= {"test": list(_by_class(test, labels, gone, some=True))} if test else {}
@@ -94,21 +97,23 @@ def files_of_splits(
 
 
 def _folders(root) -> list[str]:
-    """Names of the folders that may be classes."""
+    """Return the names of the folders that can be classes."""
     with _naming(root):
-        names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(root))  # a bucket lists folders with a slash
-    names = [name for name in names if not (name.startswith(".") or name == "__MACOSX")]  # of a Mac
+        names = sorted(
+            name.rstrip("/") for name in tf.io.gfile.listdir(root)
+        )  # cloud storage lists folders with a slash
+    names = [name for name in names if not (name.startswith(".") or name == "__MACOSX")]  # of macOS archives
     return [name for name in names if tf.io.gfile.isdir(f"{root}/{name}")]
 
 
 @contextlib.contextmanager
-def _naming(place):
-    """Turn the error about a name that TensorFlow cannot decode into one that names the folder."""
+def _naming(folder):
+    """Turn the error about a name that is not UTF-8 into one that names the folder."""
     try:
         yield
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"directory expected names in UTF-8 in {place!r} and below, received {error.object!r}."
+            f"directory expected names in UTF-8 in {folder!r} and below, received {error.object!r}."
         ) from error
 
 
@@ -121,7 +126,7 @@ def _classes(root) -> tuple[str, ...]:
 
 
 def _by_class(root, labels, gone: set[str], some: bool = False) -> Iterator[list[str]]:
-    """The image files of each class; raises if a folder is no class or, but for `some`, a class has none."""
+    """Yield the image files of each class. Raise if a folder is no class, or a class is empty and `some` is False."""
     strangers = [name for name in _folders(root) if name not in labels]
     if strangers:
         raise ValueError(f"directory expected only the classes {', '.join(labels)} in {root!r}, found "

@@ -1,4 +1,4 @@
-"""Random numbers that hang on integers alone: no state, so that a resumed run and any worker draw the same ones."""
+"""Draw random values as functions of integers. Without a state, a resumed run and every worker draw the same values."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,9 +7,9 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mixed(z):
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the result hangs on every bit of `z`.
+    """Apply the finaliser of SplitMix64 (Steele, Lea, Flood 2014), whose every output bit depends on every input bit.
 
-    What is no tensor is mixed by NumPy before there is a graph, which it would be half of.
+    NumPy mixes known integers, which keeps them out of the graph.
     """
     known = not tf.is_tensor(z)
     z = np.uint64(int(z) % 2**64) if known else tf.cast(z, tf.uint64)
@@ -27,7 +27,7 @@ def _xor(one, other):
 
 
 def key(*numbers):
-    """One uint64 from several integers; equal inputs give equal keys, any other input another one."""
+    """Hash several integers to one uint64."""
     z = np.uint64(0)
     for number in numbers:
         z = _mixed(_xor(z, _mixed(number)))
@@ -35,11 +35,11 @@ def key(*numbers):
 
 
 def seed_pair(*numbers):
-    """`key` as the int64 pair that TensorFlow's stateless operations take."""
+    """Return `key(*numbers)` as an int64 pair, the seed of TensorFlow's stateless operations."""
     z = key(*numbers)
     return tf.stack([tf.bitcast(z, tf.int64), tf.bitcast(_mixed(z), tf.int64)], axis=-1)
 
 
 def uniform(slot, *numbers):
-    """Numbers in [0, 1) for `key(*numbers)`, another one for every `slot`, of which there may be several."""
+    """Return uniform values in [0, 1) as a function of `slot` and `numbers`, which are broadcast."""
     return tf.cast(tf.bitwise.right_shift(key(*numbers, slot), tf.constant(40, tf.uint64)), tf.float32) * 2.0**-24

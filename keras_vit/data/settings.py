@@ -1,28 +1,27 @@
-"""How our `tf.data` pipelines run."""
+"""Settings of the `tf.data` pipelines."""
 
 import os
 
 import tensorflow as tf
 
-BATCHES_AT_ONCE = min(4, os.cpu_count() or 1)  # that are worked on; examples: one a core
-BATCHES_AHEAD = 2  # that lie ready
+BATCHES_AT_ONCE = min(4, os.cpu_count() or 1)  # batches computed in parallel; examples: one per core
+BATCHES_AHEAD = 2  # prefetched batches
 
 
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """A dataset that ends at once, as its settings are not looked at while it runs.
+    """Return a dataset that TensorFlow does not tune at run time.
 
-    TensorFlow's tuning (2.21) looks at a pipeline after 10 ms, 20 more, 40 more, at last every minute. An iterator
-    that ends wakes it just before it says that it has ended, so that it often falls asleep again, and the iterator
-    waits for it: an evaluation may take up to twice its time, the end of a training stage a minute.
+    TensorFlow's tuning thread (2.21) sleeps for growing intervals, at last a minute. The end of an iterator often waits
+    for the thread, which delays evaluations and the end of a training stage.
 
-    Without it `tf.data.AUTOTUNE` calls a map's function once a core.
+    Without tuning, `tf.data.AUTOTUNE` means one call of a map's function per core.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
-    options.autotune.initial_parallelism = 2**16  # at most; there are no more calls than cores
+    options.autotune.initial_parallelism = 2**16  # an upper limit; the number of cores is the effective one
     return dataset.with_options(options)
 
 
 def batches_of_array(array, batch_size: int = 32) -> tf.data.Dataset:
-    """An array (N, ...) as batches (B, ...) for Keras's `predict`, whose own of an array are tuned."""
+    """Return an array (N, ...) as untuned batches (B, ...) for Keras's `predict`, which would tune its own."""
     return untuned(tf.data.Dataset.from_tensor_slices(array).batch(batch_size))

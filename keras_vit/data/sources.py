@@ -1,7 +1,7 @@
-"""Where examples come from: scikit-learn's digits, one's own images or arrays, TensorFlow Datasets, VTAB-1k.
+"""Open the sources of examples: scikit-learn's digits, a folder, arrays, TensorFlow Datasets and VTAB-1k.
 
-A source knows the names of its classes and hands out splits. A split streams (index, image, label): the image as
-pixels uint8 (H, W, C) or still encoded, the index the same in every epoch, so that seeds can hang on it.
+A source knows the names of its classes and its splits. A split streams (index, image, label). The image is uint8
+pixels (H, W, C) or encoded. The index is the same in every epoch, because seeds depend on it.
 """
 
 import re
@@ -23,13 +23,16 @@ _SLICE = re.compile(r"(\w+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
 
 
 def open_data(data, split: str | None = None, directory: str | None = None, left_out: tuple[str, ...] = ()) -> Examples:
-    """Open one split of a recipe's data, as its fields say.
+    """Open one split of a recipe's data.
 
     Args:
         data: a `keras_vit.train.recipe.Data`.
-        split: which; the one to train on where None.
-        directory: in place of the one in `data`.
+        split: name of the split; the training split if None.
+        directory: replaces the directory in `data`.
         left_out: as in `open_split`.
+
+    Returns:
+        The split.
     """
     directory, split = directory or data.directory, split or data.train_split
     return open_split(data.source, split, directory, data.shuffle, data.on_error, left_out, exif=data.exif)
@@ -48,18 +51,21 @@ def open_split(
 
     Args:
         source: `digits`, `folder`, `arrays`, `tfds:NAME` or `vtab:TASK`.
-        split: `train`, `test`, or a part of one, `train[:90%]`; of a task `train800`, `val200`, `vtab1k` or `test`.
-        directory: the folder of images, the file of arrays, or the folder that TensorFlow Datasets keeps its data in.
-        shuffle: examples in memory that the next one is drawn from, where they are streamed.
-        on_error: `stop` at a file that is no image, when it is come to, or `skip` it.
-        left_out: of a folder, names of files that may be gone since the run began, which then leave the split as it
-            was: the other files keep their split, their order and their seeds.
-        exif: whether to turn images as their EXIF orientation says.
+        split: `train`, `test`, or a part of one such as `train[:90%]`; for VTAB `train800`, `val200`, `vtab1k` or
+            `test`.
+        directory: the folder of images, the file of arrays, or the data folder of TensorFlow Datasets.
+        shuffle: size of the shuffle buffer in examples, for streamed data.
+        on_error: `stop` raises an error when a broken file is read; `skip` leaves broken files out.
+        left_out: names of files in a folder that may have been deleted since the run began. The other files keep their
+            split, order and seeds.
+        exif: whether to apply EXIF orientations.
+
+    Returns:
+        The split.
 
     Raises:
-        FileNotFoundError: the data is absent; the sentence says what to do.
-        ValueError: the source or the split is unknown, the split has no examples, or more than three files, and one
-            in a hundred, are no images.
+        FileNotFoundError: the data does not exist.
+        ValueError: the source or the split is unknown, the split has no examples, or too many files are broken.
     """
     if source == "digits":
         examples = _digits(split)
@@ -84,12 +90,12 @@ def open_split(
 
 
 def _digits(split):
-    """1,797 digits of 8 x 8 pixels written by 43 people; 16 grey levels, white on black."""
+    """Open a split of scikit-learn's digits: 1,797 grey images of 8 x 8 pixels."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
     images = np.round(bunch.images * (255 / 16)).astype("uint8")[..., None]
-    rng = np.random.default_rng(0)  # the split is fixed: changing this number changes every figure
+    rng = np.random.default_rng(0)  # changing this seed changes the split, and every published accuracy
     classes = [rng.permutation(np.flatnonzero(bunch.target == digit)) for digit in range(10)]
     cuts = [round(HELD_OUT * len(members)) for members in classes]
     parts = {
@@ -102,7 +108,7 @@ def _digits(split):
 
 
 def _part(split, parts, source):
-    """`train[:90%]` -> its name and the slice of its examples."""
+    """Parse a split such as `train[:90%]`. Return its name and the slice of its examples."""
     found = _SLICE.fullmatch(split)
     if not found or found[1] not in parts:
         raise ValueError(f"split expected {' or '.join(sorted(parts))} of {source}, or a part as in 'train[:90%]', "

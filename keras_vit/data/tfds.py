@@ -1,26 +1,29 @@
-"""Data sets of TensorFlow Datasets, by name."""
+"""Read data sets of TensorFlow Datasets."""
 
 import tensorflow as tf
 
 from keras_vit.data.examples import Examples, require_some
 
-LABELS = ("label", "labels", "real_label")  # features that hold the class, or a list of classes
+LABELS = ("label", "labels", "real_label")  # features with the class or a list of classes
 
 
 def open_tfds(name: str, split: str, directory: str | None, shuffle: int) -> Examples:
     """Open one split of a prepared data set.
 
-    The label is the feature `label`; a list of classes is `labels`, or `real_label` (`imagenet2012_real`).
+    The label is the feature `label`, or the list of classes in `labels` or `real_label` (of `imagenet2012_real`).
 
     Args:
-        name: `cifar10`, `cifar10:3.0.2`, `eurosat/rgb:2.*.*`.
-        split: as TensorFlow Datasets writes them, `train[:98%]`.
-        directory: the folder of the data; its default where None.
-        shuffle: examples in memory that the next one is drawn from; a smaller set is shuffled whole.
+        name: name of the data set, such as `cifar10`, `cifar10:3.0.2` or `eurosat/rgb:2.*.*`.
+        split: split in the syntax of TensorFlow Datasets, such as `train[:98%]`.
+        directory: the data folder; TensorFlow Datasets' default if None.
+        shuffle: size of the shuffle buffer in examples.
+
+    Returns:
+        The split.
 
     Raises:
-        FileNotFoundError: the data set has not been prepared there.
-        ValueError: it has no such split, no example in it, or no image and label.
+        FileNotFoundError: the data set has not been prepared in the folder.
+        ValueError: the split is unknown or empty, or the data set has no image and label.
     """
     import_tfds()
     from tensorflow_datasets.core import features as kinds
@@ -40,7 +43,7 @@ def open_tfds(name: str, split: str, directory: str | None, shuffle: int) -> Exa
 
 
 def import_tfds():
-    """TensorFlow Datasets, or the sentence that says how to get it."""
+    """Import TensorFlow Datasets, or raise an ImportError that names the extra to install."""
     try:
         import tensorflow_datasets as tfds
     except ImportError:
@@ -51,7 +54,7 @@ def import_tfds():
 
 
 def prepared(name: str, directory: str | None):
-    """The builder of a data set that lies in `directory`; raises a FileNotFoundError where it does not."""
+    """Return the builder of a data set in `directory`; raise a FileNotFoundError if it is not prepared there."""
     tfds = import_tfds()
     try:
         builder = tfds.builder(name, data_dir=directory)
@@ -66,21 +69,21 @@ def prepared(name: str, directory: str | None):
 
 
 def streamed(builder, split: str, shuffle: int, labels, features, label_of, multi=False, read=None, shape=None):
-    """One split of a prepared data set as `Examples`.
+    """Return one split of a prepared data set as `Examples`.
 
     Args:
-        builder: of `prepared`.
-        split: as TensorFlow Datasets writes them.
-        shuffle: examples in memory that the next one is drawn from.
+        builder: the builder from `prepared`.
+        split: split in the syntax of TensorFlow Datasets.
+        shuffle: size of the shuffle buffer in examples.
         labels: names of the classes.
-        features: names of those that are needed: `image`, still encoded, and what the label is made of.
-        label_of: function of a row of features -> its class, or classes.
-        multi: whether they are several.
-        read: function of the encoded image -> its pixels, where they need more than decoding.
-        shape: of the pixels that `read` gives.
+        features: names of the features to read: `image`, which stays encoded, and the features of the label.
+        label_of: a function of a dict of features that returns the class or classes.
+        multi: whether an example has a list of classes.
+        read: a function that turns the encoded image into pixels; None if plain decoding suffices.
+        shape: shape of the pixels that `read` returns.
 
     Raises:
-        ValueError: there is no such split, or no example in it.
+        ValueError: the split is unknown or empty.
     """
     tfds = import_tfds()
     try:
@@ -101,7 +104,7 @@ def streamed(builder, split: str, shuffle: int, labels, features, label_of, mult
 
 
 def _shuffled(dataset, buffer: int, seed) -> tf.data.Dataset:
-    """`dataset.shuffle` by a seed that may be a tensor, and by nothing else: the method mixes in the global seed."""
+    """Shuffle by a seed that can be a tensor. `dataset.shuffle` would mix in the global seed."""
     shuffled = tf.raw_ops.ShuffleDataset(
         input_dataset=tf.data.experimental.to_variant(dataset),
         buffer_size=buffer,

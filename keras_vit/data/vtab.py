@@ -1,6 +1,6 @@
-"""VTAB-1k: nineteen tasks of 1,000 training examples each (arXiv 1910.04867), their labels and splits as frozen rows.
+"""Define the nineteen tasks of VTAB-1k (arXiv 1910.04867), with 1,000 training examples each, as rows.
 
-The rows follow the benchmark's published code, task by task; its score is the mean of the nineteen top-1 accuracies.
+The rows follow the benchmark's published code. The score is the mean of the nineteen top-1 accuracies.
 """
 
 from collections.abc import Callable
@@ -16,21 +16,21 @@ SPLITS = ("train800", "val200", "vtab1k", "test")
 
 @dataclass(frozen=True)
 class Task:
-    """One of the nineteen.
+    """One task.
 
     Args:
-        name: as in `vtab:NAME`.
-        paper: the name in the paper.
+        name: NAME in `vtab:NAME`.
+        paper: name in the paper.
         group: `natural`, `specialized` or `structured`.
-        dataset: of TensorFlow Datasets.
-        classes: number of them.
-        features: that the label is made of.
-        label: function of a row of features -> class; the one feature itself where None.
-        held_out: the split that validation is from; of `train`, what comes after `percent`.
-        percent: share of `train` that is trained on where validation is a part of it.
-        test: the split to test on; None for the last `test_percent` of `train`.
+        dataset: name in TensorFlow Datasets.
+        classes: number of classes.
+        features: features from which the label is computed.
+        label: a function of a dict of features that returns the class; None if the feature is the class.
+        held_out: split with the validation examples; in `train`, they follow the first `percent`.
+        percent: percentage of `train` before the validation examples; None if they are in another split.
+        test: split with the test examples; None for the last `test_percent` of `train`.
         test_percent: see `test`.
-        levels: brightest pixel, of which 255 is made.
+        levels: value of the brightest pixel, which is scaled to 255.
     """
 
     name: str
@@ -47,43 +47,43 @@ class Task:
     levels: int = 255
 
     def split(self, name: str, train_count: int) -> str:
-        """What TensorFlow Datasets calls a split of the task.
+        """Return a split of the task in the syntax of TensorFlow Datasets.
 
         Args:
             name: one of `SPLITS`.
-            train_count: examples of the data set's `train` split.
+            train_count: number of examples in the data set's `train` split.
         """
         begin = 0 if self.percent is None else self.percent * train_count // 100
         test = self.test
-        if test is None:  # rounded as the benchmark does: what is trained and validated on, each by itself
+        if test is None:  # the benchmark rounds the training and validation parts separately
             test = f"train[{begin + (100 - self.percent - self.test_percent) * train_count // 100}:]"
         held_out = f"{self.held_out}[{begin or ''}:{begin + 200}]"
         return {"train800": "train[:800]", "val200": held_out, "vtab1k": f"train[:800]+{held_out}", "test": test}[name]
 
 
 def nearest_object(row):
-    """Clevr-Dist: the depth of the nearest object, between 0, 8, 8.5, 9, 9.5, 10 and 100."""
+    """Return Clevr-Dist's class: the binned depth of the nearest object."""
     return _between(tf.reduce_min(row["objects"]["pixel_coords"][:, 2]), (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0))
 
 
 def nearest_vehicle(row):
-    """KITTI-Dist: metres to the nearest car, van or truck, between -100, 8, 20 and 999; class 3 where there is none."""
+    """Return KITTI-Dist's class: the binned distance in metres to the nearest car, van or truck; 3 if none."""
     depths = tf.where(row["objects"]["type"] < 3, row["objects"]["location"][:, 2], 1000.0)
     return _between(tf.minimum(tf.reduce_min(depths), 1000.0), (-100.0, 8.0, 20.0, 999.0))
 
 
 def object_count(row):
-    """Clevr-Count: 3 to 10 objects."""
+    """Return Clevr-Count's class: 3 to 10 objects."""
     return tf.size(row["objects"]["size"]) - 3
 
 
 def _between(value, thresholds):
-    """The last threshold that is below the value."""
+    """Return the index of the last threshold below a value."""
     return tf.reduce_max(tf.where(tf.constant(thresholds) < value))
 
 
 def _grouped(feature: str, size: float):
-    """The classes of a feature, so many of them made one."""
+    """Return a function that bins a feature: its value divided by `size`, rounded down."""
     return lambda row: tf.math.floordiv(tf.cast(row[feature], tf.float32), size)
 
 
@@ -120,7 +120,7 @@ TASKS = (
 
 
 def find_task(name: str) -> Task:
-    """The row of a name; raises a ValueError where there is none."""
+    """Return the task of a name, or raise a ValueError."""
     task = next((task for task in TASKS if task.name == name), None)
     if task is None:
         raise ValueError(f"source expected vtab: and one of {', '.join(t.name for t in TASKS)}, received {name!r}.")
@@ -131,13 +131,16 @@ def open_task(name: str, split: str, directory: str | None, shuffle: int) -> Exa
     """Open one split of a task.
 
     Args:
-        name: of the task.
-        split: `train800`, `val200`, `vtab1k` (both: what the paper trains on) or `test`.
-        directory: the folder that TensorFlow Datasets keeps its data in; its default where None.
-        shuffle: examples in memory that the next one is drawn from.
+        name: name of the task.
+        split: `train800`, `val200`, `vtab1k` (both of them, on which the paper trains) or `test`.
+        directory: the data folder; TensorFlow Datasets' default if None.
+        shuffle: size of the shuffle buffer in examples.
+
+    Returns:
+        The split.
 
     Raises:
-        FileNotFoundError: the data set has not been prepared there.
+        FileNotFoundError: the data set has not been prepared in the folder.
         ValueError: the task or the split is unknown.
     """
     task = find_task(name)
