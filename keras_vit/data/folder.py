@@ -1,6 +1,7 @@
 """Read a user's images from CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg.
 
-The folder can be on any of TensorFlow's file systems. Names and first bytes decide which files are images. One warning counts the other files.
+The folder can be on any of TensorFlow's file systems. Names and first bytes decide which files are images. One warning
+counts the other files.
 """
 
 import contextlib

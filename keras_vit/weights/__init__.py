@@ -1,4 +1,4 @@
-"""Published weights: their names, their files. NumPy only."""
+"""Find, read and write published weights, in NumPy."""
 
 from keras_vit.weights.catalogue import list_weights as list_weights
 from keras_vit.weights.convert import Report as Report

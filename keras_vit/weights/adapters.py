@@ -1,4 +1,4 @@
-"""Dense layers whose kernel is not what their variable says: LoRA's adapters add to it, integers have scales."""
+"""Read the kernels of dense layers with LoRA adapters, and refuse quantized layers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,8 +11,8 @@ ADAPTERS = ("lora_kernel_a", "lora_kernel_b")
 
 
 def readers(model) -> dict[str, Callable[[], np.ndarray]]:
-    """Return what reads each weight of a flat model in float32, by its path: kernels with LoRA's adapters merged."""
-    from keras_vit.composed import weight_paths  # needs Keras
+    """Return a function per weight of a flat model, by path. It returns the weight in float32, with LoRA merged."""
+    from keras_vit.composed import weight_paths  # imports Keras
 
     merged = {id(stored_kernel(layer)): partial(_merged, layer) for layer in adapted(model)}
     return {
@@ -22,12 +22,12 @@ def readers(model) -> dict[str, Callable[[], np.ndarray]]:
 
 
 def adapted(model) -> list:
-    """Return the dense layers of a model that have LoRA's adapters."""
+    """Return the dense layers with LoRA adapters in a model."""
     return [layer for layer in layers_of(model) if getattr(layer, "lora_enabled", False)]
 
 
 def merge_note(model) -> str | None:
-    """Return a sentence on the adapters that `readers` merges; None where a model has none."""
+    """Return a sentence about the adapters that `readers` merges; None for a model without adapters."""
     layers = adapted(model)
     if not layers:
         return None
@@ -35,7 +35,13 @@ def merge_note(model) -> str | None:
 
 
 def require_float(model, argument: str, advice: str) -> None:
-    """Raise a ValueError where layers of a model are quantized, whose kernels mean nothing without their scales."""
+    """Raise a ValueError if a model has quantized layers.
+
+    Args:
+        model: the model.
+        argument: name of the checked argument in the error message.
+        advice: what to do, for the error message.
+    """
     modes = {layer.path: layer.quantization_mode for layer in layers_of(model) if layer.quantization_mode}
     if modes:
         path, mode = next(iter(modes.items()))
@@ -46,7 +52,7 @@ def require_float(model, argument: str, advice: str) -> None:
 
 
 def require_plain(model) -> None:
-    """Raise a ValueError where weights cannot be loaded into a model: its layers are quantized or have adapters."""
+    """Raise a ValueError if a model has quantized layers or LoRA adapters, so that weights cannot be loaded."""
     require_float(model, "model", "load the weights first, then quantize the model")
     if layers := adapted(model):
         raise ValueError(
@@ -56,6 +62,6 @@ def require_plain(model) -> None:
 
 
 def _merged(dense) -> np.ndarray:
-    """Return a kernel with its adapters added, in float32."""
+    """Return the kernel of a dense layer with its adapters added, in float32."""
     a, b = (np.asarray(getattr(dense, name), "float32") for name in ADAPTERS)
     return np.asarray(stored_kernel(dense), "float32") + dense.lora_alpha / dense.lora_rank * (a @ b)

@@ -1,7 +1,7 @@
-"""What timm's architecture names say that the arrays do not: heads, activation, epsilon and pooling.
+"""Look up what timm's architecture names imply: heads, activation, epsilon and pooling.
 
-`architectures.csv` has a row for each Vision Transformer of timm 1.0.31, read from its models. `features` are parts of
-the model that no array shows and that this package does not have.
+`architectures.csv` has a row for each Vision Transformer of timm 1.0.31. Its column `features` lists unsupported parts
+of the model that no array shows.
 """
 
 import csv
@@ -15,10 +15,10 @@ class Named:
     """A row of the table.
 
     Args:
-        architecture: timm's name.
-        num_heads: attention heads.
-        activation: of the MLPs.
-        layer_norm_epsilon: of all layer norms.
+        architecture: name in timm.
+        num_heads: number of attention heads.
+        activation: activation of the MLPs.
+        layer_norm_epsilon: epsilon of all layer norms.
         pooling: `token`, `gap` or `map`; None for the token sequence.
         features: unsupported parts that no array shows.
     """
@@ -32,14 +32,14 @@ class Named:
 
     @property
     def stated(self) -> dict:
-        """Fields of `keras_vit.weights.architecture.Architecture`."""
+        """Return the values as fields of `keras_vit.weights.architecture.Architecture`."""
         names = ("num_heads", "activation", "layer_norm_epsilon", "pooling")
         return {name: getattr(self, name) for name in names}
 
 
 @functools.cache
 def architectures() -> dict[str, Named]:
-    """Return the rows by name."""
+    """Return the rows of the table by name."""
     with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as file:
         return {row["architecture"]: _row(**row) for row in csv.DictReader(file)}
 
@@ -50,6 +50,6 @@ def _row(architecture, num_heads, activation, layer_norm_epsilon, pooling, featu
 
 
 def named(config: dict) -> Named | None:
-    """Return the row of the architecture that a config names, None where it names none that is in the table."""
+    """Return the row of the architecture that a config names; None if the table has none."""
     name = config.get("architecture")
     return architectures().get(name) if isinstance(name, str) else None

@@ -1,4 +1,4 @@
-"""What the kinds of files share, and the `.npz` archive."""
+"""Define the base class of weight files, and read `.npz` archives."""
 
 import contextlib
 import math
@@ -13,43 +13,43 @@ import numpy as np
 from keras_vit.weights.layouts import IGNORED
 
 _MAPPED = 32 * 2**20
-_SMALL = 64 * 2**20  # bytes that any file may ask for
-_MOST_EXPANSION = 100  # of a file's size, in memory: trained weights lose a tenth by compression
+_SMALL = 64 * 2**20  # bytes of arrays that any file may declare
+_MOST_EXPANSION = 100  # maximum ratio of arrays to file size; compression saves about a tenth of trained weights
 _STACKED = re.compile(r"^(.*)\[(\d+)\]$")
-_INTEGER = re.compile(r"(torch\.)?(u?int\d+|bool)|[IU]\d+|BOOL")  # as NumPy, torch and safetensors spell them
+_INTEGER = re.compile(r"(torch\.)?(u?int\d+|bool)|[IU]\d+|BOOL")  # names in NumPy, torch and safetensors
 
 
 class Refused(ValueError):
-    """A file's fault that has its own sentence."""
+    """Raised for a fault of a file that needs a specific message."""
 
 
 def plain_name(name: str) -> str:
-    """The array that `name[3]` is an entry of, or the name itself."""
+    """Return the name of the array for an entry such as `name[3]`, else the name itself."""
     stacked = _STACKED.match(name)
     return stacked[1] if stacked else name
 
 
 class WeightsFile:
-    """What the kinds of files share."""
+    """Base class of weight files."""
 
-    grid: tuple[int, int] | None = None  # of the position embedding, where the file says it
+    grid: tuple[int, int] | None = None  # grid of the position embedding, if the file states it
 
     def __init__(self, path: Path, config: dict):
         self.source = str(path)
         self.size = path.stat().st_size
         self.config = config
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.integers: dict[str, str] = {}  # arrays of integers or booleans, which are never weights: name -> dtype
-        self.notes: list[str] = []  # what a report says about the file itself
+        self.integers: dict[str, str] = {}  # name -> dtype of integer and boolean arrays, which are never weights
+        self.notes: list[str] = []  # sentences about the file for the report
         self._recent: dict[str, np.ndarray] = {}
         self._maps: list[mmap.mmap] = []
-        self._mapped = 0  # bytes read since these last let go of their memory
+        self._mapped = 0  # bytes read since the maps last released their memory
 
     def _refuse(self, expected: str, received: str):
         return ValueError(f"source expected {expected}, received {received} in {self.source!r}.")
 
     def _takes(self, name: str, is_float: bool, dtype) -> bool:
-        """Whether an array is of floats. Integers are noted, other types are refused unless they belong to training."""
+        """Return whether an array holds floats. Record integers, and refuse other dtypes outside training state."""
         if not is_float and _INTEGER.fullmatch(str(dtype)):
             self.integers[name] = str(dtype)
         elif not is_float and not IGNORED.match(name):
@@ -57,24 +57,24 @@ class WeightsFile:
         return is_float
 
     def refuse_dtype(self, name: str, dtype) -> Refused:
-        """Return the error for an array that should hold floats."""
+        """Return the error for an array that does not hold floats."""
         return Refused(f"source expected arrays of floats, received dtype {dtype} for {name!r} in {self.source!r}.")
 
     def require_weights(self) -> None:
-        """Raise a ValueError where the arrays alone do not say the weights."""
+        """Raise a ValueError if the arrays alone do not determine the weights."""
 
     def require_plausible_sizes(self) -> None:
-        """Raise a Refused where the arrays would take far more memory than weights in a file of this size."""
+        """Raise Refused if the arrays are implausibly large for the size of the file."""
         require_plausible(4 * sum(map(math.prod, self.shapes.values())), self.size, self.source)
 
     def verify(self, names) -> None:
-        """Raise a ValueError where the arrays of these names cannot be read as they were written."""
+        """Raise a ValueError if the named arrays do not match their checksums."""
 
     def __getitem__(self, name: str) -> np.ndarray:
         stacked = _STACKED.match(name)
         if not stacked:
             return self._counted(name)
-        if stacked[1] not in self._recent:  # query, key and value are asked for in turn, block by block
+        if stacked[1] not in self._recent:  # callers read query, key and value in turn, block by block
             if len(self._recent) == 3:
                 del self._recent[next(iter(self._recent))]
             self._recent[stacked[1]] = self._counted(stacked[1])
@@ -89,14 +89,14 @@ class WeightsFile:
         raise NotImplementedError
 
     def forget(self) -> None:
-        """Let go of the memory that mapped files take up once it is more than a little; it is read again on demand."""
+        """Release the memory of mapped files after 32 MB; later reads map it again."""
         if self._mapped > _MAPPED and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped = 0
             for mapped in self._maps:
                 mapped.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
 
     def __enter__(self):
         return self
@@ -106,7 +106,7 @@ class WeightsFile:
 
 
 class MappedZip:
-    """A zip archive whose stored members can be read in place, from a memory map."""
+    """A zip archive whose uncompressed members are read in place from a memory map."""
 
     def __init__(self, path: Path):
         self._stack = contextlib.ExitStack()
@@ -122,13 +122,13 @@ class MappedZip:
         self.read = self._zip.read  # checks the member's CRC
 
     def offset(self, info: zipfile.ZipInfo) -> int:
-        """Where a stored member's bytes begin: the lengths of name and extra field stand in its local header."""
+        """Return the offset of an uncompressed member's data, which follows its local header."""
         at = info.header_offset
         name, extra = (int.from_bytes(self.map[at + i : at + i + 2], "little") for i in (26, 28))
         return at + 30 + name + extra
 
     def is_whole(self, info: zipfile.ZipInfo) -> bool:
-        """Whether a member's bytes have the CRC that was recorded when they were written."""
+        """Return whether a member's data matches its recorded CRC."""
         try:
             if info.compress_type == zipfile.ZIP_STORED:
                 at = self.offset(info)
@@ -146,7 +146,7 @@ class MappedZip:
 
 
 class NpzFile(WeightsFile):
-    """An `.npz` archive. Arrays that are stored uncompressed are read in place, without a copy."""
+    """An `.npz` archive. Uncompressed arrays are read in place, without a copy."""
 
     def __init__(self, path, config):
         super().__init__(path, config)
@@ -159,7 +159,7 @@ class NpzFile(WeightsFile):
         except Refused:
             self.close()
             raise
-        except Exception:  # what zipfile raises of damaged archives is not listed anywhere
+        except Exception:  # zipfile does not document what it raises for damaged archives
             self.close()
             raise self._refuse("a whole .npz archive", "something else") from None
 
@@ -170,7 +170,7 @@ class NpzFile(WeightsFile):
             header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             try:
                 shape, in_columns, dtype = header(member)
-            except Exception:  # NumPy parses the header as Python: half a dozen kinds, tokenize's among them
+            except Exception:  # NumPy parses the header as Python, which raises many types
                 raise Refused(f"source expected .npy headers, received none for {name!r} in {self.source!r}.") from None
             start = member.tell()
         bfloat16 = dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None
@@ -206,25 +206,25 @@ class NpzFile(WeightsFile):
 
 
 def as_float(array: np.ndarray) -> np.ndarray:
-    """The array, from bfloat16 where it is raw pairs of bytes."""
-    if array.dtype.kind == "V":  # bfloat16, which NumPy has no name for: the upper half of a float32
+    """Return a float array; convert raw bfloat16 values to float32."""
+    if array.dtype.kind == "V":  # bfloat16 has no NumPy dtype; it is the upper half of a float32
         return (array.view("<u2").astype("<u4") << 16).view("<f4")
     return array
 
 
 def checksum(array: np.ndarray) -> str:
-    """Return the CRC-32 of an array's type, shape and bytes, in hexadecimal."""
+    """Return the hexadecimal CRC-32 of an array's dtype, shape and bytes."""
     kind = f"{array.dtype.str} {list(array.shape)}".encode()
     return f"{zlib.crc32(np.ascontiguousarray(array).reshape(-1).view('u1'), zlib.crc32(kind)):08x}"
 
 
 def require_plausible(size: int, file_size: int, source: str) -> None:
-    """Raise a Refused where what a file declares would take far more memory than any weights in a file of its size.
+    """Raise Refused if a file declares implausibly large arrays for its size.
 
     Args:
-        size: in bytes, of what the file declares.
-        file_size: in bytes, of the file.
-        source: what the file is called.
+        size: declared size of the arrays in bytes.
+        file_size: size of the file in bytes.
+        source: name of the file in the error message.
     """
     most = max(_SMALL, _MOST_EXPANSION * file_size)
     if size > most:

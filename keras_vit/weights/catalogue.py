@@ -1,4 +1,4 @@
-"""Finding a published checkpoint: by tag, by official name, by augreg's grammar, in augreg's index."""
+"""Find published checkpoints by tag, official name, augreg name, or in augreg's index."""
 
 import csv
 import difflib
@@ -22,21 +22,21 @@ _CLASSES = {"imagenet2012": 1000, "cifar100": 100, "oxford_iiit_pet": 37, "resis
 
 @dataclass(frozen=True)
 class AugReg:
-    """What the name of one of augreg's 50,000 files says (arXiv 2106.10270).
+    """The parsed name of one of augreg's 50,000 files (arXiv 2106.10270).
 
     Args:
-        name: the model, `B_16`.
-        dataset: of the pre-training, `i1k` or `i21k`.
-        epochs: of the pre-training.
-        learning_rate: of the pre-training.
+        name: name of the model, such as `B_16`.
+        dataset: data set of the pre-training, `i1k` or `i21k`.
+        epochs: epochs of the pre-training.
+        learning_rate: learning rate of the pre-training.
         augmentation: `none`, `light0` ... `strong2`.
-        weight_decay: of the pre-training.
-        dropout: of the pre-training.
-        stochastic_depth: of the pre-training.
-        adapted_to: the data set of the fine-tuning, None without.
-        steps: of the fine-tuning; the names' `0k` stands for 500.
-        adapted_learning_rate: of the fine-tuning.
-        resolution: pixels a side; 224 without fine-tuning.
+        weight_decay: weight decay of the pre-training.
+        dropout: dropout rate of the pre-training.
+        stochastic_depth: stochastic depth of the pre-training.
+        adapted_to: data set of the fine-tuning; None without fine-tuning.
+        steps: steps of the fine-tuning; `0k` in a name means 500.
+        adapted_learning_rate: learning rate of the fine-tuning.
+        resolution: side of the images in pixels; 224 without fine-tuning.
     """
 
     name: str
@@ -54,7 +54,7 @@ class AugReg:
 
 
 def parse_augreg(name: str) -> AugReg | None:
-    """Read a name of augreg's grammar, with or without `.npz`; None where it is none."""
+    """Parse the name of an augreg file, with or without `.npz`; return None for other names."""
     upstream, _, adapted = name.removeprefix("augreg/").removesuffix(".npz").partition("--")
     first, second = _PRETRAINED.fullmatch(upstream), _ADAPTED.fullmatch(adapted)
     if not first or first["name"] not in AUGREG_MODELS or (adapted and not second):
@@ -68,7 +68,7 @@ def parse_augreg(name: str) -> AugReg | None:
 
 
 def list_weights(glob: str = "*") -> list[str]:
-    """Tags of the published checkpoints, `list_weights("ViT_B16")` or `list_weights("*.augreg_in21k*")`.
+    """Return the tags of published checkpoints, as in `list_weights("ViT_B16")` or `list_weights("*.augreg_in21k*")`.
 
     Args:
         glob: a builder's name, or a shell pattern of tags or builders' names.
@@ -77,7 +77,7 @@ def list_weights(glob: str = "*") -> list[str]:
 
 
 def find_released(name: str) -> Released:
-    """The published file that a tag, an official name or a name of augreg's grammar means.
+    """Return the published file of a tag, an official name or an augreg name.
 
     Raises:
         ValueError: no published file has this name; the message holds the three nearest tags.
@@ -132,20 +132,20 @@ def find(
     index: str | os.PathLike | None = None,
     parameters_of=None,
 ) -> list[Found]:
-    """Published checkpoints that are of some kind, best first.
+    """Return the published checkpoints that match, best first.
 
     Args:
-        model: any of a model's names that are in the tags: `B_16`, `ViT_B16`, `vit_base_patch16`.
-        resolution: pixels a side.
-        under: most parameters.
-        dataset: that the classifier is for; None for all.
+        model: a name of a model, such as `B_16`, `ViT_B16` or `vit_base_patch16`.
+        resolution: side of the images in pixels.
+        under: upper limit of the number of parameters.
+        dataset: data set of the classifier; None for all.
         sort: `accuracy`, `parameters`, `resolution` or `tag`.
-        index: augreg's index.csv, which adds files and accuracies; the published rows alone where None.
-        parameters_of: a builder's name -> its number of parameters.
+        index: path of augreg's index.csv, which adds files and accuracies; None searches the published rows only.
+        parameters_of: a function of a builder's name that returns its number of parameters.
 
     Raises:
-        FileNotFoundError: nothing lies at `index`.
-        ValueError: `sort` is unknown, or the index is no such table.
+        FileNotFoundError: `index` does not exist.
+        ValueError: `sort` is unknown, or the index is not augreg's table.
     """
     if sort not in _SORTS:
         raise ValueError(f"sort expected one of {_SORTS}, received {sort!r}.")

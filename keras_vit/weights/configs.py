@@ -1,4 +1,4 @@
-"""The `config.json` of timm and transformers: ONE table of their keys, read in both directions."""
+"""Read and write the `config.json` of timm and transformers by one table of keys."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from keras_vit.weights.image_configs import timm_config
 
 @dataclass(frozen=True)
 class Key:
-    """A field of `Architecture` and where each library's config has it, `a.b` for b inside a."""
+    """A field of `Architecture` and its key in each library's config; `a.b` is key b of object a."""
 
     ours: str
     hf: str | None = None
@@ -25,7 +25,7 @@ KEYS = (
     Key("channels", "num_channels", "model_args.in_chans"),
     Key("image_size", "image_size", "model_args.img_size"),
     Key("activation", "hidden_act", "model_args.act_layer"),
-    Key("layer_norm_epsilon", "layer_norm_eps", "keras_vit.layer_norm_epsilon"),  # timm has no key of its own
+    Key("layer_norm_epsilon", "layer_norm_eps", "keras_vit.layer_norm_epsilon"),  # timm has no key for it
     Key("group_norm_epsilon", None, "keras_vit.group_norm_epsilon"),
     Key("weight_epsilon", None, "keras_vit.weight_epsilon"),
     Key("weight_epsilon_on", None, "keras_vit.weight_epsilon_on"),
@@ -38,7 +38,7 @@ _ACTIVATIONS = {
     "hf": {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "relu": "relu", "silu": "silu"},
     "timm": {"gelu": "gelu", "gelu_tanh": "gelu_tanh", "relu": "relu", "silu": "silu"},
 }
-# What transformers' BitConfig may say otherwise, for which this package has no model.
+# Keys of transformers' BitConfig with the only values that this package supports.
 _BIT_FIXED = {
     "layer_type": "preactivation",
     "hidden_act": "relu",
@@ -47,7 +47,7 @@ _BIT_FIXED = {
     "num_groups": 32,
     "output_stride": 32,
 }
-# What timm's `model_args` may say otherwise and no array shows, with the values that this package computes.
+# Keys of timm's `model_args` that no array shows, with the values that this package supports.
 _TIMM_FIXED = {
     "norm_layer": ("layernorm",),
     "pos_embed": ("learn",),
@@ -62,10 +62,15 @@ _POOLINGS = {"token": "token", "avg": "gap", "map": "map", "": None}
 
 
 def read_config(config: dict, layout: str, source: str) -> dict:
-    """What a config says, as fields of `Architecture`.
+    """Return the values of a config as fields of `Architecture`.
+
+    Args:
+        config: the config.
+        layout: layout of the file, `timm` or `hf`.
+        source: name of the file in error messages.
 
     Raises:
-        ValueError: a value is not what its key is for.
+        ValueError: a value has the wrong type, or is not supported.
     """
     for place, fixed in _BIT_FIXED.items() if layout == "hf" and config.get("model_type") == "bit" else ():
         if config.get(place, fixed) != fixed:
@@ -80,17 +85,17 @@ def read_config(config: dict, layout: str, source: str) -> dict:
                 f"the config beside {source!r} expected 'model_args.{name}' to be one of {(None, *computed)}, "
                 f"received {arguments[name]!r}."
             )
-    said = {}
+    fields = {}
     for key in KEYS:
         place = getattr(key, layout, None)
         value = place and _get(config, place)
         if value is None:
             continue
         try:
-            said[key.ours] = _READ.get(key.ours, _number)(value, layout)
+            fields[key.ours] = _READ.get(key.ours, _number)(value, layout)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ValueError(f"the config beside {source!r} expected a known {place!r}, received {value!r}.") from None
-    return said
+    return fields
 
 
 def _get(config, place):
@@ -129,7 +134,7 @@ _READ = {
 
 
 def write_config(model: Architecture, layout: str, spec: ImageSpec) -> dict:
-    """The config that lets the library of a layout build the model and prepare its images.
+    """Return the config by which a layout's library builds the model and prepares its images.
 
     Raises:
         ValueError: the library has no such model.
@@ -138,7 +143,7 @@ def write_config(model: Architecture, layout: str, spec: ImageSpec) -> dict:
 
 
 def _values(model: Architecture, layout: str) -> dict:
-    """The table's keys that this layout has, with the model's values; `a.b` stays one key."""
+    """Return the keys of a layout with the model's values; `a.b` stays one key."""
     names = {}
     for theirs, ours in _ACTIVATIONS[layout].items():
         names.setdefault(ours, theirs)
@@ -203,7 +208,7 @@ def _hf_bit(model):
         "embedding_size": width,
         "hidden_sizes": [4 * width * 2**stage for stage in range(len(model.units))],
         "depths": list(model.units),
-        "width_factor": 1,  # the sizes above have it in them
+        "width_factor": 1,  # included in the sizes above
         **_BIT_FIXED,
         "dtype": "float32",
         **_hf_labels(model),
@@ -235,7 +240,7 @@ def _timm(model, spec):
     return config
 
 
-# timm's hybrids have the stages of their ResNet in the name, not among the arguments.
+# timm's hybrids state the stages of their ResNet in the name, not in the arguments.
 _TIMM_HYBRIDS = {
     (): "vit_tiny_r_s16_p8_224",
     (2, 2, 2, 2): "vit_small_r26_s32_224",

@@ -1,4 +1,4 @@
-"""Files of weights into a model: matched by name and shape first, strictly, then tensor by tensor."""
+"""Load a file of weights into a model. All names and shapes are checked before any array is read."""
 
 import os
 import re
@@ -27,7 +27,7 @@ _TOP = ("pre_logits/", "head/")
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a file: names of the file's arrays, except `missing`, which are the model's variables."""
+    """The result of loading a file, as names of its arrays. `missing` holds names of the model's variables."""
 
     source: str
     layout: str
@@ -35,9 +35,9 @@ class Report:
     resized: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     left_over: list[str] = field(default_factory=list)
-    unused_top: list[str] = field(default_factory=list)  # a classifier in the file, none like it in the model
-    conversions: list[str] = field(default_factory=list)  # every change to the numbers, in a sentence each
-    notes: list[str] = field(default_factory=list)  # where the model computes otherwise than the file's origin
+    unused_top: list[str] = field(default_factory=list)  # a classifier that the model does not have
+    conversions: list[str] = field(default_factory=list)  # one sentence per change to the values
+    notes: list[str] = field(default_factory=list)  # differences between the model and the file's origin
 
     def __str__(self):
         groups = ("resized", "missing", "left_over", "unused_top", "conversions", "notes")
@@ -50,12 +50,12 @@ class Report:
 
 @dataclass(frozen=True)
 class _Step:
-    """One variable and where its numbers come from."""
+    """One variable and the arrays of the file that fill it."""
 
     variable: object
     layer: object
     entry: Entry
-    shapes: tuple  # the file's arrays are taken in these shapes
+    shapes: tuple  # shapes to which the file's arrays are reshaped
     change: Callable[[np.ndarray], np.ndarray] | None = None
 
 
@@ -67,55 +67,55 @@ def load_weights(
     position_resize: str = "official",
     source_grid: tuple[int, int] | None = None,
 ) -> Report:
-    """Fill a model with published weights, or with your own, whatever layout they are in.
+    """Load published weights, or your own, in any layout into a model.
 
-    Position embeddings of another grid, patch kernels of another size and first kernels of other channels are
-    converted. A classifier of another size stays at its start, with a printed note; one in the file is left out
-    where the model has none. Nothing is changed unless everything fits.
+    Position embeddings are resized to the model's grid, patch kernels to its patch size, and first kernels to its
+    number of channels. A classifier of another size keeps its initial values, with a printed note. The file's
+    classifier is ignored if the model has none. The model is not changed unless everything fits.
 
     Args:
         model: a model of this package.
-        source: a tag of `list_weights()`, or the path
-            of an `.npz`, `.safetensors`, `.pth`, `.pt`, `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5`
-            file or of a folder that holds one.
-        strict: False leaves out heads, decoders and what belongs to training, starts a missing classifier anew, and
-            prints both. Any other array that is missing or left over is an error whatever `strict` is.
+        source: a tag of `list_weights()`, a folder, or the path of an `.npz`, `.safetensors`, `.pth`, `.pt`,
+            `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5` file.
+        strict: False ignores heads, decoders and training state in the file, initialises a missing classifier, and
+            prints both. Any other missing or extra array is an error in both cases.
         position_resize: `official` (corner-aligned bilinear, section 3.2), `timm` (antialiased bicubic), `timm_npz`
             (bilinear) or `hf` (bicubic).
-        source_grid: (down, across) of the file's position embedding, where it is not square and no config says so.
+        source_grid: (height, width) of the file's position embedding in patches, if it is not square and no config
+            states it.
 
     Returns:
-        A report of what was used, converted, missing and left over.
+        A report of the used, converted, missing and extra arrays.
 
     Raises:
-        FileNotFoundError: nothing lies at `source`.
-        ValueError: the file is damaged, or does not fit; the message lists every name.
+        FileNotFoundError: `source` does not exist.
+        ValueError: the file is damaged or does not fit; the message lists every name.
     """
     return fill(model, source, strict, position_resize=position_resize, source_grid=source_grid)
 
 
 def fill(model, source, strict=True, **options) -> Report:
-    """Fill a model from a file; the options are those of `apply`."""
+    """Load a file into a model. `options` are arguments of `apply`."""
     with open_weights(source, model) as file:
         return apply(model, file, look(file), strict, **options)
 
 
 def conventions_of(source: str | os.PathLike) -> dict:
-    """What the code behind a file computes with: `activation`, `layer_norm_epsilon` and a stem's epsilons.
+    """Return the activation and the epsilons that a file's origin uses, as fields of `Architecture`.
 
-    Of a `.keras` file it is what its model computes with; empty for `.weights.h5`, which does not say.
+    A `.keras` file's model states them. The result is empty for `.weights.h5`, which does not state them.
     """
     if os.fspath(source).endswith(".weights.h5"):
         return {}
     with open_weights(source, verified=False) as file:
         contents = look(file)
         usual = origin(contents.layout, contents.family)
-        said = vars(of_model(file.model)) if isinstance(file, KerasFile) else stated(file, contents)
-    return {name: said.get(name, value) for name, value in usual.items()}
+        fields = vars(of_model(file.model)) if isinstance(file, KerasFile) else stated(file, contents)
+    return {name: fields.get(name, value) for name, value in usual.items()}
 
 
 def require_classes(source: str | os.PathLike, classes: int) -> None:
-    """Raise a ValueError unless a file's classifier, if it has one, is of so many classes."""
+    """Raise a ValueError if a file has a classifier with another number of classes."""
     if os.fspath(source).endswith((".keras", ".h5", ".hdf5")):
         return
     with open_weights(source, verified=False) as file:
@@ -125,9 +125,9 @@ def require_classes(source: str | os.PathLike, classes: int) -> None:
 
 
 class Early:
-    """Hands out an open file's arrays while the variables they fit as they are are being made.
+    """Return an open file's arrays as initial values of variables of the same shape; see `starting_from`.
 
-    Nothing is checked here that `apply`, which must follow, checks for the whole model.
+    `apply` must be called afterwards. It checks the whole model.
     """
 
     def __init__(self, file, contents: Contents):
@@ -139,7 +139,7 @@ class Early:
         entry = self._contents.entries.get(path)
         if entry is None or entry.shape != shape:
             return None
-        self._file.forget()  # what stood in the way of the array before this one
+        self._file.forget()  # releases the memory of earlier arrays
         self._file.verify(entry.names)
         self.done.add(path)
         return _array(self._file, path, entry, entry.shapes, self.warnings)
@@ -148,34 +148,42 @@ class Early:
 def apply(
     model, file, contents: Contents, strict=True, position_resize="official", source_grid=None, early=None, given=()
 ) -> Report:
-    """Fill a model, or what `early` has left of it, from an open file; see `load_weights`.
+    """Load an open file into a model; see `load_weights`.
 
-    `given` are the names of the model's fields that the caller chose.
+    Args:
+        model: the model.
+        file: one of `keras_vit.weights.files`.
+        contents: the file's contents.
+        strict: as in `load_weights`.
+        position_resize: as in `load_weights`.
+        source_grid: as in `load_weights`.
+        early: the `Early` that has initialised some variables already; None without one.
+        given: names of the fields of `Architecture` that the caller chose.
     """
-    from keras_vit.composed import flattened, weight_paths  # needs Keras
+    from keras_vit.composed import flattened, weight_paths  # imports Keras
 
     require_method(position_resize)
     model = flattened(model)
     require_plain(model)
-    said = stated(file, contents)
+    fields = stated(file, contents)
     variables = weight_paths(model)
     report = Report(contents.source, contents.layout.name, notes=list(file.notes))
-    _require_heads(model, file, said)
-    source_grid = source_grid or file.grid or grid_said(contents, said)
+    _require_heads(model, file, fields)
+    source_grid = source_grid or file.grid or grid_said(contents, fields)
     steps, wrong, changed = _plan(model, variables, contents, report, position_resize, source_grid)
     has_head = any(step.variable.path.startswith("head/") for step in steps)
-    spare = [entry.names for path, entry in contents.entries.items() if path not in variables]
+    unused = [entry.names for path, entry in contents.entries.items() if path not in variables]
     tops = [entry.names for path, entry in contents.entries.items() if path.startswith(_TOP)]
-    for names in spare:
+    for names in unused:
         top = names in tops and not has_head
         (report.unused_top if top else report.left_over).extend(names)
     report.left_over.extend(contents.left_over)
     new_top = () if strict else ("head/",) if has_head else _TOP
     _raise_unless_it_fits(report, wrong, strict, new_top)
     spec = read_spec(file, contents.layout.name)
-    report.notes.extend((*notes_on(model, contents, said, given), *images_note(model, spec)))
-    left = [step for step in steps if early is None or step.change or step.variable.path not in early.done]
-    file.verify([name for step in left for name in step.entry.names])
+    report.notes.extend((*notes_on(model, contents, fields, given), *images_note(model, spec)))
+    remaining = [step for step in steps if early is None or step.change or step.variable.path not in early.done]
+    file.verify([name for step in remaining for name in step.entry.names])
     for step in steps:
         if hasattr(step.layer, "conversion"):
             step.layer.conversion = None
@@ -183,7 +191,7 @@ def apply(
         layer.conversion = sentence
     keep_preprocessing(model, spec or ImageSpec())
     suspicions = early.warnings if early else []
-    for step in sorted(left, key=lambda step: [name.partition("[")[0] for name in step.entry.names]):
+    for step in sorted(remaining, key=lambda step: [name.partition("[")[0] for name in step.entry.names]):
         array = _array(file, step.variable.path, step.entry, step.shapes, suspicions)
         step.variable.assign(step.change(array) if step.change else array)
         file.forget()
@@ -196,7 +204,7 @@ def apply(
 
 
 def _plan(model, variables, contents, report, position_resize, source_grid):
-    """Steps for the variables that fit, (name, expected, received) of what does not, (layer, sentence) of changes."""
+    """Return steps for fitting variables, (name, expected, received) of misfits, and (layer, sentence) of changes."""
     steps, wrong, changed = [], [], []
     for path, variable in variables.items():
         entry = contents.entries.get(path)
@@ -230,15 +238,15 @@ def _plan(model, variables, contents, report, position_resize, source_grid):
     return steps, wrong, changed
 
 
-def _require_heads(model, file, said: dict) -> None:
-    """Raise a ValueError unless attention has the heads it has in the file, whose arrays fit any number of them."""
+def _require_heads(model, file, fields: dict) -> None:
+    """Raise a ValueError if the number of heads differs from the file's. Shapes alone do not show it."""
     if isinstance(file, KerasFile):
         from keras_vit.composed import flattened
 
         heads = {layer.name: getattr(layer, "num_heads", None) for layer in flattened(file.model).layers}
     else:
         blocks = (layer.name for layer in model.layers if layer.name.startswith("encoder_block_"))
-        heads = dict.fromkeys(blocks, said.get("num_heads"))
+        heads = dict.fromkeys(blocks, fields.get("num_heads"))
     for layer in model.layers:
         mine, theirs = getattr(layer, "num_heads", None), heads.get(layer.name)
         if mine != theirs and None not in (mine, theirs):
@@ -246,14 +254,14 @@ def _require_heads(model, file, said: dict) -> None:
 
 
 def _same(received, expected) -> bool:
-    """Whether shapes are the same, but for axes of length one that one of both leaves out."""
+    """Return whether shapes are equal, ignoring axes of length 1 if the ranks differ."""
     squeezed = lambda shape: [side for side in shape if side != 1]  # noqa: E731
     alike = lambda a, b: a == b or (len(a) != len(b) and squeezed(a) == squeezed(b))  # noqa: E731
     return all(alike(tuple(a), tuple(b)) for a, b in zip(received, expected, strict=True))
 
 
 def _array(file, path, entry, shapes, suspicions) -> np.ndarray:
-    """Our variable's array of the file's, which are taken in `shapes`."""
+    """Read a variable's value from the file's arrays, reshaped to `shapes`."""
     parts = []
     for name, shape in zip(entry.names, shapes, strict=True):
         part = file[name]
@@ -264,18 +272,18 @@ def _array(file, path, entry, shapes, suspicions) -> np.ndarray:
 
 
 def _suspicions(array, name, path):
-    """What is odd about an array's numbers, in a sentence each."""
+    """Yield a sentence for each suspicious property of an array."""
     flat = array.reshape(-1, order="A")
     with np.errstate(all="ignore"):
-        suspicious = not np.isfinite(np.dot(flat, flat))  # one pass without a copy; a sum may overflow, too
+        suspicious = not np.isfinite(np.dot(flat, flat))  # one pass without a copy; finite values can overflow, too
     if suspicious and not np.isfinite(flat).all():
-        yield f"{name!r} holds numbers that are not finite."
+        yield f"{name!r} holds values that are not finite."
     if path == "head/kernel" and not flat.any():
         yield f"{name!r} is all zeros: this classifier was never trained."
 
 
 def _raise_unless_it_fits(report: Report, wrong: list[tuple], strict: bool, new_top: tuple[str, ...]) -> None:
-    """Raise a ValueError unless the file has every array that the model's answers depend on, and no other."""
+    """Raise a ValueError if arrays have another shape, are missing or are left over."""
     shapes = [f"{name} (expected {expected}, received {received})" for name, expected, received in wrong]
     missing = [path for path in report.missing if not path.startswith(new_top)]
     left_over = [name for name in report.left_over if strict or not OPTIONAL.match(name)]
@@ -287,7 +295,7 @@ def _raise_unless_it_fits(report: Report, wrong: list[tuple], strict: bool, new_
 
 
 def _left_out(report: Report) -> list[str]:
-    """Say what `strict=False` left out of a file or of a model."""
+    """Return sentences about what `strict=False` ignored in the file and in the model."""
     parts = Counter(re.split(r"[./]", name)[0] for name in report.left_over)
     left = ", ".join(f"{part} ({count} arrays)" if count > 1 else part for part, count in parts.items())
     sentences = [f"left out of the file: {left}"] if left else []

@@ -1,4 +1,4 @@
-"""A published file: fetched once, checked, kept."""
+"""Download published files into a cache, and check them."""
 
 import contextlib
 import hashlib
@@ -14,12 +14,12 @@ from keras_vit.weights.catalogue import find_released
 from keras_vit.weights.released import SERVER, Released
 
 _CHUNK = 1 << 20  # bytes
-_ATTEMPTS = 3  # of a transfer that breaks off, each going on where the last one stopped
+_ATTEMPTS = 3  # attempts to resume a broken transfer
 _TIMEOUT = 30  # seconds without a byte
 
 
 def home() -> Path:
-    """Folder of the downloads: `KERAS_VIT_HOME`, else `keras_vit` in Keras's own cache."""
+    """Return the folder of downloads: `KERAS_VIT_HOME`, else `keras_vit` in Keras's cache."""
     own = os.environ.get("KERAS_VIT_HOME")
     if own:
         return Path(own).expanduser()
@@ -27,14 +27,14 @@ def home() -> Path:
 
 
 def locate(source: str | os.PathLike, verified: bool = True) -> Path:
-    """The path of a file of weights, downloaded first where `source` is a tag.
+    """Return the path of a file of weights; download the file of a tag first.
 
     Args:
         source: a path or a tag.
-        verified: whether the SHA-256 of a published file that is in the cache is checked.
+        verified: whether to check the SHA-256 of a published file in the cache.
 
     Raises:
-        FileNotFoundError: there is no such file, and no way to fetch it.
+        FileNotFoundError: the file does not exist, or cannot be downloaded.
         ValueError: `source` is neither a file nor a known tag, or the file in the cache has changed.
     """
     path = Path(source)
@@ -51,7 +51,7 @@ def locate(source: str | os.PathLike, verified: bool = True) -> Path:
 
 
 def published_classes(source: str | os.PathLike) -> int | None:
-    """Classes of the published file that a tag means; None of a path, and where the tag does not say."""
+    """Return the number of classes of a tag's file; None for a path, or if unknown."""
     return None if Path(source).exists() else find_released(str(source)).classes
 
 
@@ -59,22 +59,21 @@ _FILES = {".npz", ".safetensors", ".keras", ".h5", ".hdf5", ".bin", ".pth", ".pt
 
 
 def download(released: Released | str, to: str | os.PathLike | None = None) -> Path:
-    """Fetch a published file unless it is there already.
+    """Download a published file unless it exists, and return its path.
 
-    It is written beside its place and renamed when it is whole; a broken transfer goes on where it stopped, and two
-    processes that ask for one file wait for one transfer. Size and SHA-256 are checked where they are known; where
-    not, the hash is recorded beside the file and holds from then on. The hash of a file that is there already is
-    checked. `KERAS_VIT_WEIGHTS_URL` names mirrors to ask in place of the publisher, separated by spaces; one whose
-    file is not right is passed over.
+    The file is written under another name and renamed when complete. A broken transfer resumes, and concurrent
+    processes share one transfer. Known sizes and SHA-256 hashes are checked. An unknown hash is recorded next to the
+    file at the first download, and checked later. `KERAS_VIT_WEIGHTS_URL` lists mirrors, separated by spaces, that
+    replace the publisher's server. A mirror with a wrong file is skipped.
 
     Args:
         released: a row, a tag of `list_weights()` or an official name.
-        to: folder to put the file in, at its path on the server, for several files share a name; the cache where None.
+        to: folder for the file, which keeps its path on the server; the cache if None.
 
     Raises:
-        FileNotFoundError: no server gave the file; the message says where to put it by hand.
-        ValueError: what came is no archive, or has another size or hash than published or recorded; it is not kept.
-            Or the file that is there already has another hash.
+        FileNotFoundError: no server has the file; the message names the path for a manual download.
+        ValueError: the received or the existing file is no archive, or has another size or hash than published or
+            recorded. A received file is deleted.
     """
     if isinstance(released, str):
         released = find_released(released)
@@ -84,7 +83,7 @@ def download(released: Released | str, to: str | os.PathLike | None = None) -> P
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
     with _only_one(place.with_name(place.name + ".lock")):
-        if not place.is_file():  # another process may have fetched it meanwhile
+        if not place.is_file():  # another process may have downloaded it
             _fetch(released, place)
     return place
 
@@ -95,10 +94,10 @@ def _servers() -> list[str]:
 
 @contextlib.contextmanager
 def _only_one(lock: Path):
-    """Hold a lock file; the system lets go of it when a process dies."""
+    """Lock a file inside the `with`. The system releases the lock if the process dies."""
     try:
         import fcntl
-    except ImportError:  # not on Windows: there two processes may both fetch, and the last rename stays
+    except ImportError:  # Windows has no flock: two processes may both download, and the last rename wins
         yield
         return
     with lock.open("w") as file:
@@ -114,7 +113,7 @@ def _fetch(released: Released, place: Path) -> None:
         for _ in range(_ATTEMPTS):
             try:
                 _transfer(url, partial)
-            except (urllib.error.HTTPError, ValueError) as error:  # asking again would give the same
+            except (urllib.error.HTTPError, ValueError) as error:  # another attempt would fail, too
                 reasons.append(f"{url}: {error}")
                 break
             except (OSError, http.client.HTTPException) as error:
@@ -134,7 +133,7 @@ def _fetch(released: Released, place: Path) -> None:
 
 
 def _transfer(url: str, partial: Path) -> None:
-    """Bring `partial` to its full length, from where it stands if the server still has the same file.
+    """Download to `partial`. Resume it if the server still has the same file.
 
     Raises:
         OSError: the connection broke or ended early.
@@ -151,7 +150,7 @@ def _transfer(url: str, partial: Path) -> None:
         if error.code != 416 or not done:
             raise
         partial.unlink()  # longer than the server's file
-        raise ConnectionResetError("the file there is shorter than what had come") from None
+        raise ConnectionResetError("the server's file is shorter than the partial download") from None
     with response:
         resumed = response.status == 206 and done
         length = response.headers.get("Content-Length")
@@ -178,7 +177,7 @@ def _bar(partial, total, done):
 
 
 def _require_unchanged(released: Released, place: Path) -> None:
-    """Raise a ValueError where a file's SHA-256 is another one than published or recorded; one put by hand has none."""
+    """Raise a ValueError if a file's SHA-256 differs from the published or recorded one, if there is one."""
     expected = released.sha256 or _recorded(place)
     if expected is None:
         return
@@ -206,18 +205,18 @@ def _sha256(path: Path) -> str:
 
 
 def _fault(released: Released, partial: Path, place: Path, url: str) -> str | None:
-    """What is wrong with what came, in a sentence; where nothing is, its hash is recorded for the next time."""
+    """Return a sentence about what is wrong with a download. Record its hash and return None if it is right."""
     record, recorded = _record(place), _recorded(place)
     size = partial.stat().st_size
     if released.size not in (None, size):
         return f"weights {released.tag!r} expected {released.size:,} bytes, received {size:,} from {url}."
     with partial.open("rb") as file:
-        is_page = file.read(64).lstrip().startswith(b"<")  # that says to log in, for instance
+        is_page = file.read(64).lstrip().startswith(b"<")  # an HTML page, such as a login form
     if is_page or (place.suffix == ".npz" and not zipfile.is_zipfile(partial)):
         return f"weights {released.tag!r} expected a whole {place.suffix} file, received something else from {url}."
     received = _sha256(partial)
     if received != (released.sha256 or recorded or received):
-        said = released.sha256 or f"{recorded}, as recorded in {str(record)!r}"
-        return f"weights {released.tag!r} expected SHA-256 {said}, received {received} from {url}."
+        expected = released.sha256 or f"{recorded}, as recorded in {str(record)!r}"
+        return f"weights {released.tag!r} expected SHA-256 {expected}, received {received} from {url}."
     record.write_text(f"{received}  {place.name}\n")
     return None

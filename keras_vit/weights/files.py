@@ -1,8 +1,8 @@
-"""Files of weights: the shapes in them at once, the arrays one by one.
+"""Open files of weights: read all shapes at once, and arrays one by one.
 
-Each class has `source` (what to call the file), `shapes` (name -> shape, from the headers), `config` (the
-one beside it: `NAME.config.json`, else `config.json`), `verify(names)` and `file[name]`, a float array. Nothing is ever
-unpickled.
+Each class has `source` (name of the file), `shapes` (name -> shape, from the headers), `config` (from
+`NAME.config.json` or `config.json` in the same folder), `verify(names)`, and `file[name]`, which returns a float array.
+Nothing is ever unpickled.
 """
 
 import json
@@ -26,15 +26,17 @@ def open_weights(source: str | os.PathLike, model=None, *, verified: bool = True
     """Open a file or a folder of weights.
 
     Args:
-        source: a tag of `list_weights()`, or
-            an `.npz`, `.safetensors`, `.pth`, `.pt`, `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5`
-            file, or a folder that holds one of them under its library's usual name.
-        model: the model to be filled, which `.weights.h5` files need because they name no layers.
-        verified: whether the SHA-256 of a published file in the cache is checked; no need where headers are read alone.
+        source: a tag of `list_weights()`, an `.npz`, `.safetensors`, `.pth`, `.pt`, `.pth.tar`, `.ckpt`, `.bin`,
+            `.keras`, `.h5` or `.weights.h5` file, or a folder that holds one of them under its library's usual name.
+        model: the model to fill, which `.weights.h5` files need because they do not name layers.
+        verified: whether to check the SHA-256 of a published file in the cache. Reading headers only does not need it.
+
+    Returns:
+        The open file, a context manager.
 
     Raises:
-        FileNotFoundError: nothing lies at `source`.
-        ValueError: it is not a whole file of plain arrays.
+        FileNotFoundError: `source` does not exist.
+        ValueError: `source` is not a complete file of plain arrays.
     """
     path = locate(source, verified)
     if path.is_dir():
@@ -56,17 +58,17 @@ def open_weights(source: str | os.PathLike, model=None, *, verified: bool = True
 
 
 def is_weights(path: Path) -> bool:
-    """Return whether a name ends as files of weights do, whole Keras models left out; no file is looked at."""
+    """Return whether a path has the suffix of a file of weights, which a complete Keras model is not."""
     return path.name.endswith(_OTHERS)
 
 
 def is_keras_model(path: Path) -> bool:
-    """Return whether a name ends as whole Keras models do; no file is looked at."""
+    """Return whether a path has the suffix of a complete Keras model."""
     return path.name.endswith(WHOLE) and not is_weights(path)
 
 
 def holds_weights(folder: Path) -> bool:
-    """Whether a folder holds a file that `open_weights` may mean by it."""
+    """Return whether a folder holds a file that `open_weights` can open."""
     return any((folder / name).is_file() for name in _FOLDER_NAMES) or bool(_loose(folder))
 
 
@@ -94,7 +96,7 @@ def _loose(folder: Path) -> list[Path]:
 
 
 def config_path(path: Path) -> Path:
-    """Where the config of a file goes: `config.json` where libraries look for it, else one of the file's own."""
+    """Return the path of a file's config: `config.json` if libraries look for it, else `NAME.config.json`."""
     return path.with_name("config.json" if path.name in _FOLDER_NAMES else f"{path.stem}.config.json")
 
 
@@ -116,7 +118,7 @@ _SAFETENSORS_FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "V2"}
 
 
 class SafetensorsFile(WeightsFile):
-    """A `.safetensors` file, or the index of several."""
+    """A `.safetensors` file, or an index of several files."""
 
     def __init__(self, path, config):
         super().__init__(path, config)
@@ -133,7 +135,7 @@ class SafetensorsFile(WeightsFile):
             raise self._refuse("a whole .safetensors file", "something else") from None
 
     def _add(self, file: Path) -> None:
-        """Map a file that the library found sound; its arrays are read in place."""
+        """Map a file that the library has checked. Its arrays are read in place."""
         with file.open("rb") as opened:
             whole = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
         self._maps.append(whole)
@@ -151,7 +153,7 @@ class SafetensorsFile(WeightsFile):
             self._of[name] = (whole, start + tensor["data_offsets"][0], _SAFETENSORS_FLOATS[tensor["dtype"]])
 
     def _recorded(self, metadata: dict) -> dict | None:
-        """The checksums of a file that this package wrote, None of others."""
+        """Return the checksums of a file that this package wrote; None for other files."""
         if CHECKSUMS not in metadata:
             return None
         try:

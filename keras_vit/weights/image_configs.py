@@ -9,20 +9,20 @@ from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
 _PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 _RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}  # Pillow's codes
 _TIMM_KEYS = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
-_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # what timm takes where a config has none
+_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # timm's default
 
 
 def read_spec(file, layout: str) -> ImageSpec | None:
-    """Return the preprocessing that a file's config states, None where nothing states it.
+    """Return the preprocessing that a file's config states; None if nothing states it.
 
     Args:
         file: one of `keras_vit.weights.files`.
-        layout: whose names the file uses. The official code scales to [-1, 1] and has no configs.
+        layout: layout of the file. The official code scales to [-1, 1] and has no configs.
 
     Raises:
-        ValueError: a config states a value that is none of its key's.
+        ValueError: a config has an invalid value.
     """
-    if hasattr(file, "model"):  # our own, which carries it
+    if hasattr(file, "model"):  # a `.keras` file, whose model states it
         return preprocessing_of(file.model)
     if layout == "timm":
         return _checked(_of_timm, file.config, file.source)
@@ -75,12 +75,12 @@ def timm_config(spec: ImageSpec, channels: int, size: tuple[int, int]) -> dict:
 
 
 def _resized(spec: ImageSpec, side: int) -> tuple[int, int]:
-    """Return a side of the input, and that of the image that its center is cut from."""
+    """Return a side of the input, and the same side of the resized image before the center crop."""
     return side, math.floor(side / spec.crop_fraction + 1e-6)
 
 
 def _processor_beside(path: Path) -> dict:
-    """Return the config of the image processor in a file's folder; empty where there is none."""
+    """Return the config of the image processor in a file's folder; empty without one."""
     for name in _PROCESSORS:
         beside = path.with_name(name)
         if not beside.is_file():
@@ -125,7 +125,7 @@ def _hf_sizes(config: dict) -> tuple[str, int | None, tuple[int, int] | None]:
     """Return the resize mode, the resized image's shorter side, and the input's (height, width)."""
     resize, crop = config.get("size"), config.get("crop_size")
     kind = str(config.get("image_processor_type") or config.get("feature_extractor_type"))
-    if isinstance(resize, int):  # of old feature extractors, where CLIP's means the shorter side
+    if isinstance(resize, int):  # of old feature extractors; CLIP's means the shorter side
         resize = {"shortest_edge": resize} if kind.startswith(("CLIP", "Bit")) else {"height": resize, "width": resize}
     resize = resize or {}
     crop = {"height": crop, "width": crop} if isinstance(crop, int) else crop

@@ -1,7 +1,7 @@
-"""Keras's own files: whole models (`.keras`, `.h5`), and weights for a model that is given (`.weights.h5`).
+"""Read Keras's files: complete models (`.keras`, `.h5`), and weights for a given model (`.weights.h5`).
 
-Sizes and checksums are looked at before Keras reads a file: a config may declare any size, and Keras reads an archive
-whose checksum is wrong in another way, without it.
+Sizes and checksums are checked before Keras reads a file. A config can declare any size, and Keras does not report an
+archive with a wrong checksum.
 """
 
 import contextlib
@@ -15,23 +15,23 @@ import numpy as np
 from keras_vit.weights.adapters import merge_note, readers, require_float
 from keras_vit.weights.archive import MappedZip, Refused, WeightsFile, checksum, require_plausible
 
-WHOLE = (".keras", ".h5", ".hdf5")  # endings of files that hold a model
-_WEIGHTS = "model.weights.h5"  # in a `.keras` file
+WHOLE = (".keras", ".h5", ".hdf5")  # suffixes of complete models
+_WEIGHTS = "model.weights.h5"  # member of a `.keras` file
 _MOST_CONFIG = 64 * 2**20  # bytes
-_CHECKSUM = "crc32"  # an array's attribute in an HDF5 file
+_CHECKSUM = "crc32"  # attribute of an array in an HDF5 file
 
 
 @contextlib.contextmanager
 def without_weights():
-    """Have models that are built inside the `with` know the shapes of their variables and hold no values.
+    """Build models without values inside the `with`: their variables have only shapes.
 
-    What was built, whole or not, can be looked at afterwards and not called.
+    The models can be inspected afterwards, but not called.
     """
     import keras
 
     from keras_vit.private import set_waiting_variables, waiting_variables
 
-    # Keras gives every waiting variable its value when the next such scope ends; these are to have none.
+    # Keras initialises all waiting variables at the end of the next such scope; these must not be initialised.
     waiting = waiting_variables()
     try:
         with keras.StatelessScope(initialize_variables=False):
@@ -41,12 +41,12 @@ def without_weights():
 
 
 def read_model(path: Path):
-    """Load the model of a `.keras` or whole-model `.h5` file, not compiled.
+    """Load the model of a `.keras` or complete `.h5` file without compiling it.
 
-    Warns of every variable with values that are not finite.
+    Warn about every variable with values that are not finite.
 
     Raises:
-        ValueError: the file is damaged, declares more than it holds, or holds no model. The text is the reason alone.
+        ValueError: the file is damaged, declares more than it holds, or holds no model. The message is only the reason.
     """
     import keras
 
@@ -55,15 +55,15 @@ def read_model(path: Path):
             _check_archive(path)
         else:
             check_hdf5(path, path.stat().st_size, str(path))
-            with without_weights():  # raises where config and weights do not fit
+            with without_weights():  # raises if config and weights do not fit
                 keras.saving.load_model(path, compile=False)
         model = keras.saving.load_model(path, compile=False)
-    except Exception as error:  # Keras lets h5py's, zipfile's and its own errors through
+    except Exception as error:  # Keras, h5py and zipfile raise different types
         raise ValueError(reason_of(error)) from error
     if not isinstance(model, keras.Model):
         raise ValueError(f"it holds a {type(model).__name__}")
     if path.suffix != ".keras" and type(model).__name__ == "Functional":
-        # This form keeps no registered name of the outermost class, which builders' models have.
+        # HDF5 does not store the registered name of the outermost class.
         flag = {} if model.trainable else {"trainable": False}
         model = keras.saving.get_registered_object("keras_vit>LeanModel")(
             model.input, model.output, name=model.name, **flag
@@ -73,7 +73,7 @@ def read_model(path: Path):
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of a Keras error in a line: its text may have pages, with the reason at the end."""
+    """Return the reason of a Keras error in one line. Keras's message can fill pages, with the reason at the end."""
     text = str(error).rpartition("Exception encountered: ")[2].partition(" Full object config:")[0].strip()
     line = (text or type(error).__name__).splitlines()[0]
     return line if len(line) <= 300 else f"{line[:300]} ..."
@@ -83,7 +83,7 @@ def read_config(path: Path) -> dict:
     """Return the config of a `.keras` file's model.
 
     Raises:
-        ValueError: there is none that can be read.
+        ValueError: the config cannot be read.
     """
     try:
         with zipfile.ZipFile(path) as file:
@@ -95,7 +95,7 @@ def read_config(path: Path) -> dict:
 
 
 def _check_archive(path: Path) -> None:
-    """Raise a ValueError where a `.keras` file is damaged, or declares more than it holds."""
+    """Raise a ValueError if a `.keras` file is damaged, or declares more than it holds."""
     import keras
     from keras.saving import deserialize_keras_object
 
@@ -116,13 +116,13 @@ def _check_archive(path: Path) -> None:
         model = deserialize_keras_object({**config, "compile_config": None})
     if isinstance(model, keras.Model):
         declared = sum(math.prod(variable.shape) * np.dtype("float32").itemsize for variable in model.variables)
-        most = 4 * size + 64 * 2**20  # bfloat16, and adapters that are made anew, take a few times the file's bytes
+        most = 4 * size + 64 * 2**20  # bfloat16 and new adapters need a few times the file's size
         if declared > most:
             raise ValueError(f"its config declares {declared:,} bytes of weights, the file has {size:,} bytes")
 
 
 def check_hdf5(file, size: int, source: str) -> None:
-    """Raise a ValueError where the arrays of an HDF5 file declare more than it holds, or have other checksums."""
+    """Raise a ValueError if an HDF5 file declares more than it holds, or a checksum differs."""
     with _opened(file) as hdf5:
         arrays = dict(_arrays(hdf5))
         require_plausible(sum(array.nbytes for array in arrays.values()), size, source)
@@ -160,11 +160,11 @@ def _warn_of_not_finite(model, path) -> None:
     for variable in model.variables:
         values = np.asarray(variable)
         if values.dtype.kind in "fV" and not np.isfinite(values.astype("float32")).all():
-            warnings.warn(f"{path}: {variable.path!r} holds numbers that are not finite.", stacklevel=4)
+            warnings.warn(f"{path}: {variable.path!r} holds values that are not finite.", stacklevel=4)
 
 
 class KerasFile(WeightsFile):
-    """Our own `.keras`, whole-model `.h5` or `.weights.h5`, read by Keras into a second model."""
+    """A `.keras`, complete `.h5` or `.weights.h5` file, which Keras reads into a second model."""
 
     def __init__(self, path, model=None):
         super().__init__(path, {})
@@ -182,7 +182,7 @@ class KerasFile(WeightsFile):
                 self.model.load_weights(path)
         except Refused:
             raise
-        except Exception as error:  # Keras lets h5py's and its own errors through
+        except Exception as error:  # Keras and h5py raise different types
             reason = reason_of(error)
             raise ValueError(f"source expected a Keras file that fits, received {self.source!r}: {reason}") from None
         from keras_vit.composed import flattened, weight_paths

@@ -1,4 +1,4 @@
-"""The layouts: what each takes for granted, how its names are spelt in files, and which one a file has."""
+"""Define the layouts: their conventions, and the spelling of names in files."""
 
 import functools
 import re
@@ -11,20 +11,20 @@ from keras_vit.weights.names import TABLES, Cell, Row
 
 @dataclass(frozen=True)
 class Layout:
-    """A column of the table, and what the code that wrote such files does without saying so in them.
+    """A column of the table of names, and the conventions that its files do not state.
 
     Args:
-        name: of the column.
-        activation: of the MLPs.
-        layer_norm_epsilon: of all layer norms.
-        group_norm_epsilon: of a hybrid's stem.
-        weight_epsilon: of the stem's weight standardisation.
-        weight_epsilon_on: what that is added to, `std` or `variance`.
-        bit_weight_epsilon: of BiT's weight standardisation, added to the variance.
-        fixed_positions: whether a file without positions means the `sincos2d` ones.
-        writable: whether `save_weights` offers it.
-        never_written: start of our variables that the layout's code of today has no place for.
-        varying: fields above that differ among the models written in this layout.
+        name: name of the column.
+        activation: activation of the MLPs.
+        layer_norm_epsilon: epsilon of all layer norms.
+        group_norm_epsilon: epsilon of group norms in a hybrid's stem.
+        weight_epsilon: epsilon of weight standardisation in the stem.
+        weight_epsilon_on: `std` or `variance`, to which `weight_epsilon` is added.
+        bit_weight_epsilon: epsilon of BiT's weight standardisation, which is added to the variance.
+        fixed_positions: whether a file without positions has `sincos2d` positions.
+        writable: whether `save_weights` can write the layout.
+        never_written: prefixes of variables that the layout's current code does not support.
+        varying: fields that differ among the models of this layout.
     """
 
     name: str
@@ -60,7 +60,7 @@ LAYOUTS = {
 }
 WRITABLE = tuple(layout.name for layout in LAYOUTS.values() if layout.writable)
 
-# Other spellings of names above, in files.
+# Other spellings of the table's names in files.
 SYNONYMS = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -72,13 +72,13 @@ SYNONYMS = tuple(
         (r"^patch_embed\.backbone\.(conv|norm)\.", r"patch_embed.backbone.stem.\1."),  # timm's stem without stages
     )
 )
-# How names are written in another spelling than the table's, by layout, where no name of the file has `unless` in it.
+# (layout, unless, start, instead): on writing, `instead` replaces `start`, unless a name contains `unless`.
 WRITTEN = (
     ("timm", "backbone.stages.", "patch_embed.backbone.stem.", "patch_embed.backbone."),
     ("hf", "classifier.", "vit.", ""),
     ("hf", "classifier.", "bit.", ""),
 )
-# What stands in front of a file's names, and what the table has there.
+# Prefixes of names in files, and the table's prefixes that replace them.
 PREFIXES = (
     ("", ""),
     ("opt/target/", ""),
@@ -88,16 +88,16 @@ PREFIXES = (
     ("", "vit."),  # transformers' ViTModel
     ("", "bit."),  # and BitModel
 )
-# What wrappers and training scripts put in front of the names, in any order: DataParallel, Lightning, DINO, MoCo v3.
+# Prefixes of wrappers and training scripts, in any order: DataParallel, Lightning, DINO, MoCo v3.
 WRAPPERS = re.compile(r"(?:(?:module|model|net|network|backbone|base_encoder)\.)+")
-# What torch puts in front of the names inside any module: `torch.compile`, FSDP, checkpointed activations.
+# Prefixes that torch adds inside any module: `torch.compile`, FSDP, checkpointed activations.
 INSIDE = re.compile(r"(?<![^.])(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
-MOST = 999  # blocks, stages or units: names that count further have no place
-# Arrays beside the weights: the optimiser's, counters, the text tower of an image-text model.
+MOST = 999  # highest index of blocks, stages and units in a name
+# Arrays that are no weights of the image model: optimizer state, counters, a text tower.
 IGNORED = re.compile(r"^(opt(?!/target/)|extra|states?|chrono|step|epoch|params/txt|params/t|params/b|txt|t|b)(/|$)")
 
-# Arrays that `strict=False` may leave out, because no answer of the encoder depends on them: heads, decoders, and what
-# belongs to training.
+# Arrays that `strict=False` ignores, because the encoder's output does not depend on them: heads, decoders and
+# training state.
 OPTIONAL = re.compile(
     r"((module|model|vit|backbone|params)[./])*("
     r"decoder\w*|mask_tokens?|embeddings\.mask_token|llm|"
@@ -109,7 +109,7 @@ OPTIONAL = re.compile(
 
 @dataclass(frozen=True)
 class Place:
-    """Where the table puts one array of a file: the row, which of its cell's names, and the indices in it."""
+    """The row, cell and name of one array of a file in the table of names, with its indices."""
 
     row: Row
     cell: Cell
@@ -118,18 +118,18 @@ class Place:
 
     @property
     def ours(self) -> str:
-        """The path of our variable."""
+        """Return the path of our variable."""
         return fill(self.row.ours, dict(self.indices))
 
 
 def fill(template: str, indices: dict[str, int]) -> str:
-    """A template with its block, or its stage and unit counted from one, filled in."""
+    """Fill the indices of block, stage and unit, which count from one, into a template."""
     from_zero = {f"{key}0": value - 1 for key, value in indices.items() if key in "su"}
     return template.format(**indices, **from_zero)
 
 
 def find_place(family: str, layout: str, name: str) -> Place | None:
-    """Where a name of a layout stands in the table of `vit` or `bit`, None where it does not."""
+    """Return the place of a layout's name in the table of `vit` or `bit`; None if the table has no such name."""
     patterns = _patterns(family, layout)
     for spelling, shape in _spellings(name):
         for pattern, row, cell, part in patterns.get(shape, ()):
@@ -140,7 +140,7 @@ def find_place(family: str, layout: str, name: str) -> Place | None:
 
 
 def spell(layout: str, names: list[str]) -> dict[str, str]:
-    """The table's names of a whole file -> the names that the layout's library writes."""
+    """Map the table's names of a file to the names that the layout's library writes."""
     spelt = {name: name for name in names}
     for written_by, unless, start, instead in WRITTEN:
         if written_by == layout and not any(unless in name for name in names):
@@ -153,7 +153,7 @@ def spell(layout: str, names: list[str]) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=8192)
 def _spellings(name: str) -> tuple[tuple[str, str], ...]:
-    """A file's name and what else it may be called in the table, each with what it looks like with numbers as #."""
+    """Return a name and its synonyms, each with its shape: the name with # for numbers."""
     spellings = dict.fromkeys([name, *(pattern.sub(spelling, name) for pattern, spelling in SYNONYMS)])
     return tuple((spelling, re.sub(r"\d+", "#", spelling)) for spelling in spellings)
 
@@ -165,7 +165,7 @@ def _indices(groups: dict[str, str]) -> tuple[tuple[str, int], ...]:
 
 @functools.cache
 def _patterns(family: str, layout: str) -> dict[str, list[tuple]]:
-    """Patterns of a column, sorted by what they look like with every number as #."""
+    """Return the patterns of a column by the shape of the name, in which # stands for numbers."""
     known = defaultdict(list)
     for row in TABLES[family]:
         cell = row.cells.get(layout)

@@ -1,7 +1,7 @@
-"""A pickle read as plain data: nothing is imported, nothing is called.
+"""Read pickles as plain data, without importing or calling anything.
 
-Torch's files are pickles, which elsewhere may run any code. Here a name in a pickle stays a name. Names of `ALLOWED`
-become plain values or an `Inert` that nobody uses; any other name is refused.
+Torch's files are pickles, which can run any code when unpickled. Here, names in `ALLOWED` become plain values or an
+unused `Inert`. Any other name is refused.
 """
 
 import pickletools
@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 _BUILTINS = "bool bytearray bytes complex dict float frozenset int list object range set slice str tuple"
 _PATHS = "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath"
 _ARRAYS = "_reconstruct scalar"
-# Names that stand in published checkpoints, by module: tensors, what a state dict is made of, and arguments of training
-# scripts.
+# Names in published checkpoints, by module: tensors, state dicts, and arguments of training scripts.
 _ALLOWED = {
     "torch": "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage ShortStorage CharStorage "
     "ByteStorage BoolStorage Size Tensor device float16 float32 float64 bfloat16 uint8 uint16 uint32 uint64 int8 int16 "
@@ -45,19 +44,19 @@ ALLOWED = frozenset(f"{module} {name}" for module, names in _ALLOWED.items() for
 
 
 class Unknown(ValueError):
-    """A name in a pickle that is not allowed."""
+    """Raised for a name in a pickle that is not allowed."""
 
 
 @dataclass(frozen=True)
 class Name:
-    """A class or function that a pickle names: `module name`."""
+    """A class or function in a pickle, as `module name`."""
 
     full: str
 
 
 @dataclass(eq=False)
 class Inert:
-    """What a pickle makes of an allowed class that means nothing to a reader of weights."""
+    """An instance of an allowed class that weights do not need."""
 
     kind: Name
     arguments: tuple = ()
@@ -66,25 +65,25 @@ class Inert:
 
 @dataclass(eq=False)
 class Tensor:
-    """A tensor in a pickle: where its values lie, in counts of values."""
+    """A tensor in a pickle. Offset and strides count values."""
 
     storage: object
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: str | None = None  # where it is not the storage's
+    dtype: str | None = None  # None means the storage's dtype
 
 
 def read_pickle(file, persistent: Callable[[object], object]):
     """Read one pickle as plain data.
 
     Args:
-        file: bytes, or a binary file, which is left behind the pickle.
-        persistent: makes the value of a persistent id, which is how torch writes storages.
+        file: bytes, or a binary file, which is positioned after the pickle.
+        persistent: a function that returns the value of a persistent id, by which torch references storages.
 
     Raises:
-        Unknown: a name in the pickle is not of `ALLOWED`; it is the error's text, `module.name`.
-        ValueError: it is no pickle of plain data. Damaged ones raise other errors, too.
+        Unknown: a name in the pickle is not in `ALLOWED`; the message is `module.name`.
+        ValueError: the file is no pickle of plain data. Damaged pickles raise other errors, too.
     """
     machine = _Machine(persistent)
     for operation, argument, _ in pickletools.genops(file):
@@ -96,7 +95,7 @@ _MARK = object()
 
 
 class _Machine:
-    """The stack and memo of a pickle, and a method for each operation that plain data needs."""
+    """The stack machine of pickles, with a method for each operation of plain data."""
 
     def __init__(self, persistent):
         self.stack, self.memo, self.persistent = [], {}, persistent
@@ -141,7 +140,7 @@ class _Machine:
         self.stack.append(_MARK)
 
     def _marked(self) -> list:
-        """Take the values above the last mark off the stack."""
+        """Pop the values above the last mark."""
         values = []
         while (value := self.stack.pop()) is not _MARK:
             values.append(value)
@@ -256,11 +255,11 @@ class _Machine:
     def on_build(self, _):
         (state,) = self._last(1)
         if isinstance(self.stack[-1], Inert):
-            self.stack[-1].state.append(state)  # of other values it is attributes, such as a state dict's versions
+            self.stack[-1].state.append(state)  # attributes of other values are ignored
 
 
 def _made(name, arguments: tuple):
-    """Return the plain value that a call in a pickle stands for."""
+    """Return the plain value of a call in a pickle."""
     if not isinstance(name, Name) or not isinstance(arguments, tuple):
         raise ValueError("a pickle calls what is no name")
     function = name.full.rpartition(" ")[2]

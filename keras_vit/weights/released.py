@@ -1,4 +1,4 @@
-"""Every published checkpoint: as rows, or where there are tens of thousands, as the grammar of their names.
+"""List the published checkpoints as rows, and augreg's 50,000 files by the grammar of their names.
 
 Sources: the listings and tables of the google-research/vision_transformer and big_transfer repositories; timm's tags
 where timm has the file. Nothing here was measured by this package.
@@ -16,16 +16,16 @@ class Released:
     """One published file.
 
     Args:
-        tag: timm's where timm has the file, else in timm's manner.
-        model: the builder's name.
-        path: on the server, `vit_models/sam/ViT-B_16.npz`.
-        classes: of its classifier; None where the name does not say.
-        image_size: side in pixels; None where the model takes any.
-        accuracy: top-1 on ImageNet's validation set, as published.
-        source: who published the accuracy.
-        size: in bytes, where known.
-        sha256: where known.
-        note: what to know about the file.
+        tag: timm's tag, or one in timm's style.
+        model: name of the builder.
+        path: path on the server, such as `vit_models/sam/ViT-B_16.npz`.
+        classes: number of classes; None if the name does not state it.
+        image_size: side in pixels; None if the model takes any size.
+        accuracy: published top-1 accuracy on ImageNet's validation set.
+        source: publication of the accuracy.
+        size: size in bytes, if known.
+        sha256: hash, if known.
+        note: remark about the file.
     """
 
     tag: str
@@ -41,23 +41,23 @@ class Released:
 
     @property
     def url(self) -> str:
-        """Where it is published."""
+        """Return the URL of the file."""
         return f"{SERVER}/{quote(self.path)}"
 
     @property
     def has_representation(self) -> bool:
-        """Whether a tanh layer as wide as the model lies before the classifier, as in all files of this one folder."""
+        """Return whether a tanh layer of the model's width precedes the classifier, as in the files of one folder."""
         return self.path.startswith(f"vit_models/{_21K}/")
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """The official names: `sam/ViT-B_16`, and for augreg and BiT the file's name alone."""
+        """Return the official names: `sam/ViT-B_16`, and for augreg and BiT the file name."""
         short = self.path.removesuffix(".npz").partition("/")[2]
         own = short.rpartition("/")[2]
         return (short, own) if own != short and self.path.startswith(("vit_models/augreg", "bit_models")) else (short,)
 
 
-AUGREG_MODELS = {  # their name: our builder's, timm's
+AUGREG_MODELS = {  # official name: names of the builder and in timm
     "Ti_16": ("ViT_Ti16", "vit_tiny_patch16"),
     "S_32": ("ViT_S32", "vit_small_patch32"),
     "S_16": ("ViT_S16", "vit_small_patch16"),
@@ -112,7 +112,7 @@ _ORIGINAL = (
     ),
 )
 
-# timm's choice among the augreg files, by its tag: (pre-training, fine-tuning's learning rate) for each size.
+# timm's choice among the augreg files: (model, image size, pre-training, learning rate of fine-tuning).
 _21K_TAGS = (
     ("Ti_16", 224, "aug_none-wd_0.03-do_0.0-sd_0.0", "0.03"),
     ("Ti_16", 384, "aug_none-wd_0.03-do_0.0-sd_0.0", "0.03"),
@@ -135,7 +135,7 @@ _21K_TAGS = (
     ("R50_L_32", 384, "aug_medium2-wd_0.1-do_0.0-sd_0.0", "0.01"),
 )
 _UPSTREAM_TAGS = {short: how for short, size, how, _ in _21K_TAGS if size == 224} | {
-    # not what timm's fine-tuned ones at 224 pixels started from
+    # timm's fine-tuned files at 224 pixels started from other ones
     "R26_S_32": "aug_medium2-wd_0.03-do_0.0-sd_0.0",
     "R50_L_32": "aug_medium2-wd_0.1-do_0.0-sd_0.0",
 }

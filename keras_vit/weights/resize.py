@@ -1,4 +1,4 @@
-"""Position embeddings onto another grid, patch kernels to another size, first kernels to other channels.
+"""Resize position embeddings, patch kernels, and the input channels of first kernels.
 
 h w grid, P patch height or width, C channels, D width.
 """
@@ -9,7 +9,7 @@ POSITION_METHODS = ("official", "timm", "timm_npz", "hf")
 
 
 def require_method(method: str) -> None:
-    """Raise a ValueError unless `resize_grid` knows the method."""
+    """Raise a ValueError unless `method` is one of `POSITION_METHODS`."""
     if method not in POSITION_METHODS:
         raise ValueError(f"position_resize expected one of {POSITION_METHODS}, received {method!r}.")
 
@@ -18,11 +18,11 @@ def resize_grid(grid: np.ndarray, size: tuple[int, int], method: str = "official
     """Resize (h, w, D) to (*size, D).
 
     Args:
-        grid: one vector for each position.
-        size: (down, across) of the new grid.
-        method: `official` is the official code's corner-aligned bilinear `zoom(order=1)` (section 3.2), `timm` its
-            antialiased bicubic, `timm_npz` what timm does to official files (bilinear, not antialiased), `hf`
-            transformers' bicubic.
+        grid: the position embedding (h, w, D).
+        size: (height, width) of the new grid.
+        method: `official` is the official code's corner-aligned bilinear `zoom(order=1)` (section 3.2), `timm` is
+            timm's antialiased bicubic, `timm_npz` is timm's bilinear for official files, and `hf` is transformers'
+            bicubic.
 
     Raises:
         ValueError: the method is unknown.
@@ -35,19 +35,19 @@ def resize_grid(grid: np.ndarray, size: tuple[int, int], method: str = "official
 def resize_kernel(kernel: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Resample a patch kernel (P, P, C, D) to (*size, C, D) by the pseudo-inverse of resizing (arXiv 2212.08013).
 
-    The new kernel gives on a bilinearly resized patch what the old one gave on the patch, exactly where patches
-    grow and as nearly as possible where they shrink.
+    The new kernel has the same output on a bilinearly resized patch as the old kernel on the patch. This holds exactly
+    for larger patches, and approximately for smaller ones.
     """
     inverses = (np.linalg.pinv(_bilinear(new, old).T) for new, old in zip(size, kernel.shape[:2], strict=True))
     return np.einsum("ih,jw,hwcd->ijcd", *inverses, kernel, optimize=True).astype("float32")
 
 
 def resize_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
-    """Fit a first kernel (h, w, C, D) to another number of channels.
+    """Convert a first kernel (h, w, C, D) to another number of channels.
 
-    One channel gets the sum over the old ones, so that a grey image gives what its RGB copy gave. More get the old
-    ones in turn, times old / new, so that the response keeps its size. Neither holds for a ResNet's root, where weight
-    standardisation undoes every filter's scale: a grey image gives what its RGB copy gave times a factor a filter.
+    One channel gets the sum of the old channels, so that a grey image has the same output as its RGB copy. More
+    channels repeat the old ones, times old / new, which preserves the scale of the output. In a ResNet's root, weight
+    standardisation undoes the scale of each filter.
     """
     old = kernel.shape[2]
     if channels == 1:
@@ -57,12 +57,12 @@ def resize_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
 
 
 def _centers(new: int, old: int) -> np.ndarray:
-    """Where the new cells' centers lie on the old grid, the outer edges of both on top of each other."""
+    """Return the centers of the new cells in coordinates of the old grid, with aligned outer edges."""
     return (np.arange(new) + 0.5) * old / new - 0.5
 
 
 def _taps(source: np.ndarray, old: int, weight, radius: int) -> np.ndarray:
-    """Matrix (new, old) of `weight(distance)`; taps outside the grid go to its border."""
+    """Return the matrix (new, old) of `weight(distance)`. Taps outside the grid are clamped to its border."""
     matrix = np.zeros((len(source), old))
     first = np.floor(source).astype(int)
     for offset in range(1 - radius, radius + 1):
@@ -76,7 +76,7 @@ def _triangle(x):
 
 
 def _cubic(a: float):
-    """Keys' cubic convolution kernel: torch takes a = -0.75, and -0.5 where it antialiases."""
+    """Return Keys' cubic convolution kernel. torch uses a = -0.75, and -0.5 with antialiasing."""
     near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1  # noqa: E731
     far = lambda x: ((x - 5) * x + 8) * x * a - 4 * a  # noqa: E731
     return lambda x: np.where(x < 1, near(x), np.where(x < 2, far(x), 0.0))

@@ -1,7 +1,7 @@
-"""What a file and its config state about its model, and what is left to be assumed.
+"""Read what a file's config states about its model, and report what is assumed.
 
 Shapes do not show the number of heads, the activation, the epsilon or the pooling. A config states them, or names an
-architecture of timm's that does. Otherwise a report says what was assumed.
+architecture of timm that implies them. Otherwise the report lists what is assumed.
 """
 
 import sys
@@ -12,7 +12,7 @@ from keras_vit.weights.architectures import named
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents
 
-# transformers' models that are computed as this package's; others share their names and differ in what they compute.
+# transformers' models that compute the same as this package. Others have the same names of arrays, but differ.
 _MODEL_TYPES = ("vit", "vit_mae", "vit_msn", "ijepa", "dpt", "bit", "vit-hybrid", "vit_hybrid")
 
 
@@ -21,21 +21,21 @@ def stated(file, contents: Contents) -> dict:
 
     Args:
         file: one of `keras_vit.weights.files`.
-        contents: what `look` found in the file.
+        contents: the file's contents.
 
     Raises:
-        ValueError: the config states a value that this package does not have.
+        ValueError: the config states a value that this package does not support.
     """
     layout, config = contents.layout.name, file.config
-    said = read_config(config, layout, contents.source)
+    fields = read_config(config, layout, contents.source)
     if layout == "hf":
         _require_same_model(config, contents)
     row = named(config) if layout == "timm" and contents.family == "vit" else None
-    return said if row is None else {**row.stated, **said}
+    return fields if row is None else {**row.stated, **fields}
 
 
 def _require_same_model(config: dict, contents: Contents) -> None:
-    """Raise a ValueError where a transformers config is of a model that is computed otherwise."""
+    """Raise a ValueError if a transformers config states a model that computes something else."""
     where = f"the config beside {contents.source!r} expected"
     kind = config.get("model_type", "vit")
     if kind not in _MODEL_TYPES:
@@ -46,11 +46,11 @@ def _require_same_model(config: dict, contents: Contents) -> None:
 
 
 def images_note(model, spec: ImageSpec | None) -> list[str]:
-    """Say how images are prepared where nothing states it, or where they are not scaled to [-1, 1].
+    """Return sentences about preprocessing that is assumed, or is not scaling to [-1, 1].
 
     Args:
         model: the model that is filled.
-        spec: what the file's config states; None where nothing does.
+        spec: preprocessing that the file's config states; None if nothing states it.
     """
     if spec is None:
         return ["assumed, because no config states it: its images are scaled to [-1, 1], as by preprocess_input"]
@@ -62,23 +62,20 @@ def images_note(model, spec: ImageSpec | None) -> list[str]:
 
 
 def note_images(model, source: str) -> None:
-    """Print how images are prepared for a model of a `.keras` file, where they are not scaled to [-1, 1]."""
+    """Print the preprocessing of a `.keras` file's model, unless it is scaling to [-1, 1]."""
     if len(model.inputs) == 1:
         for sentence in images_note(model, preprocessing_of(model)):
             print(f"{source}: {sentence}", file=sys.stderr)
 
 
-def notes_on(model, contents: Contents, said: dict, given=()) -> list[str]:
-    """Say where a model computes otherwise than its file, and what was assumed because nothing states it.
+def notes_on(model, contents: Contents, fields: dict, given=()) -> list[str]:
+    """Return sentences about differences between a model and its file, and about assumed fields.
 
     Args:
-        model: the model to be filled.
-        contents: what `look` found in the file.
-        said: what `stated` returned.
+        model: the model to fill.
+        contents: the file's contents.
+        fields: the result of `stated`.
         given: names of the fields that the caller chose.
-
-    Returns:
-        Sentences for the report.
     """
     layout = contents.layout
     if layout.name == "keras":
@@ -87,16 +84,16 @@ def notes_on(model, contents: Contents, said: dict, given=()) -> list[str]:
     notes, assumed = [], {}
     for name, usual in origin(layout, own.family, own.units is not None).items():
         mine = getattr(own, name)
-        if name in said and mine != said[name]:
-            notes.append(f"the model has {name}={mine!r}, the config beside the file states {said[name]!r}")
-        elif name in said or name in given:
+        if name in fields and mine != fields[name]:
+            notes.append(f"the model has {name}={mine!r}, the config beside the file states {fields[name]!r}")
+        elif name in fields or name in given:
             continue
         elif mine != usual:
             notes.append(f"the model has {name}={mine!r}, files of this layout come from {usual!r}")
         elif name in layout.varying:
             assumed[name] = mine
     if own.family == "vit":
-        assumed |= {name: getattr(own, name) for name in _not_shown(own, contents) if name not in {*said, *given}}
+        assumed |= {name: getattr(own, name) for name in _not_shown(own, contents) if name not in {*fields, *given}}
     if assumed:
         values = ", ".join(f"{name}={value!r}" for name, value in sorted(assumed.items()))
         notes.append(f"assumed, because neither the file nor a config beside it states them: {values}")
@@ -104,7 +101,7 @@ def notes_on(model, contents: Contents, said: dict, given=()) -> list[str]:
 
 
 def _not_shown(own, contents: Contents) -> list[str]:
-    """Return the fields besides a layout's conventions that the shapes of this file do not show."""
+    """Return further fields that the shapes of a file do not show."""
     names = []
     if own.depth and not any(entry.heads for entry in contents.entries.values()):
         names.append("num_heads")

@@ -1,4 +1,4 @@
-"""Torch's files (`.pth`, `.pt`, `.bin`, `.ckpt`, `.pth.tar`), read without torch and without running code in them."""
+"""Read torch's files (`.pth`, `.pt`, `.bin`, `.ckpt`, `.pth.tar`) without torch and without running their code."""
 
 import math
 import mmap
@@ -13,8 +13,8 @@ from keras_vit.weights.pickles import Inert, Name, Tensor, Unknown, read_pickle
 
 ENDINGS = (".pth", ".pt", ".bin", ".pth.tar", ".ckpt")
 
-# Where checkpoints keep a model's state, the one to take first: averaged weights, as timm and DeiT evaluate them, and
-# the teacher of DINO.
+# Keys of a model's state in checkpoints, in order of preference: averaged weights, as timm and DeiT evaluate them, and
+# DINO's teacher.
 _STATES = ("state_dict_ema", "state_dict", "model_ema", "model", "module", "teacher", "student", "network", "net")
 _DTYPES = {
     "FloatStorage": "<f4",
@@ -29,8 +29,8 @@ _DTYPES = {
     "BoolStorage": "?",
     "UntypedStorage": "u1",
 }
-_MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle of a file from before torch 1.6
-_MOST_PICKLE = 64 * 2**20  # bytes: the pickles of the largest public checkpoints have a few
+_MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle of files before torch 1.6
+_MOST_PICKLE = 64 * 2**20  # bytes; the pickles of large public checkpoints have a few MB
 _RESAVE = (
     "if you trust the file, write its weights again with torch: "
     "torch.save(torch.load(FILE, weights_only=False)['state_dict'], NEW), with the key that they have in it"
@@ -39,7 +39,7 @@ _RESAVE = (
 
 @dataclass(frozen=True)
 class _Storage:
-    """The values of tensors: the file's member or part that holds them, their type and their count."""
+    """Values of tensors: their place in the file, their dtype and their number."""
 
     key: str
     dtype: str
@@ -47,7 +47,7 @@ class _Storage:
 
 
 class TorchFile(WeightsFile):
-    """A torch state dict, or a checkpoint that holds one. Its tensors are read in place, without a copy."""
+    """A torch state dict, or a checkpoint that contains one. Tensors are read in place, without a copy."""
 
     def __init__(self, path, config):
         super().__init__(path, config)
@@ -62,7 +62,7 @@ class TorchFile(WeightsFile):
         except Refused:
             self.close()
             raise
-        except Exception:  # what a damaged pickle raises is not listed anywhere
+        except Exception:  # damaged pickles raise many types
             self.close()
             raise self._refuse("a torch state dict of plain tensors", "something else") from None
 
@@ -73,7 +73,7 @@ class TorchFile(WeightsFile):
         (pickled,) = (name for name in members if name.rpartition("/")[2] == "data.pkl")
         folder = pickled.removesuffix("data.pkl")
         if f"{folder}byteorder" in members and self._zip.read(members[f"{folder}byteorder"]) != b"little":
-            raise Refused(f"source expected little-endian numbers, received others in {self.source!r}; {_RESAVE}.")
+            raise Refused(f"source expected little-endian values, received others in {self.source!r}; {_RESAVE}.")
         if members[pickled].file_size > _MOST_PICKLE:
             raise ValueError("the pickle is too large")
         self._members = {name.removeprefix(f"{folder}data/"): info for name, info in members.items()}
@@ -90,7 +90,7 @@ class TorchFile(WeightsFile):
         return storage
 
     def _open_old(self, path):
-        """Read a file from before torch 1.6: pickles one after the other, then the storages."""
+        """Read a file before torch 1.6: several pickles, then the storages."""
         storages = {}
 
         def remember(identity):
@@ -119,7 +119,7 @@ class TorchFile(WeightsFile):
         return state
 
     def _take(self, state):
-        """Find the model's state in a checkpoint, and the tensors in it."""
+        """Find the model's state in a checkpoint, and its tensors."""
         for _ in _STATES:
             found = [key for key in _STATES if isinstance(state, dict) and isinstance(state.get(key), dict)]
             if not found:
@@ -166,7 +166,7 @@ class TorchFile(WeightsFile):
 
 
 def _storage(identity) -> _Storage:
-    """Return the storage of a persistent id: ("storage", type, key, device, count); older files add a view."""
+    """Return the storage of a persistent id: ("storage", type, key, device, count), and a view in old files."""
     what, kind, key, _, count, *view = identity
     if what != "storage" or not isinstance(kind, Name) or not isinstance(key, str) or any(view):
         raise ValueError("a persistent id is no storage's")
@@ -180,7 +180,7 @@ def _dtype_name(dtype: str) -> str:
 
 
 def _require_room(tensor: Tensor) -> None:
-    """Raise a ValueError unless a tensor lies in its storage, and is no larger."""
+    """Raise a ValueError if a tensor exceeds its storage."""
     if not isinstance(tensor.storage, _Storage):
         raise ValueError("a tensor has no storage")
     size = math.prod(tensor.shape)

@@ -1,6 +1,6 @@
-"""How arrays of a file become one of our variables, and back.
+"""Convert arrays of files to variables, and back.
 
-D width, h heads, d = D / h, I O channels in and out, C channels, K classes. Ours are (in, out) and (H, W, in, out).
+D width, h heads, d = D / h, I O channels in and out, C channels, K classes. Our kernels are (I, O) and (H, W, I, O).
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Transform:
-    """How arrays of a file become one of our variables, and back.
+    """A conversion between arrays of a file and one variable.
 
     Args:
-        read: their arrays -> our array.
-        write: our array, number of heads -> their arrays.
-        heads_axis: the axis of their first array that counts heads, None where the arrays do not say.
+        read: a function of the file's arrays that returns our array.
+        write: a function of our array and the number of heads that returns the file's arrays.
+        heads_axis: axis of the first file array that counts heads; None if no axis does.
     """
 
     read: Callable[..., np.ndarray]
@@ -24,11 +24,11 @@ class Transform:
     heads_axis: int | None = None
 
     def shape(self, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of our array where theirs have `shapes`; reads no data."""
+        """Return the shape of our array for the shapes of the file's arrays. Read no data."""
         return self.read(*(np.broadcast_to(np.int8(0), shape) for shape in shapes)).shape
 
     def shapes(self, shape: tuple[int, ...], heads: int) -> list[tuple[int, ...]]:
-        """The shapes of their arrays where ours has `shape`; reads no data."""
+        """Return the shapes of the file's arrays for the shape of our array. Read no data."""
         return [part.shape for part in self.write(np.broadcast_to(np.int8(0), shape), heads)]
 
 
@@ -38,7 +38,7 @@ POINTWISE = Transform(lambda x: x.reshape(x.shape[-2:]), lambda x, heads: (x[Non
 
 
 def _joined_kernels(parts: int) -> Transform:
-    """So many (D, h, d) <-> (D, parts D)."""
+    """Convert `parts` arrays (D, h, d) <-> (D, parts * D)."""
     return Transform(
         lambda *theirs: np.concatenate([x.reshape(len(x), -1) for x in theirs], axis=1),
         lambda x, heads: tuple(part.reshape(len(x), heads, -1) for part in np.split(x, parts, axis=1)),
@@ -47,7 +47,7 @@ def _joined_kernels(parts: int) -> Transform:
 
 
 def _joined_biases(parts: int) -> Transform:
-    """So many (h, d) <-> (parts D,)."""
+    """Convert `parts` arrays (h, d) <-> (parts * D,)."""
     return Transform(
         lambda *theirs: np.concatenate([x.reshape(-1) for x in theirs]),
         lambda x, heads: tuple(part.reshape(heads, -1) for part in np.split(x, parts)),

@@ -1,7 +1,7 @@
-"""Parts of other Vision Transformers that this package has no layers for, told by the names of a file's arrays.
+"""Recognise models with unsupported parts by the names of a file's arrays.
 
-Names are those of timm, transformers and the original repositories. A file with such a part is refused before anything
-else is read from it, whatever `strict` is: every answer depends on the part.
+The names come from timm, transformers and the original repositories. A file with an unsupported part is refused before
+any array is read, also with `strict=False`, because every output depends on the part.
 """
 
 import re
@@ -16,10 +16,10 @@ class Feature:
     """A part of a model and the arrays that show it.
 
     Args:
-        name: what papers and libraries call it.
-        pattern: matches the name of an array that shows the part.
-        without: the array shows the part only where none of these names is in the file; `\\1` is the pattern's group.
-        beside: the array shows the part only where this name is in the file, too.
+        name: name of the part in papers and libraries.
+        pattern: matches the names of arrays that show the part.
+        without: names that must be absent from the file; `\\1` is the pattern's group.
+        beside: a name that must also be in the file.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Feature:
     beside: str | None = None
 
     def shown_by(self, names) -> str | None:
-        """Return the first of the names that shows the part, or None."""
+        """Return the first name that shows the part, or None."""
         pattern = re.compile(self.pattern)
         for name in names:
             match = pattern.search(name)
@@ -39,7 +39,7 @@ class Feature:
         return None
 
 
-_AT = r"(?:^|[./])"  # where a part of a name starts
+_AT = r"(?:^|[./])"  # start of a component of a name
 FEATURES = (
     Feature("LayerScale", _AT + r"(ls_?\d?\.gamma|gamma_\d|layer_scale\d?(\.lambda1)?|lambda_\d)$"),
     Feature("register tokens", _AT + r"(reg|register|storage)_tokens?$"),
@@ -77,7 +77,7 @@ FEATURES = (
 
 
 def unsupported(file) -> dict[str, str]:
-    """Return the unsupported parts of a file's model, each with what shows it.
+    """Return the unsupported parts of a file's model, each with the name that shows it.
 
     Args:
         file: one of `keras_vit.weights.files`.
@@ -87,14 +87,14 @@ def unsupported(file) -> dict[str, str]:
     found = {feature.name: feature.shown_by(names) for feature in FEATURES}
     found["a gated MLP (SwiGLU)"] = found["a gated MLP (SwiGLU)"] or _packed_gate(shapes)
     found["patches in time (video)"] = next((name for name, shape in shapes.items() if len(shape) == 5), None)
-    said = named(file.config)
-    for feature in said.features if said else ():
-        found[feature] = found.get(feature) or f"architecture {said.architecture}"
+    row = named(file.config)
+    for feature in row.features if row else ():
+        found[feature] = found.get(feature) or f"architecture {row.architecture}"
     return {name: sign for name, sign in found.items() if sign}
 
 
 def _packed_gate(shapes) -> str | None:
-    """Return the first dense layer that makes gate and value at once: twice as wide as the second one reads."""
+    """Return the first dense layer with a packed gate: its output is twice as wide as the second layer's input."""
     for name, shape in shapes.items():
         second = shapes.get(name.replace(".fc1.", ".fc2."), ())
         if ".mlp.fc1.weight" in name and len(shape) == len(second) == 2 and shape[0] == 2 * second[1]:

@@ -1,4 +1,4 @@
-"""A model's weights out again, in the layout that others read."""
+"""Write a model's weights in a published layout."""
 
 import contextlib
 import json
@@ -24,27 +24,26 @@ _OWN = (".keras", ".weights.h5")
 
 
 def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> None:
-    """Write a model's weights in a published layout; each file appears whole or not at all.
+    """Write a model's weights. Each file is written atomically, and records checksums that `load_weights` compares.
 
-    Each file records a checksum of every array, or as `.keras` of all of them, which `load_weights` compares.
+    LoRA adapters are merged into the kernels of a published layout, with a printed note. `.keras` and `.weights.h5`
+    files keep them.
 
     Args:
         model: a model of this package.
-        path: of the file to write: `.npz` for npz and linen; for timm and hf `NAME.safetensors` with `NAME.config.json`
-            beside it, or a folder for the `model.safetensors` and `config.json` that these libraries load; `.keras` or
-            `.weights.h5` for our own.
-        layout: `npz` (the released files'), `linen` (the current official code's), `timm` or `hf` (transformers'
-            hub files); where None, `npz` for an `.npz` and our own for `.keras` and `.weights.h5`.
-
-    LoRA's adapters are merged into the kernels of a published layout, with a printed note; our own files keep them.
+        path: path of the file: `.npz` for `npz` and `linen`; for `timm` and `hf` either `NAME.safetensors`, which gets
+            a `NAME.config.json`, or a folder for the `model.safetensors` and `config.json` that these libraries load;
+            `.keras` or `.weights.h5` for Keras's formats.
+        layout: `npz` (the released files), `linen` (the current official code), `timm` or `hf` (transformers). The
+            default is `npz` for `.npz`, and Keras's formats for `.keras` and `.weights.h5`.
 
     Raises:
-        ValueError: the model is quantized, the layout is unknown or has no place for a part of the model, or the
-            layout does not go with the path.
+        ValueError: the model is quantized, the layout is unknown or does not support a part of the model, or the path
+            has the wrong suffix for the layout.
     """
     path = Path(path)
     if layout is None and path.name.endswith(_OWN):
-        _beside(path, model.save if path.suffix == ".keras" else lambda partial: _write_hdf5(partial, model))
+        _write_atomically(path, model.save if path.suffix == ".keras" else lambda partial: _write_hdf5(partial, model))
         return
     layout = layout or ("npz" if path.suffix == ".npz" else None)
     if layout not in WRITABLE:
@@ -53,7 +52,7 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
     file = path / "model.safetensors" if as_folder else path
     if file.suffix != _ENDINGS[layout]:
         raise ValueError(f"path expected to end in {_ENDINGS[layout]!r} for layout {layout!r}, received {str(path)!r}.")
-    from keras_vit.composed import flattened, require_direct  # needs Keras
+    from keras_vit.composed import flattened, require_direct  # imports Keras
 
     model = flattened(model)
     require_direct(model, f"layout {layout!r}")
@@ -73,19 +72,19 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
     if note := merge_note(model):
         print(f"layout {layout!r}: {note}.", file=sys.stderr)
     if config is None:
-        _beside(file, lambda partial: _write_npz(partial, arrays))
+        _write_atomically(file, lambda partial: _write_npz(partial, arrays))
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    _beside(file, lambda partial: _write_safetensors(partial, arrays))
-    _beside(config_path(file), lambda partial: _write_json(partial, config))
+    _write_atomically(file, lambda partial: _write_safetensors(partial, arrays))
+    _write_atomically(config_path(file), lambda partial: _write_json(partial, config))
     if layout == "hf" and as_folder:
         size = architecture.full_size or spec.size or (224, 224)
         processor = processor_config(spec, architecture.channels, size)
-        _beside(file.with_name("preprocessor_config.json"), lambda partial: _write_json(partial, processor))
+        _write_atomically(file.with_name("preprocessor_config.json"), lambda partial: _write_json(partial, processor))
 
 
 def _arrays(model, layout):
-    """Name in the layout -> (reader, transform, part, heads), in the model's order; reads no data."""
+    """Map names in the layout to (reader, transform, part, heads), in the model's order. Read no data."""
     require_float(model, f"layout {layout!r}", "save the model before `quantize`, or quantized as .keras")
     family = of_model(model).family
     arrays, homeless = {}, []
@@ -108,7 +107,7 @@ def _array(read, transform, part, heads) -> np.ndarray:
 
 
 def _write_npz(path, arrays):
-    """As `np.savez`, but one array in memory at a time."""
+    """Write arrays as `np.savez` does, with one array in memory at a time."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, parts in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -132,8 +131,8 @@ def _write_json(path, config):
     path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def _beside(path: Path, write) -> None:
-    """Have `write` fill a file beside `path`, then give it its name."""
+def _write_atomically(path: Path, write) -> None:
+    """Write a temporary file with `write`, then rename it to `path`."""
     partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
     try:
         write(partial)
@@ -147,7 +146,7 @@ _IN_CONFIG = {"timm": ("activation", "pooling"), "hf": ("activation", "layer_nor
 
 
 def _note_origin(model, layout):
-    """Say where those who read the file will compute otherwise than the model, because the file cannot tell them."""
+    """Print fields of the model that the file cannot state, and that its readers therefore assume differently."""
     usual = origin(LAYOUTS[layout], model.family, model.units is not None)
     if model.family == "vit":
         usual["pooling"] = pooling_of(model.pooling == "map", model.class_token, model.norm_after_pooling)

@@ -147,7 +147,7 @@ def test_a_head_of_zeros_and_numbers_that_are_none_warn(tmp_path):
     with pytest.warns(UserWarning, match="'head/kernel' is all zeros: this classifier was never trained"):
         keras_vit.load_weights(build(), path)
     broken = np.full(48, np.nan, "float32")
-    with pytest.warns(UserWarning, match="'Transformer/encoder_norm/bias' holds numbers that are not finite"):
+    with pytest.warns(UserWarning, match="'Transformer/encoder_norm/bias' holds values that are not finite"):
         keras_vit.load_weights(build(), changed(tmp_path, Transformer__encoder_norm__bias=broken))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

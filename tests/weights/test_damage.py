@@ -152,7 +152,7 @@ def test_every_reader_names_arrays_that_are_not_finite(ending, model, tmp_path):
     if ending in (".keras", ".h5"):
         calls.append(lambda: keras_vit.load_model(path))
     for call in calls:
-        with pytest.warns(UserWarning, match=r"'head[/.]\w+' holds numbers that are not finite"):
+        with pytest.warns(UserWarning, match=r"'head[/.]\w+' holds values that are not finite"):
             call()
 
 
