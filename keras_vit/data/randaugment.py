@@ -1,12 +1,13 @@
-"""RandAugment (arXiv 1909.13719) as a pure function of its draws: only the drawn operation of each layer is run.
+"""RandAugment (arXiv 1909.13719) as a pure function of its draws. Only the drawn operation of each layer is computed.
 
-The operations and what a magnitude means are those of the published ViT training (big_vision, from EfficientNet's):
-sixteen operations, drawn alike; magnitude 10 is their full strength in AutoAugment, and up to 30 goes beyond. Each
-computes what Pillow's operation does, in uint8 arithmetic. Otherwise than there: translation and cut-out, fixed
-numbers of pixels there, are scaled with the image (at 224 pixels they are the same); contrast blends with the mean
-grey as Pillow does, where big_vision's blends with the number of pixels / 256; posterising keeps at least one bit.
+The sixteen operations and the magnitudes follow the published ViT training (big_vision, from EfficientNet). Magnitude 10
+is AutoAugment's full strength, and 30 is the maximum. Each operation computes what Pillow computes, in uint8.
+Differences from big_vision:
+- Translation and cut-out scale with the image. At 224 pixels they are the same.
+- Contrast blends with the mean grey, as Pillow does. big_vision blends with the number of pixels / 256.
+- Posterising keeps at least one bit.
 
-H W C image, uint8; rows (H, W * C), which one table for all pixels of a row fits without broadcasting.
+H W C image, uint8; rows (H, W * C), to which per-channel values are tiled without broadcasting.
 """
 
 import functools
@@ -15,8 +16,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
-GREY = 128  # what comes in from outside
-LUMA = (19595 / 65536, 38470 / 65536, 7471 / 65536)  # ITU-R 601-2 as Pillow has it; exact in float32
+GREY = 128  # fill value outside the image
+LUMA = (19595 / 65536, 38470 / 65536, 7471 / 65536)  # Pillow's ITU-R 601-2 weights; exact in float32
 GEOMETRIC = ("Rotate", "ShearX", "ShearY", "TranslateX", "TranslateY")
 NAMES = ("AutoContrast", "Equalize", "Invert", "Posterize", "Solarize", "SolarizeAdd", "Color", "Contrast",
          "Brightness", "Sharpness", "Cutout", *GEOMETRIC)  # fmt: skip
@@ -24,13 +25,16 @@ PLAIN = NAMES[: -len(GEOMETRIC)]
 
 
 def rand_augment(image, count: int, magnitude: float, seed):
-    """Change an image by `count` operations drawn with replacement: uint8 (H, W, C) -> the same.
+    """Apply `count` operations, drawn with replacement, to an image.
 
     Args:
-        image: of static shape, 1 or 3 channels.
-        count: operations one after the other, at least 1.
-        magnitude: strength of all of them, 0 to 30; 10 is AutoAugment's full strength.
+        image: uint8 (H, W, C) of static shape, 1 or 3 channels.
+        count: number of operations, at least 1.
+        magnitude: strength of the operations, 0 to 30; 10 is AutoAugment's full strength.
         seed: int64 pair.
+
+    Returns:
+        uint8 (H, W, C).
     """
     draws = tf.random.stateless_uniform((count, 4), seed)
     for layer in range(count):
@@ -39,11 +43,10 @@ def rand_augment(image, count: int, magnitude: float, seed):
 
 
 def one_of(image, magnitude: float, draws):
-    """One operation of `NAMES`: draws (4,) in [0, 1) are which, its sign, and the place of a cut-out."""
+    """Apply one operation. `draws` (4,) in [0, 1) select the operation, its sign, and the place of a cut-out."""
     which = tf.cast(draws[0] * len(NAMES), tf.int32)
     table = tf.stack([affine(name, magnitude, draws[1] < 0.5, image.shape) for name in GEOMETRIC])
-    # The raw operation calls one branch; `tf.switch_case` would put all of them into the graph, each operation to be
-    # passed over: 0.3 ms an image.
+    # The raw operation calls one branch. `tf.switch_case` would inline all branches, and skip their nodes one by one.
     (changed,) = tf.raw_ops.StatelessCase(
         branch_index=tf.minimum(which, len(PLAIN)),
         input=[image, draws, table[tf.maximum(which - len(PLAIN), 0)]],
@@ -56,19 +59,19 @@ def one_of(image, magnitude: float, draws):
 
 @functools.lru_cache(maxsize=8)
 def _branches(shape, magnitude: float) -> tuple:
-    """The functions of `PLAIN` and of moving, traced once for all layers and data of that shape."""
+    """Return the traced functions of `PLAIN` and of the geometric operations, for images of a shape."""
     spec = (tf.TensorSpec(shape, tf.uint8), tf.TensorSpec((4,)), tf.TensorSpec((6,)))
 
     def branch(change):
         return tf.function(change, autograph=False).get_concrete_function(*spec)
 
-    with tf.init_scope():  # outside of the graph that asks first
+    with tf.init_scope():  # outside of the caller's graph
         plain = [branch(lambda x, d, a, name=name: tf.identity(apply(name, x, magnitude, d))) for name in PLAIN]
         return (*plain, branch(lambda x, d, a: moved(x, a)))
 
 
 def apply(name: str, image, magnitude: float, draws):
-    """The operation of a name: uint8 (H, W, C) -> the same."""
+    """Apply the named operation: uint8 (H, W, C) -> uint8 (H, W, C)."""
     level = magnitude / 10
     enhance = 1.8 * level + 0.1
     if name in GEOMETRIC:
@@ -84,7 +87,7 @@ def apply(name: str, image, magnitude: float, draws):
     if name == "Solarize":
         return solarize(image, int(256 * level))
     if name == "SolarizeAdd":
-        # Added to where it reaches 255, then no further; from 128 on nothing is added.
+        # Adds to values below 128, saturating at 255.
         added = image + tf.minimum(255 - image, tf.constant(min(int(110 * level), 255), tf.uint8))
         return added + (image - added) * tf.cast(image >= 128, tf.uint8)
     if name == "Color":
@@ -101,7 +104,7 @@ def apply(name: str, image, magnitude: float, draws):
 
 
 def affine(name: str, magnitude: float, negative, shape):
-    """Six numbers a b c d e f: what pixel (x, y) shows lies at (a x + b y + c, d x + e y + f)."""
+    """Return coefficients (a, b, c, d, e, f): pixel (x, y) samples (a x + b y + c, d x + e y + f)."""
     height, width = shape[:2]
     level = magnitude / 10
     if name == "Rotate":
@@ -117,7 +120,7 @@ def affine(name: str, magnitude: float, negative, shape):
 
 
 def moved(image, numbers):
-    """Each pixel from the nearest place that `affine` says, grey where that lies outside."""
+    """Resample an image by the coefficients of `affine`, nearest neighbour, grey outside."""
     height, width, channels = image.shape
     a, b, c, d, e, f = tf.unstack(numbers)
     x, y = tf.range(width, dtype=tf.float32)[None], tf.range(height, dtype=tf.float32)[:, None]
@@ -130,31 +133,31 @@ def moved(image, numbers):
 
 
 def _rows(image):
-    """(H, W, C) -> (H, W * C)."""
+    """Reshape (H, W, C) -> (H, W * C)."""
     return tf.reshape(image, (image.shape[0], image.shape[1] * image.shape[2]))
 
 
 def _per_row(values, image):
-    """(C,) of each channel -> (W * C,) beside `_rows`."""
+    """Tile per-channel values (C,) -> (W * C,) for `_rows`."""
     return tf.tile(values, [image.shape[1]])
 
 
 def _grey(image):
-    """(H, W, 3) -> its grey (H, W, 1), whole numbers as Pillow rounds them."""
+    """Convert (H, W, 3) to grey (H, W, 1), rounded as Pillow does."""
     pixels = tf.reshape(tf.cast(image, tf.float32), (-1, 3))
     grey = tf.floor(tf.linalg.matvec(pixels, tf.constant(LUMA)) + 0.5)
     return tf.reshape(grey, (*image.shape[:2], 1))
 
 
 def enhanced(image, plain, factor: float):
-    """`image` where `factor` is 1, `plain` where it is 0, and beyond."""
+    """Blend: `image` at factor 1, `plain` at factor 0, extrapolated beyond."""
     blended = tf.cast(image, tf.float32) * factor + plain * (1.0 - factor)
-    # Half-way to the next number, so that rounding errors below a whole number do not cut it to the one before.
+    # The offset keeps rounding errors just below an integer from being truncated to the integer before.
     return tf.cast(tf.clip_by_value(blended + 1e-3, 0.0, 255.0), tf.uint8)
 
 
 def solarize(image, threshold: int):
-    """Invert what is not below the threshold."""
+    """Invert the values at or above a threshold."""
     if threshold > 255:
         return image
     return tf.bitwise.bitwise_xor(image, tf.cast(image >= threshold, tf.uint8) * 255)
@@ -176,7 +179,7 @@ def autocontrast(image):
 
 
 def equalize(image):
-    """Spread each channel so that its levels are taken about equally often."""
+    """Equalise the histogram of each channel."""
     channels = image.shape[-1]
     levels = tf.cast(_rows(image), tf.int32) + _per_row(256 * np.arange(channels, dtype="int32"), image)
     counts = tf.raw_ops.DenseBincount(
@@ -192,7 +195,7 @@ def equalize(image):
 
 
 def sharpen(image, factor: float):
-    """Blend with the image smoothed by 3 x 3 pixels, of which the middle counts five times; the border stays."""
+    """Blend with the image smoothed by a 3 x 3 filter whose center has weight 5. The border stays."""
     pixels = tf.cast(image, tf.float32)
     smooth = pixels[:-2] + pixels[1:-1] + pixels[2:]
     smooth = smooth[:, :-2] + smooth[:, 1:-1] + smooth[:, 2:]
@@ -203,7 +206,7 @@ def sharpen(image, factor: float):
 
 
 def cut_out(image, half: float, draws):
-    """Grey out a square around a random place: `half` is half its side as a share of the image's."""
+    """Fill a square around a random position with grey. `half` is half of its side as a fraction of the image's."""
     height, width, channels = image.shape
     centre = tf.cast(draws * tf.constant([height, width], tf.float32), tf.int32)
     reach = np.array([int(half * height), int(half * width)])
