@@ -54,7 +54,7 @@ def test_help_and_mistakes_are_answered_without_keras(tmp_path):
     mistakes = {
         "predict absent.tflite x.jpg": "predict: nothing lies at 'absent.tflite', and as a name it is unknown",
         "evaluate ViT_B16": "evaluate: model expected trained weights, received the name 'ViT_B16'",
-        "evaluate setup.py": "evaluate: --recipe expected the recipe",
+        "evaluate setup.py": "evaluate: --recipe expected a recipe with test data",
         "export absent --output out": "export: nothing lies at 'absent'",
         "export setup.py --output out --formats onnxx": "export: formats expected some of ('saved_model', 'tflite', ",
         "analyze setup.py --output out": "analyze: images expected image files, received none",

@@ -1,7 +1,7 @@
 """RandAugment (arXiv 1909.13719) as a pure function of its draws. Only the drawn operation of each layer is computed.
 
-The sixteen operations and the magnitudes follow the published ViT training (big_vision, from EfficientNet). Magnitude 10
-is AutoAugment's full strength, and 30 is the maximum. Each operation computes what Pillow computes, in uint8.
+The sixteen operations and their magnitudes follow the published ViT training (big_vision, from EfficientNet). Magnitude
+10 is AutoAugment's full strength, and 30 is the maximum. Each operation computes what Pillow computes, in uint8.
 Differences from big_vision:
 - Translation and cut-out scale with the image. At 224 pixels they are the same.
 - Contrast blends with the mean grey, as Pillow does. big_vision blends with the number of pixels / 256.

@@ -130,7 +130,7 @@ def test_analyze_takes_files(run, pictures, tmp_path):
         (["train", DIGITS, "--workdir", "{tmp}/x", "--set", "epoch=3"], "epoch"),
         (["train", DIGITS, "--workdir", "{tmp}/x", "--set", "model.dropout_rate=1"], "dropout_rate expected a rate"),
         (["train", DIGITS, "--workdir", "{tmp}/x", "--strategy", "two"], "strategy expected one of"),
-        (["evaluate", "{run}/model.keras"], "--recipe expected the recipe"),
+        (["evaluate", "{run}/model.keras"], "--recipe expected a recipe with test data"),
         (["evaluate", "{run}", "--flip", "--suite", "real"], "--flip expected a recipe's test data, received --suite"),
         (["evaluate", "ViT_Ti16", "--recipe", DIGITS], "model expected trained weights, received the name 'ViT_Ti16'"),
         (["predict", "{run}", "{tmp}"], "images expected image files ("),

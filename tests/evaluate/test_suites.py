@@ -293,7 +293,7 @@ def test_the_recipes_are_those_of_the_recipe_file():
         (["--probe"], "--suite expected the name of a suite with --probe, received nothing"),
         (
             ["--set", "x=1", "--resize", "9", "--shots", "1", "--rates", "1"],
-            "suite that --shots, --rates, --resize, --set are of",
+            "suite with --shots, --rates, --resize, --set",
         ),
         (["--suite", "real", "--recipe", "r.py"], "--recipe expected a recipe's test data, received --suite"),
         (["--suite", "vtab1k", "--shots", "1"], "--shots expected --suite fewshot, received --suite vtab1k"),

@@ -111,7 +111,7 @@ def test_no_layout_takes_layers_between_the_vit_and_the_classifier(tmp_path):
     pooled = keras.layers.GlobalAveragePooling1D(name="mean")(tokens)
     for name, features in (("mean", pooled), ("head", tokens)):
         model = keras.Model(images, keras.layers.Dense(2)(features))
-        with pytest.raises(ValueError, match=f"layout 'npz' expected the classifier right behind .* with '{name}'"):
+        with pytest.raises(ValueError, match=f"layout 'npz' expected the classifier directly after .* with '{name}'"):
             keras_vit.save_weights(model, tmp_path / "other.npz")
 
 
