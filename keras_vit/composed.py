@@ -53,8 +53,8 @@ def weight_paths(model: keras.Model) -> dict:
     left_out = ("seed_generator_state", "lora_kernel_a", "lora_kernel_b")
     variables = {variable.path: variable for variable in model.variables if not variable.path.endswith(left_out)}
     heads = [layer.dense for layer in model.layers if isinstance(layer, Classifier)]
-    own = {id(variable): f"head/{variable.name}" for dense in heads for variable in dense.variables}
-    return {own.get(id(variable), path): variable for path, variable in variables.items()}
+    head_paths = {id(variable): f"head/{variable.name}" for dense in heads for variable in dense.variables}
+    return {head_paths.get(id(variable), path): variable for path, variable in variables.items()}
 
 
 def flattened(model: keras.Model) -> keras.Model:
@@ -166,7 +166,7 @@ def _with_head(model):
     if dense.quantization_mode and dense.activation is not keras.activations.linear:
         raise ValueError(
             f"model expected the logits of {dense.name!r}, which is quantized with its activation inside: give the "
-            "activation a layer of its own."
+            "activation a separate layer."
         )
 
     def call(layer, *args, **kwargs):
@@ -195,8 +195,8 @@ def require_direct(model: keras.Model, argument: str) -> None:
     call = call_behind(model.outputs[0])
     while not type(call.operation).__module__.startswith("keras_vit.layers."):
         layer = call.operation
-        own = any(isinstance(layer, kind) and name in (None, layer.name) for kind, name in _AFTER_VIT)
-        if not own or (layer.name == "head" and len(call.input_tensors[0].shape) != 2):
+        expected = any(isinstance(layer, kind) and name in (None, layer.name) for kind, name in _AFTER_VIT)
+        if not expected or (layer.name == "head" and len(call.input_tensors[0].shape) != 2):
             raise ValueError(
                 f"{argument} expected the classifier directly after the pooled output of the ViT, received "
                 f"{model.name!r} with {layer.name!r} ({type(layer).__name__}, on shape "

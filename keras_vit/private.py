@@ -44,8 +44,8 @@ def call_behind(tensor):
 
 def call_of(model: keras.Model, layer: keras.layers.Layer):
     """Return the first call of a layer in a model's graph. `layer.output` can belong to another graph."""
-    own = {id(call) for call in calls_in(model)}
-    return next(call for call in layer._inbound_nodes if id(call) in own)
+    calls = {id(call) for call in calls_in(model)}
+    return next(call for call in layer._inbound_nodes if id(call) in calls)
 
 
 def output_of(model: keras.Model, layer: keras.layers.Layer):

@@ -15,6 +15,6 @@ def recipe_of(options):
     """Return the recipe of the options, else the workdir's, else None."""
     from keras_vit.train.recipe.file import load_recipe
 
-    own = Path(options.model) / "recipe.json"
-    path = options.recipe or (own if own.is_file() else None)
+    stored = Path(options.model) / "recipe.json"
+    path = options.recipe or (stored if stored.is_file() else None)
     return None if path is None else load_recipe(path)

@@ -21,10 +21,10 @@ def add(verb) -> None:
     """
     summary = "Find, show, download and convert published weights."
     parser = verb("weights", None, summary, "weights find --model B_16 --res 384 --under 100M --sort accuracy")
-    own = parser.add_subparsers(dest="weights_verb", required=True, metavar="VERB")
+    verbs = parser.add_subparsers(dest="weights_verb", required=True, metavar="VERB")
 
     def weights_verb(name, run, summary, example):
-        sub = own.add_parser(name, help=summary, description=summary, epilog=f"example: keras-vit weights {example}")
+        sub = verbs.add_parser(name, help=summary, description=summary, epilog=f"example: keras-vit weights {example}")
         sub.set_defaults(run=run)
         return sub
 

@@ -85,8 +85,8 @@ def preprocessing_of(model) -> ImageSpec:
     """
     stored = next((spec for layer in layers_of(model) if (spec := getattr(layer, "image_spec", None))), {})
     shape = tuple(model.inputs[0].shape)
-    own = {"size": shape[1:3]} if len(shape) == 4 and None not in shape[1:3] else {}
-    return ImageSpec(**{**stored, **own})
+    fixed = {"size": shape[1:3]} if len(shape) == 4 and None not in shape[1:3] else {}
+    return ImageSpec(**{**stored, **fixed})
 
 
 def keep_preprocessing(model, spec: ImageSpec) -> None:

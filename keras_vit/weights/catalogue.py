@@ -60,11 +60,11 @@ def parse_augreg(name: str) -> AugReg | None:
     if not first or first["name"] not in AUGREG_MODELS or (adapted and not second):
         return None
     numbers = (float(first[key]) for key in ("wd", "do", "sd"))
-    own = (first["name"], first["ds"], int(first["epochs"]), float(first["lr"]), first["aug"], *numbers)
+    pretraining = (first["name"], first["ds"], int(first["epochs"]), float(first["lr"]), first["aug"], *numbers)
     if not second:
-        return AugReg(*own)
+        return AugReg(*pretraining)
     steps = 1000 * int(second["steps"]) or 500
-    return AugReg(*own, second["ds"], steps, float(second["lr"]), int(second["resolution"]))
+    return AugReg(*pretraining, second["ds"], steps, float(second["lr"]), int(second["resolution"]))
 
 
 def list_weights(glob: str = "*") -> list[str]:

@@ -20,9 +20,9 @@ _TIMEOUT = 30  # seconds without a byte
 
 def home() -> Path:
     """Return the folder of downloads: `KERAS_VIT_HOME`, else `keras_vit` in Keras's cache."""
-    own = os.environ.get("KERAS_VIT_HOME")
-    if own:
-        return Path(own).expanduser()
+    configured = os.environ.get("KERAS_VIT_HOME")
+    if configured:
+        return Path(configured).expanduser()
     return Path(os.environ.get("KERAS_HOME") or Path("~/.keras").expanduser()) / "keras_vit"
 
 

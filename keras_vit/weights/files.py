@@ -101,8 +101,8 @@ def config_path(path: Path) -> Path:
 
 
 def _config_beside(path: Path) -> dict:
-    own = dict.fromkeys((path.stem, path.name.split(".")[0]))
-    for beside in (*(path.with_name(f"{stem}.config.json") for stem in own), path.with_name("config.json")):
+    stems = dict.fromkeys((path.stem, path.name.split(".")[0]))
+    for beside in (*(path.with_name(f"{stem}.config.json") for stem in stems), path.with_name("config.json")):
         if beside.is_file():
             try:
                 config = json.loads(beside.read_text(encoding="utf-8"))

@@ -39,17 +39,17 @@ def _checked(read, config: dict, source: str) -> ImageSpec | None:
 
 
 def _of_timm(config: dict) -> ImageSpec | None:
-    own = config.get("pretrained_cfg", config)  # configs before 2023 have the keys at the top
-    if not any(key in own for key in _TIMM_KEYS):
+    pretrained = config.get("pretrained_cfg", config)  # configs before 2023 have the keys at the top
+    if not any(key in pretrained for key in _TIMM_KEYS):
         return None
-    size = own.get("input_size")
+    size = pretrained.get("input_size")
     return ImageSpec(
         size=size and size[1:],
-        resize_mode=own.get("crop_mode") or "center",
-        interpolation=own.get("interpolation") or "bicubic",
-        crop_fraction=own.get("crop_pct") or 0.875,
-        mean=own.get("mean") or _IMAGENET["mean"],
-        std=own.get("std") or _IMAGENET["std"],
+        resize_mode=pretrained.get("crop_mode") or "center",
+        interpolation=pretrained.get("interpolation") or "bicubic",
+        crop_fraction=pretrained.get("crop_pct") or 0.875,
+        mean=pretrained.get("mean") or _IMAGENET["mean"],
+        std=pretrained.get("std") or _IMAGENET["std"],
     )
 
 

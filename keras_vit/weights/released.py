@@ -53,8 +53,12 @@ class Released:
     def aliases(self) -> tuple[str, ...]:
         """Return the official names: `sam/ViT-B_16`, and for augreg and BiT the file name."""
         short = self.path.removesuffix(".npz").partition("/")[2]
-        own = short.rpartition("/")[2]
-        return (short, own) if own != short and self.path.startswith(("vit_models/augreg", "bit_models")) else (short,)
+        file_name = short.rpartition("/")[2]
+        return (
+            (short, file_name)
+            if file_name != short and self.path.startswith(("vit_models/augreg", "bit_models"))
+            else (short,)
+        )
 
 
 AUGREG_MODELS = {  # official name: names of the builder and in timm

@@ -80,10 +80,10 @@ def notes_on(model, contents: Contents, fields: dict, given=()) -> list[str]:
     layout = contents.layout
     if layout.name == "keras":
         return []
-    own = of_model(model)
+    architecture = of_model(model)
     notes, assumed = [], {}
-    for name, usual in origin(layout, own.family, own.units is not None).items():
-        mine = getattr(own, name)
+    for name, usual in origin(layout, architecture.family, architecture.units is not None).items():
+        mine = getattr(architecture, name)
         if name in fields and mine != fields[name]:
             notes.append(f"the model has {name}={mine!r}, the config beside the file states {fields[name]!r}")
         elif name in fields or name in given:
@@ -92,19 +92,28 @@ def notes_on(model, contents: Contents, fields: dict, given=()) -> list[str]:
             notes.append(f"the model has {name}={mine!r}, files of this layout come from {usual!r}")
         elif name in layout.varying:
             assumed[name] = mine
-    if own.family == "vit":
-        assumed |= {name: getattr(own, name) for name in _not_shown(own, contents) if name not in {*fields, *given}}
+    if architecture.family == "vit":
+        assumed |= {
+            name: getattr(architecture, name)
+            for name in _not_shown(architecture, contents)
+            if name not in {*fields, *given}
+        }
     if assumed:
         values = ", ".join(f"{name}={value!r}" for name, value in sorted(assumed.items()))
         notes.append(f"assumed, because neither the file nor a config beside it states them: {values}")
     return notes
 
 
-def _not_shown(own, contents: Contents) -> list[str]:
+def _not_shown(architecture, contents: Contents) -> list[str]:
     """Return further fields that the shapes of a file do not show."""
     names = []
-    if own.depth and not any(entry.heads for entry in contents.entries.values()):
+    if architecture.depth and not any(entry.heads for entry in contents.entries.values()):
         names.append("num_heads")
-    if contents.layout.name == "timm" and own.classes and own.class_token and own.pooling == "token":
+    if (
+        contents.layout.name == "timm"
+        and architecture.classes
+        and architecture.class_token
+        and architecture.pooling == "token"
+    ):
         names.append("pooling")
     return names
