@@ -1,4 +1,4 @@
-"""What kind of model a file holds, read from its shapes and the config beside it; and what kind a model is.
+"""Determine the architecture of a file from its shapes and config, or of a model from its layers.
 
 D width, h heads, P patch, N tokens.
 """
@@ -15,37 +15,37 @@ from keras_vit.weights.names import PREFIX
 
 @dataclass(frozen=True)
 class Architecture:
-    """Everything a builder must be told; None where a file does not say.
+    """The arguments of a builder. A field is None if the file does not state it.
 
     Args:
         family: `vit` or `bit`.
-        width: D.
+        width: width D of a token.
         depth: number of encoder blocks.
-        mlp_dim: width between an MLP's dense layers.
-        mlp_kernel_size: of the depth-wise convolution between them; 0 for none.
-        num_heads: attention heads.
-        patch_size: pixels of a patch, or cells of the stem's map.
-        units: units of each stage of the ResNet; None without one.
-        width_factor: of the ResNet.
-        channels: of the image.
-        tokens: positions the embedding is stored for, the class token's included.
-        grid: patches down and across, where they are known.
+        mlp_dim: hidden width of the MLPs.
+        mlp_kernel_size: side of the depth-wise convolution in the MLPs; 0 for none.
+        num_heads: number of attention heads.
+        patch_size: (height, width) of a patch in pixels, or in cells of the stem's map.
+        units: number of units in each stage of the ResNet; None without a ResNet.
+        width_factor: width factor of the ResNet.
+        channels: number of channels of the image.
+        tokens: length of the stored position embedding, prefix tokens included.
+        grid: (height, width) in patches; None if unknown.
         positions: `learned`, `sincos2d`, `2d`, `relative` or `none`.
         positions_at: `stem`, `layers` or `shared`.
         axial: whether the blocks, or a BiT's units, attend along rows and columns.
-        image_size: (height, width), where the config says it.
+        image_size: (height, width) in pixels; None if no config states it.
         representation_size: width of the tanh layer before the classifier.
-        classes: of the classifier.
-        class_token: whether there is one.
+        classes: number of classes; None without a classifier.
+        class_token: whether the model has a class token.
         prefix_tokens: number of tokens in front of the patches.
         pooling: `token`, `gap` or `map`; None for the token sequence.
-        norm_after_pooling: whether the pooled vector is normalised in place of the tokens.
-        activation: of the MLPs.
-        layer_norm_epsilon: of all layer norms.
-        group_norm_epsilon: of a hybrid's stem.
-        weight_epsilon: of the stem's weight standardisation.
-        weight_epsilon_on: what that is added to.
-        labels: the classes' names.
+        norm_after_pooling: whether the pooled vector is normalised instead of the tokens.
+        activation: activation of the MLPs.
+        layer_norm_epsilon: epsilon of all layer norms.
+        group_norm_epsilon: epsilon of the group norms in a hybrid's stem.
+        weight_epsilon: epsilon of weight standardisation.
+        weight_epsilon_on: `std` or `variance`, to which `weight_epsilon` is added.
+        labels: names of the classes.
     """
 
     family: str
@@ -79,12 +79,12 @@ class Architecture:
 
     @property
     def stride(self) -> int:
-        """Pixels of the image under one cell that the patches are cut from."""
+        """Return the stride of the stem in pixels; 1 without a stem."""
         return 1 if self.units is None else 4 * 2 ** max(len(self.units) - 1, 0)
 
     @property
     def full_size(self) -> tuple[int, int] | None:
-        """(height, width) that the config says, else that the grid covers; None where neither is known."""
+        """Return the image size of the config, else the size that the grid covers; None if both are unknown."""
         if self.image_size or self.grid is None:
             return self.image_size
         return tuple(cells * patch * self.stride for cells, patch in zip(self.grid, self.patch_size, strict=True))
@@ -94,12 +94,12 @@ CONVENTIONS = ("activation", "layer_norm_epsilon", "group_norm_epsilon", "weight
 
 
 def origin(layout: Layout, family: str, stem: bool = True) -> dict:
-    """What the code behind a layout computes with, as fields of `Architecture`.
+    """Return the conventions of a layout's origin, as fields of `Architecture`.
 
     Args:
-        layout: the file's.
+        layout: layout of the file.
         family: `vit` or `bit`.
-        stem: whether a ViT has a ResNet in front.
+        stem: whether a ViT has a ResNet stem.
     """
     if family == "bit":
         return {"weight_epsilon": layout.bit_weight_epsilon, "weight_epsilon_on": "variance"}
@@ -107,10 +107,10 @@ def origin(layout: Layout, family: str, stem: bool = True) -> dict:
 
 
 def of_contents(contents: Contents) -> Architecture:
-    """The architecture that a file's shapes say.
+    """Return the architecture of a file by its shapes.
 
     Raises:
-        ValueError: a part without which there is no model is missing, or what the parts mean is not known here.
+        ValueError: a required array is missing, or the shapes are not understood.
     """
     shapes = {path: entry.shape for path, entry in contents.entries.items()}
     first = "root/kernel" if contents.family == "bit" else "embedding/kernel"
@@ -163,14 +163,14 @@ def of_contents(contents: Contents) -> Architecture:
     )
 
 
-def grid_said(contents: Contents, said: dict) -> tuple[int, int] | None:
-    """(down, across) of a file's positions by its config's image size; None where there is none that fits them."""
+def grid_said(contents: Contents, fields: dict) -> tuple[int, int] | None:
+    """Return the grid of a file's positions by the image size in its config; None if no config states one that fits."""
     positions, kernel = (contents.entries.get(path) for path in ("position_embedding/embedding", "embedding/kernel"))
-    if "image_size" not in said or None in (positions, kernel) or 0 in kernel.shape:
+    if "image_size" not in fields or None in (positions, kernel) or 0 in kernel.shape:
         return None
     units = _units(contents) if "stem_root/kernel" in contents.entries else None
     cell = Architecture("vit", 0, units=units).stride  # pixels
-    grid = tuple(side // (patch * cell) for side, patch in zip(said["image_size"], kernel.shape, strict=False))
+    grid = tuple(side // (patch * cell) for side, patch in zip(fields["image_size"], kernel.shape, strict=False))
     return grid if positions_of(positions.shape, contents.prefix_tokens, grid) else None
 
 
@@ -182,14 +182,14 @@ def _heads(contents):
 
 
 def pooling_of(probe: bool, class_token: bool, norm_after_pooling: bool) -> str:
-    """How a model is taken to pool by the arrays it has, which is all that most files say."""
+    """Return the pooling that a model's arrays suggest. Most files do not state it."""
     if probe:
         return "map"
     return "token" if class_token and not norm_after_pooling else "gap"
 
 
 def _units(contents) -> tuple[int, ...]:
-    """Units of each stage, from the paths of their first convolutions."""
+    """Return the number of units per stage by the paths of their first convolutions."""
     paths = [path for path in contents.entries if path.endswith("conv1/kernel")]
     found = [dict(find_place(contents.family, "keras", path).indices) for path in paths]
     counts = Counter(indices["s"] for indices in found)
@@ -200,10 +200,10 @@ def _units(contents) -> tuple[int, ...]:
 
 
 def of_model(model) -> Architecture:
-    """The architecture of a model of this package, from its layers.
+    """Return the architecture of a model of this package by its layers.
 
     Raises:
-        ValueError: it is no such model.
+        ValueError: the model has not the nodes of this package.
     """
     from keras_vit.composed import flattened
 
@@ -234,12 +234,12 @@ def of_model(model) -> Architecture:
     block = {"num_heads": 1, "mlp_dim": 1}
     if blocks:
         names = ("num_heads", "mlp_dim", "mlp_kernel_size", "activation", "layer_norm_epsilon")
-        block = {name: getattr(blocks[0], name, 0) for name in names}  # an axial block has no kernel
+        block = {name: getattr(blocks[0], name, 0) for name in names}  # an axial block has no mlp_kernel_size
     positions = layers["position_embedding"]
     prefix = {name: layers[name].count for name in (path.split("/")[0] for path in PREFIX) if name in layers}
     relative = any(getattr(layer, "relative_positions", False) for layer in blocks)
     again = "layers" if "position_embedding_01" in layers else "shared"
-    # The model's own calls: a model cut out of it adds others to the layer.
+    # Only calls in this model: a submodel adds calls to the layer.
     calls = [call for call in calls_in(model) if call.operation is positions]
     everywhere = "position_embedding_01" in layers or len(calls) > 1
     return Architecture(
@@ -269,31 +269,31 @@ _POSITIONS = {
 _POOLING = {"TokenPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map"}
 
 
-def with_config(architecture: Architecture, said: dict, source: str) -> Architecture:
-    """What the shapes say, completed by what the config beside the file says.
+def with_config(architecture: Architecture, fields: dict, source: str) -> Architecture:
+    """Complete the architecture from the shapes with the fields that a config states.
 
     Args:
-        architecture: from the shapes.
-        said: fields of `Architecture` by name.
-        source: what the file is called.
+        architecture: the architecture from the shapes.
+        fields: stated fields of `Architecture` by name.
+        source: name of the file in error messages.
 
     Raises:
-        ValueError: the two contradict each other.
+        ValueError: the config contradicts the shapes.
     """
     for name in ("width", "depth", "mlp_dim", "patch_size", "channels"):
-        if name in said and said[name] != getattr(architecture, name):
+        if name in fields and fields[name] != getattr(architecture, name):
             raise ValueError(
                 f"the config beside {source!r} expected {name}={getattr(architecture, name)!r}, as there, "
-                f"received {said[name]!r}."
+                f"received {fields[name]!r}."
             )
-    kept = ("num_heads", "image_size", "labels", *CONVENTIONS)
-    changes = {name: said[name] for name in kept if said.get(name) is not None}
+    names = ("num_heads", "image_size", "labels", *CONVENTIONS)
+    changes = {name: fields[name] for name in names if fields.get(name) is not None}
     if architecture.num_heads is not None:
         changes.pop("num_heads", None)
     labels = changes.get("labels")
     if labels is not None and len(labels) != architecture.classes:
         del changes["labels"]
-    pooling = said.get("pooling", architecture.pooling)
+    pooling = fields.get("pooling", architecture.pooling)
     if pooling in ("token", "gap") and architecture.pooling != "map" and architecture.class_token:
         changes["pooling"] = pooling
     on_top = (architecture.classes, architecture.representation_size, architecture.norm_after_pooling)

@@ -1,4 +1,4 @@
-"""A file seen through the table of names: which variables of ours it holds, in which layout. Reads no data."""
+"""Recognise the layout of a file, and map its arrays to variables. Only headers are read."""
 
 import itertools
 from collections import Counter
@@ -9,18 +9,18 @@ from keras_vit.weights.names import PREFIX, TABLES
 from keras_vit.weights.transforms import Transform
 from keras_vit.weights.unsupported import require_supported
 
-_MOST_WRAPPERS = 4  # that are tried, the most frequent ones of a file
+_MOST_WRAPPERS = 4  # number of wrapper prefixes to try, the most frequent first
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One variable of ours in a file.
+    """One variable in a file.
 
     Args:
-        names: the arrays it is made of; `name[3]` is one entry of a stacked array.
-        shapes: theirs.
-        transform: makes ours of them.
-        shape: ours.
+        names: names of its arrays; `name[3]` is one entry of a stacked array.
+        shapes: shapes of its arrays.
+        transform: conversion of the arrays to our variable.
+        shape: shape of our variable.
     """
 
     names: tuple[str, ...]
@@ -30,22 +30,22 @@ class Entry:
 
     @property
     def heads(self) -> int | None:
-        """The attention heads these arrays are split in, None where they do not say."""
+        """Return the number of attention heads by the arrays' shapes; None if the shapes do not show it."""
         axis = self.transform.heads_axis
         return None if axis is None else self.shapes[0][axis]
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds.
+    """The contents of a file.
 
     Args:
-        source: what the file is called.
+        source: name of the file.
         family: `vit` or `bit`.
-        layout: whose names it uses.
-        entries: our path -> where it is in the file.
-        left_over: arrays that the table has no place for.
-        ignored: arrays beside the weights: an optimiser's, and every array of integers.
+        layout: layout of its names.
+        entries: path of a variable -> its entry in the file.
+        left_over: names of arrays that are not in the table of names.
+        ignored: names of arrays that are no weights: optimizer state, and all integer arrays.
     """
 
     source: str
@@ -67,18 +67,18 @@ class Contents:
         return sum(self.prefix.values())
 
 
-def look(file, strange: bool = False) -> Contents:
-    """Recognise a file's layout by its names.
+def read_contents(file, allow_unsupported: bool = False) -> Contents:
+    """Recognise a file's layout by its names, and return its contents.
 
     Args:
         file: one of `keras_vit.weights.files`.
-        strange: whether the model may have parts that this package does not have.
+        allow_unsupported: whether the model may have unsupported parts.
 
     Raises:
-        ValueError: the model has such parts, the weights are quantized, no layout knows the names, or an array has too
-            few axes.
+        ValueError: the model has unsupported parts, the weights are quantized, no layout has such names, or an array
+            has too few axes.
     """
-    if not strange:
+    if not allow_unsupported:
         require_supported(file)
     names = [*file.shapes, *file.integers]
     file.require_weights()
@@ -106,7 +106,7 @@ def look(file, strange: bool = False) -> Contents:
 
 
 def _candidates(names):
-    """Every family, layout and prefix with the places it finds for a file's names."""
+    """Yield every (family, layout, places of the names), for every known prefix of the names."""
     inner = {name: INSIDE.sub("", name) for name in names}
     wrappers = Counter(match[0] for name in inner.values() if (match := WRAPPERS.match(name)))
     fronts = ["", *(front for front, _ in wrappers.most_common(_MOST_WRAPPERS))]
@@ -125,7 +125,7 @@ def _candidates(names):
 
 
 def _entries(shapes, places):
-    """Entries of the variables that are there with all their parts, and the names they use."""
+    """Return the entries of the complete variables, and the names of their arrays."""
     parts = {}
     for name, place in places.items():
         stacked = place.cell.names[place.part].endswith("[{i}]")
@@ -144,7 +144,7 @@ def _entries(shapes, places):
         theirs = tuple(shape for _, _, shape in in_order)
         try:
             shape = cell.transform.shape(*theirs)
-        except (ValueError, IndexError):  # too few axes, or parts that do not go together: left over
+        except (ValueError, IndexError):  # too few axes or mismatched parts: left over
             continue
         entries[ours] = Entry(tuple(name for _, name, _ in in_order), theirs, cell.transform, shape)
         used.update(name for name, _, _ in in_order)

@@ -1,4 +1,4 @@
-"""The arrays that may be of another shape than the model's variables, and how each is made to fit."""
+"""Convert arrays whose shape differs from the model's: positions, first kernels and classifiers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from keras_vit.weights.resize import resize_channels, resize_grid, resize_kernel
 
 @dataclass(frozen=True)
 class Target:
-    """A variable to be filled.
+    """A variable to fill.
 
     Args:
-        path: ours.
-        shape: of the variable.
-        layer: the layer it belongs to.
-        position_resize: the method for position embeddings.
-        source_grid: (down, across) of the file's position embedding, None where it is square.
+        path: path of the variable.
+        shape: shape of the variable.
+        layer: its layer.
+        position_resize: method of resizing position embeddings.
+        source_grid: (height, width) of the file's position embedding in patches; None if it is square.
     """
 
     path: str
@@ -29,17 +29,18 @@ class Target:
     source_grid: tuple[int, int] | None = None
 
 
-Found = tuple[Callable[[np.ndarray], np.ndarray] | None, str] | None
+Conversion = tuple[Callable[[np.ndarray], np.ndarray] | None, str] | None
 
 
-def fit(target: Target, entry: Entry, contents: Contents) -> Found:
-    """How an array of another shape becomes the variable, and a sentence that says so.
+def find_conversion(target: Target, entry: Entry, contents: Contents) -> Conversion:
+    """Find the conversion of an array to a variable of another shape.
 
     Returns:
-        (change, sentence); the change is None where the variable keeps its start; None where nothing fits.
+        A function of the array, and a sentence about the conversion. The function is None if the variable keeps its
+        initial values. The result is None if the array cannot be converted.
 
     Raises:
-        ValueError: the grid of a position embedding is not known.
+        ValueError: the grid of a position embedding is unknown.
     """
     layer, _, part = target.path.partition("/")
     if layer.startswith("position_embedding") and part == "embedding":
@@ -74,10 +75,10 @@ def positions_of(shape: tuple[int, ...], prefix_tokens: int, grid=None) -> tuple
 
 
 def other_grid(target: Target, entry: Entry, contents: Contents) -> bool:
-    """Whether as many positions as the model's lie on another grid.
+    """Return whether a position embedding of the model's length has another grid.
 
     Raises:
-        ValueError: the model's grid is not square, and the file's could be either.
+        ValueError: the model's grid is not square, and the file's grid can be square or equal to it.
     """
     layer, _, part = target.path.partition("/")
     if not (layer.startswith("position_embedding") and part == "embedding"):
@@ -93,7 +94,7 @@ def other_grid(target: Target, entry: Entry, contents: Contents) -> bool:
     )
 
 
-def _fit_positions(target, entry, contents) -> Found:
+def _fit_positions(target, entry, contents) -> Conversion:
     if entry.shape[-1] != target.shape[-1]:
         return None
     prefix, grid = target.layer.prefix_tokens, tuple(target.layer.grid)
@@ -123,8 +124,8 @@ def _fit_positions(target, entry, contents) -> Found:
     return change, "; ".join(sentences)
 
 
-def _fit_side(target, entry) -> Found:
-    """The embeddings of the columns, or of the rows, of a 2-D position embedding."""
+def _fit_side(target, entry) -> Conversion:
+    """Find the conversion of the column or row embeddings of a 2-D position embedding."""
     (old, width), (new, wanted) = entry.shape, target.shape
     if width != wanted:
         return None
@@ -132,7 +133,7 @@ def _fit_side(target, entry) -> Found:
     return lambda array: resize_grid(array[:, None], (new, 1), target.position_resize)[:, 0], sentence
 
 
-def _fit_kernel(target, entry) -> Found:
+def _fit_kernel(target, entry) -> Conversion:
     if len(entry.shape) != 4 or entry.shape[3] != target.shape[3]:
         return None
     size, channels = target.shape[:2], target.shape[2]
@@ -156,8 +157,8 @@ def _fit_kernel(target, entry) -> Found:
     return change, "; ".join(sentences)
 
 
-def _fit_head(target, contents) -> Found:
-    """A classifier of another size keeps its start."""
+def _fit_head(target, contents) -> Conversion:
+    """Keep the initial values of a classifier of another size."""
     kernel = contents.entries.get("head/kernel")
     if kernel is None or kernel.shape[-1] == target.layer.units:
         return None

@@ -1,8 +1,8 @@
-"""ONE table of names: ours <-> those of every published layout, read in both directions.
+"""The table of names: our variables and their names in every published layout, for reading and writing.
 
-`{i}` stands for the encoder block, `{s}` and `{u}` for the stage and the unit of a ResNet counted from one, `{s0}`
-and `{u0}` from zero. `*` stands for query, key and value, and `&` for key and value, whose arrays a transform joins
-and splits. `name[{i}]` is one entry of an array that stacks the blocks. A transform stands beside its names.
+`{i}` is the encoder block. `{s}` and `{u}` are stage and unit of a ResNet from one, `{s0}` and `{u0}` from zero.
+`*` stands for query, key and value, and `&` for key and value; a transform joins and splits their arrays. `name[{i}]`
+is one entry of an array that stacks the blocks.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from keras_vit.weights.transforms import (
 
 @dataclass(frozen=True)
 class Cell:
-    """What one layout calls one of our variables."""
+    """The names of one variable in one layout, and the transform between their arrays and the variable."""
 
     names: tuple[str, ...]
     transform: Transform = SAME
@@ -37,15 +37,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One variable of ours, and its cell in each layout that has it."""
+    """One of our variables, with its cell in each layout that has it."""
 
     ours: str
     cells: dict[str, Cell] = field(default_factory=dict)
 
 
 def _row(ours: str, **cells) -> Row:
-    """A row whose cells are given as a name or as (name, transform); linen's is npz's where it is not given, and
-    big_vision's stacked one follows from linen's."""
+    """Make a row from cells that are a name or (name, transform).
+
+    The default of linen is npz's cell. big_vision's stacked name follows from linen's.
+    """
     cells.setdefault("linen", cells["npz"])
     cells = {layout: cell if isinstance(cell, tuple) else (cell, SAME) for layout, cell in cells.items()}
     name, transform = cells["linen"]
@@ -69,7 +71,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _dense(ours: str, npz: str, linen: str | None = None, timm: str | None = None, hf: str | None = None):
-    """The two rows of a dense layer: (in, out) kernels, which torch keeps as (out, in)."""
+    """Make the two rows of a dense layer. Our kernels are (in, out), torch's are (out, in)."""
     torch = {"timm": timm, "hf": hf}
     kernel = {layout: (f"{name}.weight", TRANSPOSED) for layout, name in torch.items() if name}
     bias = {layout: f"{name}.bias" for layout, name in torch.items() if name}
@@ -80,7 +82,7 @@ def _dense(ours: str, npz: str, linen: str | None = None, timm: str | None = Non
 
 
 def _norm(ours: str, npz: str, linen: str | None = None, transform: Transform = SAME, **torch):
-    """The two rows of a norm: gamma and beta, scale and bias, weight and bias."""
+    """Make the two rows of a norm: gamma and beta, in flax scale and bias, in torch weight and bias."""
     return tuple(
         _row(
             f"{ours}/{mine}",
@@ -100,7 +102,7 @@ def _only_timm(ours: str, name: str):
 
 
 def _projection(ours: str, linen: str, timm: str, kernel: Transform, bias: Transform):
-    """The two rows of a dense layer of the MAP head's attention."""
+    """Make the two rows of a dense layer in the attention of the MAP head."""
     return (
         _row(f"{ours}/kernel", npz=(f"{linen}/kernel", kernel), timm=(f"{timm}.weight", TRANSPOSED)),
         _row(f"{ours}/bias", npz=(f"{linen}/bias", bias), timm=f"{timm}.bias"),
@@ -212,7 +214,7 @@ VIT = (
         "blocks.{i}.mlp.fc1",
         _HF + "intermediate.dense",
     ),
-    *(_cells(f"{_OURS}mlp/local/{part}", {}) for part in ("kernel", "bias")),  # in no published layout
+    *(_cells(f"{_OURS}mlp/local/{part}", {}) for part in ("kernel", "bias")),  # not in any published layout
     *_dense(
         _OURS + "mlp/fc2",
         _NPZ + "MlpBlock_3/Dense_1",
@@ -235,7 +237,7 @@ VIT = (
 
 
 _OF_BLOCKS = [row.ours.removeprefix(_OURS) for row in VIT if row.ours.startswith(_OURS)]
-VIT += tuple(  # of the paper's ablations: in no published layout
+VIT += tuple(  # of the paper's ablations; not in any published layout
     _cells(path, {})
     for path in (
         *(f"position_embedding/{part}" for part in ("across", "down", "prefix")),
@@ -292,7 +294,7 @@ BIT = (
             f"{_UNIT}norm{n}", f"{_BIT_NPZ}{letter}/", f"{_BIT_BV}gn{n}", f"{_BIT_TIMM}norm{n}", f"{_BIT_HF}norm{n}"
         )
     ),
-    *(  # in no published layout
+    *(  # not in any published layout
         _cells(f"{_UNIT}axial/{line}/{part}", {})
         for line in ("row", "column")
         for part in ("offsets", "qkv/kernel", "qkv/bias", "out/kernel", "out/bias")
