@@ -5,7 +5,7 @@ import re
 
 from keras_vit.models.variants import find_variant
 from keras_vit.weights.catalogue import INDEX_PATH, find
-from keras_vit.weights.contents import look
+from keras_vit.weights.contents import read_contents
 from keras_vit.weights.download import download, home, locate
 from keras_vit.weights.files import open_weights
 from keras_vit.weights.image_configs import read_spec
@@ -98,7 +98,7 @@ def _find(options):
 
 def _show(options):
     with open_weights(options.file) as file:
-        contents = look(file, strange=True)
+        contents = read_contents(file, allow_unsupported=True)
         total = sum(_size(shape) for shape in file.shapes.values())
         print(f"{contents.source}: layout {contents.layout.name!r}, {len(file.shapes)} arrays, {total:,} numbers")
         spec = read_spec(file, contents.layout.name)

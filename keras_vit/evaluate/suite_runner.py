@@ -24,7 +24,7 @@ from keras_vit.train.engine import train
 from keras_vit.train.recipe import Model
 from keras_vit.train.recipe.file import override
 from keras_vit.weights import is_weights
-from keras_vit.weights.architecture import of_model
+from keras_vit.weights.architecture import architecture_of_model
 
 SUITES = ("vtab1k", "paper", "fewshot", "real")
 SIZE = 384  # pixels that the paper fine-tunes at (Table 4)
@@ -171,5 +171,5 @@ class Runner:
         weights = str(path) if path.exists() else self.settings.model
         if isinstance(row, BiTVariant):
             return Model(row, weights, **common)
-        found = of_model(self.model)
+        found = architecture_of_model(self.model)
         return Model(replace(row, patch_size=found.patch_size), weights, **common, pooling=found.pooling)

@@ -11,8 +11,8 @@ from keras_vit.models.ends import published_labels
 from keras_vit.models.interface import scales_pixels
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant, is_whole
 from keras_vit.models.vit import build as build_vit
-from keras_vit.weights.architecture import Architecture, of_contents, of_model, with_config
-from keras_vit.weights.contents import look
+from keras_vit.weights.architecture import Architecture, architecture_of_contents, architecture_of_model, with_config
+from keras_vit.weights.contents import read_contents
 from keras_vit.weights.convert import Early, apply
 from keras_vit.weights.files import open_weights
 from keras_vit.weights.keras_file import KerasFile
@@ -64,13 +64,13 @@ def from_pretrained(
             _require_said("source_grid", source_grid and tuple(source_grid), file.grid, file.source)
             note_images(file.model, file.source)
             return file.model
-        contents = look(file)
+        contents = read_contents(file)
         said = stated(file, contents)
         if isinstance(file, KerasFile):
-            architecture = of_model(file.model)
+            architecture = architecture_of_model(file.model)
             options = _built_with(file.model) | options
         else:
-            architecture = with_config(of_contents(contents), said, contents.source)
+            architecture = with_config(architecture_of_contents(contents), said, contents.source)
         options.setdefault("name", None)
         options.setdefault("classifier_activation", None)
         options.setdefault("include_top", architecture.classes is not None)
@@ -110,7 +110,7 @@ def _built_with(model) -> dict:
 
 def row_of(model: keras.Model) -> Variant | BiTVariant:
     """The row of the table, or one made of its sizes, that a model of this package is of."""
-    found = of_model(model)
+    found = architecture_of_model(model)
     return _bit_row(found) if found.family == "bit" else _row(found, model.name, None)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from keras_vit.private import calls_in
 from keras_vit.weights.contents import Contents
-from keras_vit.weights.fit import positions_of
+from keras_vit.weights.conversions import prefix_and_grid
 from keras_vit.weights.layouts import Layout, find_place
 from keras_vit.weights.names import PREFIX
 
@@ -106,7 +106,7 @@ def origin(layout: Layout, family: str, stem: bool = True) -> dict:
     return {name: getattr(layout, name) for name in (CONVENTIONS if stem else CONVENTIONS[:2])}
 
 
-def of_contents(contents: Contents) -> Architecture:
+def architecture_of_contents(contents: Contents) -> Architecture:
     """Return the architecture of a file by its shapes.
 
     Raises:
@@ -127,7 +127,7 @@ def of_contents(contents: Contents) -> Architecture:
         return Architecture("bit", root[2], units=units, width_factor=width_factor, classes=classes, **conventions)
     class_token = "class_token" in contents.prefix
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
-    found = positions_of(positions, contents.prefix_tokens)
+    found = prefix_and_grid(positions, contents.prefix_tokens)
     if not positions[-1] and not contents.layout.fixed_positions:
         raise ValueError(
             f"source expected a position embedding, as files of layout {contents.layout.name!r} have one, "
@@ -163,7 +163,7 @@ def of_contents(contents: Contents) -> Architecture:
     )
 
 
-def grid_said(contents: Contents, fields: dict) -> tuple[int, int] | None:
+def grid_of_config(contents: Contents, fields: dict) -> tuple[int, int] | None:
     """Return the grid of a file's positions by the image size in its config; None if no config states one that fits."""
     positions, kernel = (contents.entries.get(path) for path in ("position_embedding/embedding", "embedding/kernel"))
     if "image_size" not in fields or None in (positions, kernel) or 0 in kernel.shape:
@@ -171,7 +171,7 @@ def grid_said(contents: Contents, fields: dict) -> tuple[int, int] | None:
     units = _units(contents) if "stem_root/kernel" in contents.entries else None
     cell = Architecture("vit", 0, units=units).stride  # pixels
     grid = tuple(side // (patch * cell) for side, patch in zip(fields["image_size"], kernel.shape, strict=False))
-    return grid if positions_of(positions.shape, contents.prefix_tokens, grid) else None
+    return grid if prefix_and_grid(positions.shape, contents.prefix_tokens, grid) else None
 
 
 def _heads(contents):
@@ -199,7 +199,7 @@ def _units(contents) -> tuple[int, ...]:
     return tuple(counts[stage] for stage in sorted(counts))
 
 
-def of_model(model) -> Architecture:
+def architecture_of_model(model) -> Architecture:
     """Return the architecture of a model of this package by its layers.
 
     Raises:

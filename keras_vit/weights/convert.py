@@ -12,10 +12,10 @@ import numpy as np
 
 from keras_vit.preprocessing.image_spec import ImageSpec, keep_preprocessing
 from keras_vit.weights.adapters import require_plain
-from keras_vit.weights.architecture import grid_said, of_model, origin
-from keras_vit.weights.contents import Contents, Entry, look
+from keras_vit.weights.architecture import architecture_of_model, grid_of_config, origin
+from keras_vit.weights.contents import Contents, Entry, read_contents
+from keras_vit.weights.conversions import Target, find_conversion, other_grid
 from keras_vit.weights.files import open_weights
-from keras_vit.weights.fit import Target, fit, other_grid
 from keras_vit.weights.image_configs import read_spec
 from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.layouts import OPTIONAL
@@ -97,7 +97,7 @@ def load_weights(
 def fill(model, source, strict=True, **options) -> Report:
     """Load a file into a model. `options` are arguments of `apply`."""
     with open_weights(source, model) as file:
-        return apply(model, file, look(file), strict, **options)
+        return apply(model, file, read_contents(file), strict, **options)
 
 
 def conventions_of(source: str | os.PathLike) -> dict:
@@ -108,9 +108,9 @@ def conventions_of(source: str | os.PathLike) -> dict:
     if os.fspath(source).endswith(".weights.h5"):
         return {}
     with open_weights(source, verified=False) as file:
-        contents = look(file)
+        contents = read_contents(file)
         usual = origin(contents.layout, contents.family)
-        fields = vars(of_model(file.model)) if isinstance(file, KerasFile) else stated(file, contents)
+        fields = vars(architecture_of_model(file.model)) if isinstance(file, KerasFile) else stated(file, contents)
     return {name: fields.get(name, value) for name, value in usual.items()}
 
 
@@ -119,7 +119,7 @@ def require_classes(source: str | os.PathLike, classes: int) -> None:
     if os.fspath(source).endswith((".keras", ".h5", ".hdf5")):
         return
     with open_weights(source, verified=False) as file:
-        head = look(file).entries.get("head/kernel")
+        head = read_contents(file).entries.get("head/kernel")
     if head is not None and head.shape[-1] != classes:
         raise ValueError(f"classes expected {head.shape[-1]}, as in {os.fspath(source)!r}, received {classes}.")
 
@@ -169,7 +169,7 @@ def apply(
     variables = weight_paths(model)
     report = Report(contents.source, contents.layout.name, notes=list(file.notes))
     _require_heads(model, file, fields)
-    source_grid = source_grid or file.grid or grid_said(contents, fields)
+    source_grid = source_grid or file.grid or grid_of_config(contents, fields)
     steps, wrong, changed = _plan(model, variables, contents, report, position_resize, source_grid)
     has_head = any(step.variable.path.startswith("head/") for step in steps)
     unused = [entry.names for path, entry in contents.entries.items() if path not in variables]
@@ -218,7 +218,7 @@ def _plan(model, variables, contents, report, position_resize, source_grid):
         if _same(entry.shapes, expected) and not other_grid(target, entry, contents):
             steps.append(_Step(variable, layer, entry, expected))
             continue
-        found = fit(target, entry, contents)
+        found = find_conversion(target, entry, contents)
         if found is None:
             wrong += [
                 (name, theirs, received)

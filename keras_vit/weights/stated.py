@@ -7,7 +7,7 @@ architecture of timm that implies them. Otherwise the report lists what is assum
 import sys
 
 from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
-from keras_vit.weights.architecture import of_model, origin
+from keras_vit.weights.architecture import architecture_of_model, origin
 from keras_vit.weights.architectures import named
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents
@@ -80,7 +80,7 @@ def notes_on(model, contents: Contents, fields: dict, given=()) -> list[str]:
     layout = contents.layout
     if layout.name == "keras":
         return []
-    architecture = of_model(model)
+    architecture = architecture_of_model(model)
     notes, assumed = [], {}
     for name, usual in origin(layout, architecture.family, architecture.units is not None).items():
         mine = getattr(architecture, name)

@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_vit.preprocessing.image_spec import preprocessing_of
 from keras_vit.weights.adapters import merge_note, readers, require_float
-from keras_vit.weights.architecture import of_model, origin, pooling_of
+from keras_vit.weights.architecture import architecture_of_model, origin, pooling_of
 from keras_vit.weights.archive import checksum
 from keras_vit.weights.configs import write_config
 from keras_vit.weights.files import CHECKSUMS, config_path
@@ -56,7 +56,7 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
 
     model = flattened(model)
     require_direct(model, f"layout {layout!r}")
-    architecture = of_model(model)
+    architecture = architecture_of_model(model)
     positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
     if positions != "learned" and not (fixed and positions == "sincos2d"):
         raise ValueError(f"layout {layout!r} expected learned positions, received {positions!r}.")
@@ -86,7 +86,7 @@ def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> N
 def _arrays(model, layout):
     """Map names in the layout to (reader, transform, part, heads), in the model's order. Read no data."""
     require_float(model, f"layout {layout!r}", "save the model before `quantize`, or quantized as .keras")
-    family = of_model(model).family
+    family = architecture_of_model(model).family
     arrays, homeless = {}, []
     for path, read in readers(model).items():
         place = find_place(family, "keras", path)

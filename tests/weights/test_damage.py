@@ -12,7 +12,7 @@ from mutations import bit_flipped, mutated
 from support import GOLDENS, randomise
 
 import keras_vit
-from keras_vit.weights.contents import look
+from keras_vit.weights.contents import read_contents
 from keras_vit.weights.files import open_weights
 from keras_vit.weights.keras_file import check_hdf5
 
@@ -42,7 +42,7 @@ def whole(model, tmp_path_factory):
 def read(path, model):
     """All arrays that a model would be filled with; what the reader checks first is checked."""
     with open_weights(path, model) as file:
-        entries = look(file).entries
+        entries = read_contents(file).entries
         file.verify([name for entry in entries.values() for name in entry.names])
         return {name: np.array(file[name]) for entry in entries.values() for name in entry.names}
 

@@ -11,7 +11,7 @@ from support import GOLDENS, golden, max_difference, randomise
 
 import keras_vit
 from keras_vit.models.variants import S16
-from keras_vit.weights.contents import look
+from keras_vit.weights.contents import read_contents
 from keras_vit.weights.files import open_weights
 
 
@@ -64,7 +64,7 @@ def test_prefixes_and_what_lies_beside_the_weights(prefix, tmp_path):
     path = save(tmp_path / "weights.npz", values | beside)
     assert logits_of(path, "g3") < 2e-5
     with open_weights(path) as file:
-        assert look(file).ignored == sorted(beside)
+        assert read_contents(file).ignored == sorted(beside)
 
 
 def test_big_vision_stacks_blocks_and_keeps_no_slot_for_the_class_token(tmp_path):

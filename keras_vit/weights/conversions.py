@@ -54,7 +54,7 @@ def find_conversion(target: Target, entry: Entry, contents: Contents) -> Convers
     return None
 
 
-def positions_of(shape: tuple[int, ...], prefix_tokens: int, grid=None) -> tuple[int, tuple[int, int]] | None:
+def prefix_and_grid(shape: tuple[int, ...], prefix_tokens: int, grid=None) -> tuple[int, tuple[int, int]] | None:
     """Return the prefix tokens and the grid of a position embedding, or None where its length is no square grid.
 
     Official big_vision files keep no position for the class token; all others do.
@@ -86,7 +86,7 @@ def other_grid(target: Target, entry: Entry, contents: Contents) -> bool:
     grid = tuple(target.layer.grid)
     if target.source_grid:
         return tuple(target.source_grid) != grid
-    found = positions_of(entry.shape, contents.prefix_tokens)
+    found = prefix_and_grid(entry.shape, contents.prefix_tokens)
     if found is None or found[1] == grid or found[0] != target.layer.prefix_tokens:
         return False
     raise ValueError(
@@ -98,9 +98,9 @@ def _fit_positions(target, entry, contents) -> Conversion:
     if entry.shape[-1] != target.shape[-1]:
         return None
     prefix, grid = target.layer.prefix_tokens, tuple(target.layer.grid)
-    found = positions_of(entry.shape, contents.prefix_tokens, target.source_grid)
+    found = prefix_and_grid(entry.shape, contents.prefix_tokens, target.source_grid)
     if found is None and not target.source_grid:
-        found = positions_of(entry.shape, contents.prefix_tokens, grid)
+        found = prefix_and_grid(entry.shape, contents.prefix_tokens, grid)
     if found is None:
         received = f"{entry.shape[-2]} tokens in {contents.source!r}"
         raise ValueError(f"source_grid expected the (down, across) of a grid that is not square, received {received}.")
