@@ -120,6 +120,14 @@ def quantize(model: keras.Model, mode: str) -> keras.Model:
     return model
 
 
+def trained_on_cpu(model: keras.Model, *more: keras.layers.Layer):
+    """A `with` in which a model trains by the implementations for CPUs."""
+    from keras_vit.kernels.dispatch import training_overrides
+    from keras_vit.layers.override import overriding
+
+    return overriding(training_overrides([*layers_of(model), *more]))
+
+
 def adapt(model: keras.Model, rank: int = 2) -> keras.Model:
     """Give LoRA's adapters to every dense layer of a model, which change its answer."""
     rng = np.random.default_rng(3)

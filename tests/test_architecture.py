@@ -37,7 +37,7 @@ RULES = {
         True,
     ),
     "exported": ({"models"}, False),
-    "export": ({"analysis", "disk", "exported", "layers", "models", "preprocessing"}, True),
+    "export": ({"analysis", "disk", "exported", "kernels", "layers", "models", "preprocessing"}, True),
     "predict": ({"exported", "models", "preprocessing", "terminal"}, False),
     "serve": ({"preprocessing"}, True),
 }

@@ -17,7 +17,7 @@ from keras_vit.layers import (
     MeanPooling,
     PatchEmbedding,
     TokenPooling,
-    watching,
+    capture_attention,
 )
 from keras_vit.models.interface import describe
 from keras_vit.models.token_layout import token_layout
@@ -44,7 +44,7 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
     weights = probe = grid = None
     for start in range(0, len(images), batch_size):
         here = slice(start, start + batch_size)
-        with watching([block.attention for block in blocks] + probes) as seen:
+        with capture_attention([block.attention for block in blocks] + probes) as seen:
             grid = forward(images[here], training=False)[0].shape[1:3]
         *of_blocks, last = seen if probes else (*seen, None)
         if weights is None:

@@ -12,7 +12,7 @@ from keras import ops
 from keras_vit.analysis.capturing import as_input, attention_layers, capture
 from keras_vit.analysis.gradients import gradients
 from keras_vit.composed import flattened
-from keras_vit.layers import watching
+from keras_vit.layers import capture_attention
 from keras_vit.models.token_layout import token_layout
 from keras_vit.private import call_of, output_of
 
@@ -104,7 +104,7 @@ def _slopes(forward, images, picked, watched, weights):
 
     def score(*added):
         # JAX traces this function for the gradient, and drops it afterwards.
-        with watching(watched, lambda i, weight: weight + ops.cast(added[i], weight.dtype), traced=True):
+        with capture_attention(watched, lambda i, weight: weight + ops.cast(added[i], weight.dtype), traced=True):
             return ops.sum(forward(images, training=False) * picked)
 
     return gradients(score, [np.zeros_like(weight) for weight in weights])

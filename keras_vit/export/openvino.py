@@ -3,7 +3,6 @@
 B batch, H W C image.
 """
 
-import contextlib
 import errno
 import tempfile
 from pathlib import Path
@@ -18,9 +17,9 @@ from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import ServingModule
 from keras_vit.exported.openvino import overflows, processor
 from keras_vit.exported.optional import needed
-from keras_vit.layers.base import taking_forms
-from keras_vit.layers.layernorm import usual_norms
-from keras_vit.layers.parted import parted_products
+from keras_vit.kernels.dispatch import plain_layer_norms
+from keras_vit.kernels.split_matmuls import split_overrides
+from keras_vit.layers.override import Override, overriding
 
 
 def write_openvino(model: keras.Model, file: str | Path, calibration: np.ndarray | None = None) -> None:
@@ -42,7 +41,7 @@ def write_openvino(model: keras.Model, file: str | Path, calibration: np.ndarray
         nncf()  # says here what is missing
     model = in_dtype(model, "float32")
     module = ServingModule(model, measured=calibration is not None)
-    answer = module.function(_fastest_forms(model)(module.answer))
+    answer = module.function(overriding(_overrides(model), tf.compat.v1.get_default_graph)(module.answer))
     with tempfile.TemporaryDirectory(dir=Path(file).parent) as folder:
         tf.saved_model.save(module, folder, signatures={"serving_default": answer})
         network = openvino.Core().read_model(folder)
@@ -56,12 +55,10 @@ def write_openvino(model: keras.Model, file: str | Path, calibration: np.ndarray
             raise OSError(errno.EIO, f"OpenVINO could not write it: {error}", str(file)) from error
 
 
-@contextlib.contextmanager
-def _fastest_forms(model):
-    """A decorator: the model computes in the forms that are the fastest here."""
-    norms, place = [(layer, _normed) for layer in usual_norms(model)], tf.compat.v1.get_default_graph
-    with parted_products(model, scores=_scores, place=place), taking_forms(norms, place):
-        yield
+def _overrides(model) -> list[Override]:
+    """Return overrides of a model in which OpenVINO finds its own operations."""
+    norms = [Override(layer, "norm", _normed) for layer in plain_layer_norms(model)]
+    return norms + split_overrides(model, scores=_scores)
 
 
 def _normed(x, gamma, beta, epsilon):
@@ -73,5 +70,5 @@ def _normed(x, gamma, beta, epsilon):
 
 
 def _scores(query, key):
-    """`keras_vit.layers.parted.products_with_keys`: the product itself transposes, not a pass before it."""
+    """`split_matmuls.query_key_scores`, whose matmul transposes the keys itself."""
     return tf.matmul(query, tf.transpose(key, (0, 2, 1, 3)), transpose_b=True)

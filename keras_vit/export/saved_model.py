@@ -3,7 +3,6 @@
 B batch, H W C image, N tokens, D width, k best classes.
 """
 
-import functools
 from pathlib import Path
 
 import keras
@@ -12,11 +11,11 @@ from keras import ops
 
 from keras_vit.export.image_bytes import read_images
 from keras_vit.export.rollout import attention_layers, rollout
-from keras_vit.export.served import kernels_in_parts, norm_forms
-from keras_vit.layers import watching
-from keras_vit.layers.base import taking_forms
-from keras_vit.layers.parted import parted_products
-from keras_vit.layers.stdconv import kernel_forms, standardized_kernels
+from keras_vit.kernels.dispatch import standardized_kernels, standardized_overrides
+from keras_vit.kernels.served import norm_overrides, split_variables
+from keras_vit.kernels.split_matmuls import split_overrides
+from keras_vit.layers import capture_attention
+from keras_vit.layers.override import overriding
 from keras_vit.models.interface import describe, named_outputs
 from keras_vit.models.lean import LeanModel, block_read_at_first_token
 from keras_vit.private import call_of, output_of
@@ -51,14 +50,14 @@ class ServingModule(tf.Module):
         kernels, answer = standardized_kernels(model), named_outputs(model)
         in_place = {id(layer.kernel): [kernel.value] for layer, kernel in kernels}
         place = tf.compat.v1.get_default_graph
-        forms = [taking_forms(kernel_forms(kernels), place)]
+        overrides = standardized_overrides(kernels)
         if served:
             read = block_read_at_first_token(answer)
-            parts = kernels_in_parts(model, whole=[read.attention] if read else [])
+            parts = split_variables(model, whole=[read.attention] if read else [])
             in_place |= {id(weight): [] for layer in parts for weight in layer.weights}
             self.variables_in_parts = [variable for pairs in parts.values() for pair in pairs for variable in pair]
-            forms += [taking_forms(norm_forms(model), place), parted_products(model, parts, place=place)]
-        self.computed = lambda call: functools.reduce(lambda inner, form: form(inner), forms, call)
+            overrides += norm_overrides(model) + split_overrides(model, parts)
+        self.computed = overriding(overrides, place)
         self.variables_held_once = [value for w in model.weights for value in in_place.get(id(w), [w.value])]
         answer = keras.Model(answer.input, answer.output, name=model.name) if measured else answer
         # A plain function: a model or a traced function as an attribute would be saved a second time.
@@ -119,7 +118,7 @@ def inference_function(model: keras.Model):
     network = keras.Model(model.input, {"serving_default": start, **outputs})
 
     def infer(images):
-        with watching(attends, traced=True) as weights:
+        with capture_attention(attends, traced=True) as weights:
             answers = dict(network(images, training=False))
         patches = answers.pop("patches", None)
         if patches is not None and free_size:  # a graph of fixed size takes no other

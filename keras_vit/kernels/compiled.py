@@ -10,12 +10,10 @@ import keras
 import numpy as np
 
 from keras_vit.kernels import by_xla
+from keras_vit.kernels.dispatch import compiled_overrides
 from keras_vit.kernels.snapshot import Snapshot, same_variables
-from keras_vit.layers import GroupNorm, LayerNorm, StdConv
-from keras_vit.layers.base import taking_forms
-from keras_vit.layers.parted import biased_product, parted_kernels, parted_products
-from keras_vit.layers.stdconv import kernel_forms, standardized_kernels
-from keras_vit.private import layers_of
+from keras_vit.kernels.split_matmuls import biased_matmul, split_overrides, split_weights
+from keras_vit.layers.override import overriding
 
 MOST_CONSTANTS = 0.7e9  # bytes, of which TensorFlow makes up to fifteen times as many
 
@@ -118,7 +116,8 @@ def _on_tensorflow(model, snapshot, whole, parts):
     call = _of_held_weights(model, snapshot) if snapshot else lambda images: model(images, training=False)
     if whole or by_xla():
         return tf.function(call, jit_compile=True, autograph=False)
-    call = tf.function(_by_loops(model, frozen=snapshot is not None)(call), autograph=False)
+    overrides = compiled_overrides(model, frozen=snapshot is not None)
+    call = tf.function(overriding(overrides, tf.compat.v1.get_default_graph)(call), autograph=False)
     return call if parts == 1 else _side_by_side(call, parts)
 
 
@@ -145,7 +144,7 @@ def _of_held_weights(model, snapshot):
 
     from keras_vit.kernels.onednn import held_product
 
-    kernels = parted_kernels(model)
+    kernels = split_weights(model)
     held = {id(weight) for layer in kernels for weight in layer.weights}
     # A tensor is an input of the graph, NumPy's array a constant in it.
     values = [(v, snapshot.value_of(v) if id(v) in held else v.numpy()) for v in model.variables]
@@ -153,7 +152,7 @@ def _of_held_weights(model, snapshot):
     if size > MOST_CONSTANTS:
         raise ValueError(f"frozen expected at most {MOST_CONSTANTS / 1e9} GB of weights outside the blocks, received "
                          f"{size / 1e9:.2f} GB.")  # fmt: skip
-    product = biased_product if by_xla() else held_product
+    matmul = biased_matmul if by_xla() else held_product
 
     def call(images):
         graph = tf.compat.v1.get_default_graph()
@@ -165,17 +164,11 @@ def _of_held_weights(model, snapshot):
             return graph
 
         state = [(variable, tf.convert_to_tensor(value)) for variable, value in values]
-        with keras.StatelessScope(state_mapping=state), parted_products(model, kernels, product, place=place):
+        overrides = split_overrides(model, kernels, matmul)
+        with keras.StatelessScope(state_mapping=state), overriding(overrides, place):
             return model(images, training=False)
 
     return call
-
-
-def _graph():
-    """Return TensorFlow's function that returns the current graph."""
-    import tensorflow as tf
-
-    return tf.compat.v1.get_default_graph
 
 
 def _on_jax(model, snapshot):
@@ -193,36 +186,3 @@ def _on_jax(model, snapshot):
     found = [(variable, snapshot.value_of(variable)) for variable in variables]
     kept = [variable.value.copy() if value is None else value for variable, value in found]  # seeds are not weights
     return lambda images: call(kept, images)
-
-
-def _by_loops(model, frozen):
-    """A decorator: while the function runs, which is while it is traced, norms and kernels have the forms for CPUs.
-
-    Frozen kernels are standardised now, into NumPy arrays, which tracing turns into constants.
-    """
-    from keras_vit.kernels.norms import group_norm
-
-    layers = layers_of(model)
-    forms = [(layer, group_norm) for layer in layers if isinstance(layer, GroupNorm)]
-    forms += [_layer_normed(layer) for layer in layers if isinstance(layer, LayerNorm)]
-    if frozen:
-        forms += kernel_forms([(layer, kernel.numpy()) for layer, kernel in standardized_kernels(model)])
-    else:
-        forms += [_standardised(layer) for layer in layers if isinstance(layer, StdConv)]
-    return taking_forms([(layer, form) for layer, form in forms if form], place=_graph())
-
-
-def _standardised(layer):
-    """Return a convolution and a function that standardises its kernel in one operation, if any does."""
-    from keras_vit.kernels.norms import standardized
-
-    if layer.epsilon_on != "variance":
-        return layer, None
-    return layer, lambda: standardized(keras.ops.cast(layer.kernel, "float32"), layer.epsilon)
-
-
-def _layer_normed(layer):
-    """A layer norm, and its form for the type that its weights are stored in."""
-    from keras_vit.kernels.norms import layer_normed
-
-    return layer, partial(layer_normed, stored=layer.variable_dtype)

@@ -17,9 +17,9 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.kernels.split_matmuls import biased_matmul
 from keras_vit.layers.layernorm import layer_norm
 from keras_vit.layers.mlp import gelu, gelu_tanh
-from keras_vit.layers.parted import biased_product
 from keras_vit.private import ONEDNN_LABEL, ONEDNN_NORM, ONEDNN_PRODUCT, attribute
 
 _ACTIVATIONS = {gelu: b"GeluExact", gelu_tanh: b"GeluApproximate"}
@@ -31,13 +31,13 @@ def normed(rows, gamma, beta, epsilon: float):
 
 
 def held_product(rows, kernel, bias, activation=None):
-    """`biased_product` with a kernel that never changes: what it is run with first is the kernel for good.
+    """`biased_matmul` with a kernel that never changes: what it is run with first is the kernel for good.
 
     oneDNN's where TensorFlow has it, in bfloat16 (float32 is multiplied faster as it lies) and in graphs that
     TensorFlow runs on a CPU by itself, not by XLA.
     """
     if tf.executing_eagerly() or rows.dtype != tf.bfloat16 or not has_held_products():
-        return biased_product(rows, kernel, bias, activation)
+        return biased_matmul(rows, kernel, bias, activation)
     y = _held_product(rows, kernel, bias, activation)
     return y if activation is None or activation in _ACTIVATIONS else activation(y)
 
@@ -87,7 +87,7 @@ def _of_norm(operation, x, gamma, beta):
 def _of_product(operation, x, kernel, bias):
     fused = operation.get_attr("fused_ops")
     activation = next((function for function, name in _ACTIVATIONS.items() if name in fused), None)
-    return biased_product(x, kernel, bias, activation)
+    return biased_matmul(x, kernel, bias, activation)
 
 
 for _kind, _function in ((ONEDNN_NORM, _of_norm), (ONEDNN_PRODUCT, _of_product)):
@@ -111,7 +111,7 @@ def has_held_products() -> bool:
         return False
     weights = np.linspace(-1, 1, 4 * 24).reshape(4, 24), np.linspace(1, -1, 24)
     of_all = lambda product: lambda *given: [product(*given, kind) for kind in (None, *_ACTIVATIONS)]  # noqa: E731
-    return _agree(of_all(_held_product), of_all(biased_product), tf.bfloat16, *weights)
+    return _agree(of_all(_held_product), of_all(biased_matmul), tf.bfloat16, *weights)
 
 
 def _agree(call, expected, dtype, *weights) -> bool:

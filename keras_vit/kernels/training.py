@@ -10,21 +10,13 @@ product after it; few tokens keep their activations. Evaluation and exports use 
 compiles the gradient of a whole replica, and these overrides are not used.
 """
 
-from functools import partial
+from collections.abc import Callable
 
-import keras
 import tensorflow as tf
 
-from keras_vit.kernels import by_xla
-from keras_vit.kernels.activations import GELU, GELU_TANH
-from keras_vit.kernels.norms import group_norm, layer_norm, standardized
 from keras_vit.kernels.rows import sum_of_rows
-from keras_vit.kernels.training_attention import attended_product
-from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock, MultiHeadSelfAttention, StdConv
-from keras_vit.layers.base import Biased
-from keras_vit.private import layers_of
-
-WIDE = 512  # from this width on attention and GELU are computed again: 2 to 3 % of a step at 768, a tenth at 192
+from keras_vit.layers import MLPBlock, MultiHeadSelfAttention
+from keras_vit.layers.base import flatten_tokens, unflatten_tokens
 
 
 def add_bias(x, bias):
@@ -47,28 +39,15 @@ def pointwise(x, kernel, *_):
     return tf.reshape(product, (-1, *x.shape[1:-1], filters))
 
 
-def fuse(model: keras.Model) -> keras.Model:
-    """Give a model that will be trained on CPUs these forms, while it trains; returns the model."""
-    forms = {"gelu_tanh": GELU_TANH, "gelu": GELU}
-    if by_xla():
-        return model
-    for layer in layers_of(model):
-        if isinstance(layer, MLPBlock) and layer.activation in forms:
-            form, again = forms[layer.activation], layer.fc2.units >= WIDE
-            layer.activate_in_training, layer.activated_product_in_training = form, partial(form.product, again=again)
-        elif isinstance(layer, MultiHeadSelfAttention):
-            plain = not (layer.attention_dropout_rate or layer.relative_positions)  # no drawn mask, no weight inside
-            if plain:
-                layer.attended_product_in_training = attended_product(again=layer.out.units >= WIDE)
-        elif isinstance(layer, LayerNorm):
-            layer.norm_in_training = layer_norm
-        elif isinstance(layer, GroupNorm):
-            layer.norm_in_training = group_norm
-        elif isinstance(layer, StdConv):
-            if layer.epsilon_on == "variance":
-                layer.standardized_in_training = standardized
-            if layer.kernel_size == (1, 1) and layer.strides == 1:
-                layer.convolved_in_training = pointwise
-        elif isinstance(layer, Biased):
-            layer.add_bias_in_training = add_bias
-    return model
+def activated_forward(layer: MLPBlock, product: Callable, tokens):
+    """Compute an MLP whose activation and second matrix product are one function: (B, N, D) -> (B, N, D)."""
+    projected = tf.matmul(flatten_tokens(tokens), layer.fc1.kernel)
+    activated = product(projected, layer.fc1.bias, layer.fc2.kernel)
+    return unflatten_tokens(layer.fc2.add_bias(activated, training=True), tokens)
+
+
+def attended_forward(layer: MultiHeadSelfAttention, product: Callable, tokens):
+    """Compute an attention whose output projection is part of one function: (B, N, D) -> (B, N, D)."""
+    qkv = layer.by_head(tf.matmul(flatten_tokens(tokens), layer.qkv.kernel), tokens)
+    attended = product(qkv, layer.qkv.bias, layer.out.kernel)
+    return unflatten_tokens(layer.out.add_bias(attended, training=True), tokens)

@@ -4,6 +4,7 @@ from keras_vit.layers.axial import AxialAttention as AxialAttention
 from keras_vit.layers.axial import AxialBlock as AxialBlock
 from keras_vit.layers.base import require_rate as require_rate
 from keras_vit.layers.base import starting_from as starting_from
+from keras_vit.layers.capture import capture_attention as capture_attention
 from keras_vit.layers.dropout import current_uniform as current_uniform
 from keras_vit.layers.dropout import drawing as drawing
 from keras_vit.layers.encoder import EncoderBlock as EncoderBlock
@@ -32,4 +33,3 @@ from keras_vit.layers.stdconv import StdConv as StdConv
 from keras_vit.layers.tokens import ClassToken as ClassToken
 from keras_vit.layers.tokens import GridToTokens as GridToTokens
 from keras_vit.layers.tokens import TokensToGrid as TokensToGrid
-from keras_vit.layers.watching import watching as watching

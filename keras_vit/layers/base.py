@@ -9,10 +9,10 @@ import keras
 from keras import ops
 
 from keras_vit.layers.dense import AdaptableDense
+from keras_vit.layers.override import override_of
 from keras_vit.private import parts_of
 
 _values = contextvars.ContextVar("values", default=None)
-_forms = contextvars.ContextVar("forms", default={})  # noqa: B039 - nobody changes it
 
 
 @contextlib.contextmanager
@@ -27,35 +27,6 @@ def starting_from(values):
         yield
     finally:
         _values.reset(token)
-
-
-@contextlib.contextmanager
-def taking_forms(forms, place=None):
-    """Have layers that do not train compute by other forms inside the `with`, in this thread alone.
-
-    Args:
-        forms: (layer, function) each: of a `LayerNorm` or `GroupNorm` a function as its `norm`, of attention or an MLP
-            one of its input alone, of a `StdConv` one of nothing that returns its kernel, standardised.
-        place: a function that returns the current graph. The forms then apply only in the graph in which the `with`
-            was entered, because a layer's own traced function would keep them.
-    """
-    here = place and place()
-    token = _forms.set({**_forms.get(), **{id(layer): (form, place, here) for layer, form in forms}})
-    try:
-        yield
-    finally:
-        _forms.reset(token)
-
-
-def form_of(layer, training):
-    """The function that a layer is to compute by in place of its own, or None."""
-    form, place, here = _forms.get().get(id(layer), (None, None, None))
-    return None if training or (place and place() is not here) else form
-
-
-def norm_of(layer, training):
-    """The function that a layer normalises by."""
-    return layer.norm_in_training if training else form_of(layer, training) or layer.norm
 
 
 class Startable:
@@ -75,13 +46,11 @@ def _copied(tensor):
 
 
 class Biased(Startable):
-    """Mixin: adds a bias, whose gradient a backend may have in a faster form for training."""
-
-    add_bias_in_training = staticmethod(ops.add)
+    """Mixin of layers that add a bias."""
 
     def add_bias(self, x, training):
-        """(..., F) -> (..., F)."""
-        return (self.add_bias_in_training if training else ops.add)(x, self.bias)
+        """Add the bias: (..., F) -> (..., F)."""
+        return (override_of(self, "add_bias", training) or ops.add)(x, self.bias)
 
 
 class Dense(Biased, AdaptableDense):
@@ -94,8 +63,8 @@ class Dense(Biased, AdaptableDense):
         return x if self.activation is None else self.activation(x)
 
 
-def as_made(dense: keras.layers.Layer) -> bool:
-    """Whether a part is a `Dense` still: another one may compute anything with its kernel, and integers have scales."""
+def is_plain_dense(dense: keras.layers.Layer) -> bool:
+    """Return whether `dense` is exactly our `Dense` and is not quantized."""
     return type(dense) is Dense and dense.quantization_mode is None
 
 
@@ -176,11 +145,11 @@ def half_on_jax(x) -> bool:
     return keras.backend.backend() == "jax" and keras.backend.standardize_dtype(x.dtype) in ("bfloat16", "float16")
 
 
-def rows(tokens):
-    """(B, N, D) -> (B * N, D)."""
+def flatten_tokens(tokens):
+    """Flatten tokens for a matrix product: (B, N, D) -> (B * N, D)."""
     return ops.reshape(tokens, (-1, tokens.shape[-1]))
 
 
-def like(flat, tokens):
-    """(B * N, F) -> (B, N, F) with the N of `tokens`."""
+def unflatten_tokens(flat, tokens):
+    """Undo `flatten_tokens`, with the N of `tokens`: (B * N, F) -> (B, N, F)."""
     return ops.reshape(flat, (-1, ops.shape(tokens)[1], flat.shape[-1]))

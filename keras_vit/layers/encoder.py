@@ -9,13 +9,22 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Dense, Layer, as_made, form_of, like, require_rank, require_rate, rows
+from keras_vit.layers.base import (
+    Dense,
+    Layer,
+    flatten_tokens,
+    is_plain_dense,
+    require_rank,
+    require_rate,
+    unflatten_tokens,
+)
+from keras_vit.layers.capture import is_captured
+from keras_vit.layers.class_token_attention import attend_from_class_token
 from keras_vit.layers.dropout import Dropout, uniform
 from keras_vit.layers.flash import HAS_FUSED_ATTENTION, fused_attention
 from keras_vit.layers.layernorm import LayerNorm
 from keras_vit.layers.mlp import MLPBlock, require_kernel_size
-from keras_vit.layers.reading import gathered_by_first_token
-from keras_vit.layers.watching import watch_of
+from keras_vit.layers.override import override_of
 
 
 class StochasticDepth(Layer):
@@ -61,7 +70,7 @@ class MultiHeadSelfAttention(Layer):
             lies behind it in the sequence (appendix D.4, "relative"); the class token lies in front.
 
     Input and output shape: (B, N, D); with relative positions N is the one that it was built for. Called with
-    `first_alone` it puts out the first token's row, (B, 1, D), and knows nothing of relative positions.
+    `class_token_only` it returns the first token, (B, 1, D), and ignores relative positions.
 
     Raises:
         ValueError: `num_heads` does not divide the width, or there are relative positions and another N, or none.
@@ -72,7 +81,6 @@ class MultiHeadSelfAttention(Layer):
         self.num_heads = num_heads
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.relative_positions = relative_positions
-        self.attended_product_in_training = None  # qkv's bias, attention and the product with out's kernel in one
 
     def build(self, input_shape):
         require_rank(self, input_shape, 3, "tokens (batch, tokens, width)")
@@ -98,10 +106,10 @@ class MultiHeadSelfAttention(Layer):
 
     def _project(self, tokens):
         """Query, key and value in one: (B, N, 3, h, d)."""
-        return self._parted(self.qkv(rows(tokens)), tokens)
+        return self.by_head(self.qkv(flatten_tokens(tokens)), tokens)
 
-    def _parted(self, flat, tokens):
-        """(B * N, 3 D) -> (B, N, 3, h, d) with the N of `tokens`."""
+    def by_head(self, flat, tokens):
+        """Reshape the output of `qkv`, with the N of `tokens`: (B * N, 3 D) -> (B, N, 3, h, d)."""
         return ops.reshape(flat, (-1, ops.shape(tokens)[1], 3, self.num_heads, tokens.shape[-1] // self.num_heads))
 
     def split(self, qkv):
@@ -120,7 +128,7 @@ class MultiHeadSelfAttention(Layer):
                              f"received {query.shape[2]}.")  # fmt: skip
         offsets = ops.reshape(self.offsets, (2 * tokens - 1, self.num_heads, query.shape[3]))
         offsets = ops.cast(ops.transpose(offsets, (1, 2, 0)), query.dtype)  # (h, d, 2 N - 1)
-        return logits + _by_key(ops.matmul(query, offsets[None]), tokens)
+        return logits + relative_shift(ops.matmul(query, offsets[None]), tokens)
 
     def attention_weights(self, tokens):
         """The attention each token pays to each: (B, N, D) -> (B, h, N, N), rows summing to 1."""
@@ -133,37 +141,32 @@ class MultiHeadSelfAttention(Layer):
 
     def _gathered(self, qkv, training):
         dropped = training and self.attention_dropout_rate
-        watch = watch_of(self)
-        if HAS_FUSED_ATTENTION and not (watch or self.relative_positions or dropped):
+        capture = override_of(self, "attention_weights", training)
+        if HAS_FUSED_ATTENTION and not (capture or self.relative_positions or dropped):
             return fused_attention(*ops.unstack(qkv, 3, axis=2))
         query, key, value = self.split(qkv)
         weights = ops.softmax(self._logits(query, key), axis=-1)
-        weights = watch(weights) if watch else weights
+        weights = capture(weights) if capture else weights
         weights = self.attention_dropout(weights, training=training)
         return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
 
-    def call(self, tokens, first_alone=False, training=False):
-        if first_alone:
-            return self.out(gathered_by_first_token(self, tokens, training))[:, None]  # (B, 1, D)
-        form = form_of(self, training)
-        if form:
-            return form(tokens)
-        product = self.attended_product_in_training
-        if training and product and not watch_of(self) and as_made(self.qkv) and as_made(self.out):
-            qkv = self._parted(ops.matmul(rows(tokens), self.qkv.kernel), tokens)
-            attended = product(qkv, self.qkv.bias, self.out.kernel)
-            return like(self.out.add_bias(attended, training), tokens)
-        return like(self.out(self.attend(self._project(tokens), training)), tokens)
+    def call(self, tokens, class_token_only=False, training=False):
+        if class_token_only:
+            return self.out(attend_from_class_token(self, tokens, training))[:, None]  # (B, 1, D)
+        forward = override_of(self, "forward", training)
+        if forward and not (training and override_of(self, "attention_weights", training)):
+            return forward(tokens)
+        return unflatten_tokens(self.out(self.attend(self._project(tokens), training)), tokens)
 
 
-def _by_key(of_offsets, tokens: int):
-    """Of every query's numbers for all offsets those of the keys: (B, h, N, 2 N - 1) -> (B, h, N, N).
+def relative_shift(logits, tokens: int):
+    """Shift relative-position logits to absolute key positions: (B, h, N, 2 N - 1) -> (B, h, N, N).
 
-    out[q, k] = in[q, k - q + N - 1]: with one number more in each row the next row begins where it must, one further
-    to the left (Music Transformer, arXiv 1809.04281).
+    out[q, k] = in[q, k - q + N - 1] (Music Transformer, arXiv 1809.04281). One value is added to each row, so that
+    after the reshape each row starts one place further to the left.
     """
-    heads, none = of_offsets.shape[1], [0, 0]
-    flat = ops.reshape(ops.pad(of_offsets, [none, none, none, [0, 1]]), (-1, heads, 2 * tokens * tokens))
+    heads, none = logits.shape[1], [0, 0]
+    flat = ops.reshape(ops.pad(logits, [none, none, none, [0, 1]]), (-1, heads, 2 * tokens * tokens))
     flat = ops.pad(flat, [none, none, [0, tokens - 1]])
     return ops.reshape(flat, (-1, heads, tokens + 1, 2 * tokens - 1))[:, :, :tokens, tokens - 1 :]
 
@@ -184,8 +187,8 @@ class EncoderBlock(Layer):
         relative_positions: whether the attention knows how far tokens lie apart.
 
     Input: tokens (B, N, D) and, with an `mlp_kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
-    Output shape: (B, N, D). Called with `first_alone`, where `can_put_out_first_token`, it computes (B, 1, D) alone; a
-    graph of layers would take that to be (B, N, D).
+    Output shape: (B, N, D). Called with `class_token_only`, where `supports_class_token_only`, it returns (B, 1, D).
+    `compute_output_shape` does not say so.
 
     Raises:
         ValueError: `num_heads` does not divide the width, a rate or the kernel's size is out of range, there is a
@@ -237,19 +240,19 @@ class EncoderBlock(Layer):
         return tokens_shape
 
     @property
-    def can_put_out_first_token(self) -> bool:
-        """Whether it can be called with `first_alone`, which reads the weights of attention by itself."""
+    def supports_class_token_only(self) -> bool:
+        """Whether the block can be called with `class_token_only`, which reads the weights of attention directly."""
         attention = self.attention
-        own = type(attention) is MultiHeadSelfAttention and as_made(attention.qkv)
-        return own and not (self.mlp_kernel_size or self.relative_positions or watch_of(attention))
+        own = type(attention) is MultiHeadSelfAttention and is_plain_dense(attention.qkv)
+        return own and not (self.mlp_kernel_size or self.relative_positions or is_captured(attention))
 
-    def call(self, tokens, patches=None, lines=None, first_alone=False, training=False):
-        if first_alone and not self.can_put_out_first_token:
-            raise ValueError("first_alone expected False of a block with relative positions, a convolution inside, "
-                             "watched attention or another's, received True.")  # fmt: skip
-        branch = self.attention(self.attention_norm(tokens), first_alone=first_alone, training=training)
+    def call(self, tokens, patches=None, lines=None, class_token_only=False, training=False):
+        if class_token_only and not self.supports_class_token_only:
+            raise ValueError("class_token_only expected False for a block with relative positions, a convolution, "
+                             "captured attention or an attention of another class, received True.")  # fmt: skip
+        branch = self.attention(self.attention_norm(tokens), class_token_only=class_token_only, training=training)
         branch = self.dropout(branch, training=training)
-        tokens = tokens[:, :1] if first_alone else tokens
+        tokens = tokens[:, :1] if class_token_only else tokens
         tokens = tokens + self.drop_path(branch, lines=lines, training=training)
         branch = self.mlp(self.mlp_norm(tokens), patches, training=training)
         return tokens + self.drop_path(branch, lines=lines, training=training)

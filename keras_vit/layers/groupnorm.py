@@ -6,7 +6,8 @@ B batch, H W C feature map.
 import numpy as np
 from keras import ops
 
-from keras_vit.layers.base import Layer, norm_of, require_rank
+from keras_vit.layers.base import Layer, require_rank
+from keras_vit.layers.override import override_of
 
 _GROUPS = 32
 
@@ -18,7 +19,7 @@ class GroupNorm(Layer):
         epsilon: added to the variance; 1e-6 in the official hybrids, 1e-5 in BiT and timm.
         gamma_initializer: start of the scale; zeros on the last norm of a v1 unit.
 
-    Input and output shape: (B, H, W, C). Called with `relu=True` it ends in a ReLU, which a backend may compute along.
+    Input and output shape: (B, H, W, C). With `relu=True` the output passes through a ReLU.
 
     Raises:
         ValueError: the channels are no multiple of 32.
@@ -28,7 +29,6 @@ class GroupNorm(Layer):
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.gamma_initializer = gamma_initializer
-        self.norm_in_training = self.norm = group_norm  # the same function, which a backend may have in a faster form
 
     def build(self, input_shape):
         require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
@@ -44,7 +44,7 @@ class GroupNorm(Layer):
         return input_shape
 
     def call(self, x, relu=False, training=False):
-        norm = norm_of(self, training)
+        norm = override_of(self, "norm", training) or group_norm
         gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
         return norm(x, gamma, beta, self.epsilon, relu)
 

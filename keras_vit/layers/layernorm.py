@@ -1,10 +1,9 @@
 """Layer normalisation, that of the Transformer's blocks and of pooling."""
 
-import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer, half_on_jax, norm_of
-from keras_vit.private import layers_of
+from keras_vit.layers.base import Layer, half_on_jax
+from keras_vit.layers.override import override_of
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
@@ -35,7 +34,6 @@ class LayerNorm(Layer):
     def __init__(self, epsilon: float = 1e-6, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = epsilon
-        self.norm_in_training = self.norm = layer_norm  # the same numbers, which a backend may have in a leaner form
 
     def build(self, input_shape):
         shape = (input_shape[-1],)
@@ -46,11 +44,6 @@ class LayerNorm(Layer):
         return input_shape
 
     def call(self, x, training=False):
-        norm = norm_of(self, training)
+        norm = override_of(self, "norm", training) or layer_norm
         gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
         return ops.cast(norm(x, gamma, beta, self.epsilon), self.compute_dtype)
-
-
-def usual_norms(model: keras.Model) -> list:
-    """Each `LayerNorm` of a model that has no form of its own."""
-    return [layer for layer in layers_of(model) if isinstance(layer, LayerNorm) and layer.norm is layer_norm]

@@ -9,8 +9,17 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Biased, Dense, Layer, as_made, form_of, half_on_jax, like, require_rate, rows
+from keras_vit.layers.base import (
+    Biased,
+    Dense,
+    Layer,
+    flatten_tokens,
+    half_on_jax,
+    require_rate,
+    unflatten_tokens,
+)
 from keras_vit.layers.dropout import Dropout
+from keras_vit.layers.override import override_of
 
 
 def gelu_tanh(x):
@@ -112,8 +121,6 @@ class MLPBlock(Layer):
         self.kernel_size = require_kernel_size("kernel_size", kernel_size)
         self.prefix_tokens = prefix_tokens
         self.activate = activation_function(activation)
-        self.activate_in_training = self.activate  # the same function, which a backend may have in a faster form
-        self.activated_product_in_training = None  # fc1's bias, that and the product with fc2's kernel in one, leaner
 
     def build(self, tokens_shape, patches_shape=None):
         width = tokens_shape[-1]
@@ -137,22 +144,16 @@ class MLPBlock(Layer):
         return tokens_shape
 
     def call(self, tokens, patches=None, training=False):
-        form = form_of(self, training)
-        if form:
-            return form(tokens)
-        product = self.activated_product_in_training
-        plain = as_made(self.fc1) and as_made(self.fc2) and not (self.kernel_size or self.dropout_rate)
-        if training and product and plain:
-            projected = ops.matmul(rows(tokens), self.fc1.kernel)
-            activated = product(projected, self.fc1.bias, self.fc2.kernel)
-            return like(self.fc2.add_bias(activated, training), tokens)
-        hidden = self.fc1(rows(tokens))  # (B * N, M)
-        activate = self.activate_in_training if training else self.activate
+        forward = override_of(self, "forward", training)
+        if forward:
+            return forward(tokens)
+        hidden = self.fc1(flatten_tokens(tokens))  # (B * N, M)
+        activate = override_of(self, "activation", training) or self.activate
         hidden = activate(hidden)
         if self.kernel_size:
             hidden = activate(self._convolved(hidden, tokens, patches, training))
         hidden = self.fc2(self.dropout(hidden, training=training))
-        return like(self.dropout(hidden, training=training), tokens)
+        return unflatten_tokens(self.dropout(hidden, training=training), tokens)
 
     def _convolved(self, hidden, tokens, patches, training):
         """(B * N, M) -> (B * N, M), the patches' rows convolved over their grid."""
@@ -161,10 +162,10 @@ class MLPBlock(Layer):
         if not prefix:
             grid = self.local(ops.reshape(hidden, (-1, h, w, width)), training=training)
             return ops.reshape(grid, (-1, width))
-        hidden = like(hidden, tokens)  # (B, prefix + h * w, M)
+        hidden = unflatten_tokens(hidden, tokens)  # (B, prefix + h * w, M)
         grid = self.local(ops.reshape(hidden[:, prefix:], (-1, h, w, width)), training=training)
         grid = ops.reshape(grid, (-1, h * w, width))
-        return rows(ops.concatenate([hidden[:, :prefix], grid], axis=1))
+        return flatten_tokens(ops.concatenate([hidden[:, :prefix], grid], axis=1))
 
 
 def require_kernel_size(name: str, size: int) -> int:

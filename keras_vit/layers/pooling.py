@@ -8,11 +8,11 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Configured, Dense, Layer, require_rank, rows
+from keras_vit.layers.base import Configured, Dense, Layer, flatten_tokens, require_rank
 from keras_vit.layers.dense import AdaptableDense
 from keras_vit.layers.layernorm import LayerNorm
 from keras_vit.layers.mlp import MLPBlock
-from keras_vit.layers.watching import watch_of
+from keras_vit.layers.override import override_of
 
 
 class TokenPooling(Layer):
@@ -93,17 +93,18 @@ class AttentionPooling(TokenPooling):
     def _attend(self, tokens):
         """The attention weights (B, h, 1, N), and the values (B, h, N, d)."""
         size = tokens.shape[-1] // self.num_heads
-        query = ops.reshape(self.query(rows(self.probe)), (1, self.num_heads, 1, size)) * size**-0.5
+        query = ops.reshape(self.query(flatten_tokens(self.probe)), (1, self.num_heads, 1, size)) * size**-0.5
         split = (-1, ops.shape(tokens)[1], 2, self.num_heads, size)
-        key_value = ops.transpose(ops.reshape(self.key_value(rows(tokens)), split), (2, 0, 3, 1, 4))  # (2, B, h, N, d)
+        key_value = ops.reshape(self.key_value(flatten_tokens(tokens)), split)
+        key_value = ops.transpose(key_value, (2, 0, 3, 1, 4))  # (2, B, h, N, d)
         key, value = key_value[0], key_value[1]
         return ops.softmax(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), axis=-1), value
 
     def call(self, tokens):
         width = tokens.shape[-1]
         weights, value = self._attend(tokens)
-        watch = watch_of(self)
-        weights = watch(weights) if watch else weights
+        capture = override_of(self, "attention_weights")
+        weights = capture(weights) if capture else weights
         attended = ops.matmul(weights, value)  # (B, h, 1, d)
         pooled = ops.reshape(self.out(ops.reshape(attended, (-1, width))), (-1, 1, width))
         return (pooled + self.mlp(self.norm(pooled)))[:, 0]

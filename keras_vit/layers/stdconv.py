@@ -3,12 +3,11 @@
 B batch, H W C feature map.
 """
 
-import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer, form_of, require_rank
+from keras_vit.layers.base import Layer, require_rank
+from keras_vit.layers.override import override_of
 from keras_vit.layers.patches import as_pair
-from keras_vit.private import layers_of
 
 
 class StdConv(Layer):
@@ -59,9 +58,6 @@ class StdConv(Layer):
         self.epsilon_on = epsilon_on
         self.conversion = conversion
         self.image_spec = image_spec
-        # The same functions, which a backend may have in a faster form.
-        self.standardized_in_training = standardized
-        self.convolved_in_training = convolved
 
     def build(self, input_shape):
         require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
@@ -75,11 +71,8 @@ class StdConv(Layer):
 
     def standardized_kernel(self, training=False):
         """The kernel as the convolution uses it: mean 0 and variance 1 for each filter."""
-        form = form_of(self, training)
-        if form is not None:
-            return form()
-        function = self.standardized_in_training if training else standardized
-        return function(ops.cast(self.kernel, "float32"), self.epsilon, self.epsilon_on)
+        standardize = override_of(self, "standardize", training) or standardized
+        return standardize(ops.cast(self.kernel, "float32"), self.epsilon, self.epsilon_on)
 
     def call(self, x, training=False):
         padding = "same"
@@ -88,8 +81,8 @@ class StdConv(Layer):
             x = ops.pad(x, ((0, 0), (top, top), (left, left), (0, 0))) if top or left else x
             padding = "valid"
         kernel = ops.cast(self.standardized_kernel(training), self.compute_dtype)
-        function = self.convolved_in_training if training else convolved
-        return function(x, kernel, self.strides, padding)
+        convolve = override_of(self, "convolve", training) or convolved
+        return convolve(x, kernel, self.strides, padding)
 
 
 def convolved(x, kernel, strides: int, padding: str):
@@ -104,15 +97,3 @@ def standardized(kernel, epsilon: float, epsilon_on: str):
     if epsilon_on == "std":
         return deviation / (ops.sqrt(variance) + epsilon)
     return deviation * ops.rsqrt(variance + epsilon)
-
-
-def standardized_kernels(model) -> list:
-    """Each `StdConv` of a model with the kernel that it uses, in a variable of the type that it computes in."""
-    found = [layer for layer in layers_of(model) if isinstance(layer, StdConv)]
-    in_use = lambda layer: ops.cast(layer.standardized_kernel(), layer.compute_dtype)  # noqa: E731
-    return [(layer, keras.Variable(in_use(layer), dtype=layer.compute_dtype, trainable=False)) for layer in found]
-
-
-def kernel_forms(kernels) -> list:
-    """The forms, of `taking_forms`, in which convolutions take these `standardized_kernels`."""
-    return [(layer, lambda kernel=kernel: kernel) for layer, kernel in kernels]

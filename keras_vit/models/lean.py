@@ -8,7 +8,7 @@ import functools
 import keras
 
 from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
-from keras_vit.layers.watching import is_watched
+from keras_vit.layers.capture import is_any_captured
 from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
 from keras_vit.private import call_behind, calls_in
 
@@ -39,7 +39,7 @@ class LeanModel(keras.Model):
 
         def told(operation):
             call = operation_fn(operation)
-            return functools.partial(call, first_alone=True) if operation is block else call
+            return functools.partial(call, class_token_only=True) if operation is block else call
 
         return super()._run_through_graph(inputs, told, call_fn)
 
@@ -62,8 +62,8 @@ class LeanModel(keras.Model):
             ValueError: attention is captured, and the method is not run eagerly.
         """
         eager = self.run_eagerly or (keras.backend.backend() == "torch" and not self.jit_compile)
-        if not eager and is_watched(self):
-            raise ValueError(f"{method} expected no `watching` around it, received one: call model(images), or "
+        if not eager and is_any_captured(self):
+            raise ValueError(f"{method} expected no `capture_attention` around it, received one: call model(images) or "
                              "model.compile(run_eagerly=True) first.")  # fmt: skip
         now = tuple(id(weight) for weight in self.weights)
         if now != getattr(self, "_traced_of", now):
@@ -87,7 +87,7 @@ def block_read_at_first_token(model: keras.Model) -> EncoderBlock | None:
             layer = call.operation
             if type(layer) is EncoderBlock:  # a subclass may compute anything
                 again = sum(node.operation is layer for node in nodes) > 1
-                return None if again or not layer.can_put_out_first_token else layer
+                return None if again or not layer.supports_class_token_only else layer
             if type(layer) is not LayerNorm:
                 break
             tokens = call.input_tensors[0]

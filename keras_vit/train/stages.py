@@ -64,6 +64,7 @@ class Forward:
     def __init__(self, model: keras.Model, variables: list, span: Span, recompute: bool = False):
         self._variables = variables
         self._mapping = []  # of the call under way
+        self.own_layers = []  # of the stage, not of the model
         self._kernel = None  # (stage's variable, model's variable, matrix from the one to the other)
         logits = logits_model(model)
         lean = block_read_at_first_token(logits)  # its insides, those of one token, are not worth a second time
@@ -80,8 +81,7 @@ class Forward:
             raise ValueError(f"image_size expected the model's own in a stage of {model.name}, whose relative positions"
                              f" are stored for it, received {span.input_shape[:2]}.")  # fmt: skip
         embedding = PatchEmbedding(own[0].width, patch, dtype=own[0].dtype_policy) if patch else None
-        if patch:
-            embedding.add_bias_in_training = own[0].add_bias_in_training
+        self.own_layers = [embedding] if patch else []
         grid = []  # the embedded patches, which the positions are resized to
 
         def call(layer, *args, **options):

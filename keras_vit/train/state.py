@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import keras
 import tensorflow as tf
 
-from keras_vit.kernels.training import fuse
 from keras_vit.train.model import build_model
 from keras_vit.train.optim.freeze import trained_variables
 from keras_vit.train.optim.optimizer import Update, build_optimizer, layer_shares
@@ -141,7 +140,7 @@ def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -
     """
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
-        model = average = fuse(build_model(recipe, labels))
+        model = average = build_model(recipe, labels)
         if recipe.average.decay:
             average = keras.models.clone_model(model)
             average.set_weights(model.get_weights())

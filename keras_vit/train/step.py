@@ -7,8 +7,10 @@ import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
 from keras_vit.kernels import by_xla
+from keras_vit.kernels.dispatch import training_overrides
 from keras_vit.layers import drawing
 from keras_vit.layers.base import Dense
+from keras_vit.layers.override import overriding
 from keras_vit.private import layers_of, stored_kernel
 from keras_vit.tasks import task_of
 from keras_vit.train.masks import uniform_of_part
@@ -41,6 +43,7 @@ class Step:
         self.recipe, self.state, self.strategy, self.cores = recipe, state, strategy, cores
         self.variables = state.trained
         self._forward = Forward(state.model, self.variables, span, recipe.recompute)
+        self._overrides = training_overrides([*layers_of(state.model), *self._forward.own_layers])
         self._task = task_of(recipe, span.input_shape)
         self._seeds = [variable for variable in state.model.variables if "seed_generator" in variable.path]
         # On a TPU all of it is compiled; what replicas exchange, on GPUs, is not for XLA. Cores trace their parts once.
@@ -129,12 +132,13 @@ class Step:
         values = [tf.cast(v, tf.bfloat16) if early else v for v, early in zip(values, self._early, strict=True)]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
-            with drawing(uniform):
+            with drawing(uniform), overriding(self._overrides):
                 outputs = self._forward(values, states, *self._task.inputs(images, targets))
             losses = self._task.losses(outputs, images, targets)
             loss = tf.reduce_sum(losses) / self.recipe.data.batch_size
             scaled = loss if self.state.scale is None else loss * tf.convert_to_tensor(self.state.scale)[0]
-        gradients = tape.gradient(scaled, values, unconnected_gradients="zero")
+        with overriding(self._overrides):  # for what the backward pass recomputes
+            gradients = tape.gradient(scaled, values, unconnected_gradients="zero")
         return loss, gradients
 
     def _update(self, losses, gradients, norm, step):

@@ -9,7 +9,7 @@ from support import GOLDENS, golden_model, randomise, run_python
 import keras_vit
 from keras_vit import analysis
 from keras_vit.export.rollout import attention_layers, rollout
-from keras_vit.layers import watching
+from keras_vit.layers import capture_attention
 
 TINY = keras_vit.Variant("Tiny", width=8, depth=2, mlp_dim=12, num_heads=2, patch_size=2)
 RNG = np.random.default_rng(0)
@@ -254,7 +254,7 @@ def test_a_class_token_beside_a_mean_is_no_query_of_the_mean():
     )
     expected = analysis.rollout(weights)[:, 1:, 1:].mean(axis=1)
     np.testing.assert_allclose(analysis.rollout_maps(model, images).reshape(3, 6), expected, atol=1e-6)
-    with watching(attention_layers(model)) as seen:
+    with capture_attention(attention_layers(model)) as seen:
         model(images)
     exported = keras.ops.convert_to_numpy(rollout(model, seen, (2, 3)))
     np.testing.assert_allclose(exported.reshape(3, 6), expected, atol=1e-6)

@@ -1,4 +1,4 @@
-"""The forms of a SavedModel's layers that TensorFlow gives to oneDNN, beside the layers' own."""
+"""The overrides of a SavedModel's layers that TensorFlow gives to oneDNN, beside the layers' reference."""
 
 import dataclasses
 
@@ -12,9 +12,10 @@ import keras_vit
 from keras_vit import analysis
 from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import ServingModule, write_saved_model
-from keras_vit.export.served import norm_forms
 from keras_vit.exported.run import signatures_of
-from keras_vit.layers import LayerNorm, parted
+from keras_vit.kernels import split_matmuls
+from keras_vit.kernels.served import norm_overrides
+from keras_vit.layers import LayerNorm
 from keras_vit.layers.layernorm import layer_norm
 
 pytestmark = needs_tensorflow
@@ -28,8 +29,8 @@ def norm(epsilon=1e-6, **options):
     layer.build((None, 7, 64))
     layer.gamma.assign(np.linspace(-1, 2, 64))
     layer.beta.assign(np.linspace(3, 0, 64))
-    ((_, form),) = norm_forms(layer_model(layer))
-    return layer, form
+    (row,) = norm_overrides(layer_model(layer))
+    return layer, row.function
 
 
 def layer_model(layer):
@@ -75,19 +76,21 @@ def test_tensorflow_finds_onednns_norm_in_it():
     assert "_MklLayerNorm" not in operations(lambda x, *_: layer_norm(x, gamma, beta, layer.epsilon))
 
 
-def test_norms_without_an_epsilon_or_with_a_form_of_their_own_are_left_alone():
+def test_norms_without_an_epsilon_and_subclasses_are_left_alone():
+    class Own(LayerNorm):
+        """It may compute anything."""
+
     layer, _ = norm()
-    model = layer_model(layer)
     layer.epsilon = 0.0
-    assert not norm_forms(model)
-    layer.epsilon, layer.norm = 1e-6, lambda *args: layer_norm(*args)
-    assert not norm_forms(model)
+    assert not norm_overrides(layer_model(layer))
+    own = Own(1e-6)
+    assert not norm_overrides(layer_model(own))
 
 
 @pytest.mark.parametrize("pooling", quick_first(["token", "gap", "map"], ["token"], broad=["map"]))
 def test_in_bfloat16_it_holds_attention_and_mlps_in_parts(pooling, tmp_path, monkeypatch):
-    monkeypatch.setattr(parted, "NUMBERS", 64 * 64)
-    monkeypatch.setattr(parted, "NARROWEST", 64)
+    monkeypatch.setattr(split_matmuls, "MAX_VALUES", 64 * 64)
+    monkeypatch.setattr(split_matmuls, "MIN_WIDTH", 64)
     model = randomise(keras_vit.build(ROW, classes=5, pooling=pooling))
     half = in_dtype(model, "bfloat16")
     module = ServingModule(half, served=True)

@@ -13,7 +13,7 @@ from support import first_quick, max_difference, needs_tensorflow, randomise, ru
 import keras_vit
 from keras_vit.kernels import compiled as forward
 from keras_vit.layers import GroupNorm, LayerNorm, StdConv
-from keras_vit.layers.base import form_of
+from keras_vit.layers.override import override_of
 
 CASES = {case.name: case for case in MODELS}
 FURTHER = [case for case in MODELS if case.name in PRINCIPAL]
@@ -33,7 +33,7 @@ def operations(compiled, images):
 def forms_of(model):
     """What its norms and convolutions are told to compute by, in this thread or for good."""
     layers = [layer for layer in model._flatten_layers() if isinstance(layer, GroupNorm | LayerNorm | StdConv)]
-    return [(form_of(layer, training=False), getattr(layer, "norm", None), [*vars(layer)]) for layer in layers]
+    return [(override_of(layer, "norm"), override_of(layer, "standardize"), [*vars(layer)]) for layer in layers]
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.large)])
@@ -249,11 +249,11 @@ def test_frozen_on_jax_it_outlives_an_evaluation():
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_frozen_kernels_of_blocks_are_held_and_other_weights_are_constants(name, dtype):
     from keras_vit.kernels import onednn
-    from keras_vit.layers.parted import parted_kernels
+    from keras_vit.kernels.split_matmuls import split_weights
 
     model = randomise(CASES[name].make(dtype))
     answer = keras_vit.compiled(model, frozen=True)
-    kernels, graph = parted_kernels(model), answer.function.get_concrete_function(images_for(model)).graph
+    kernels, graph = split_weights(model), answer.function.get_concrete_function(images_for(model)).graph
     assert bool(kernels) == (name != "bit") and all(tensor.dtype != "resource" for tensor, _ in graph.captures)
     operations = graph.get_operations()
     constants = {tuple(operation.outputs[0].shape) for operation in operations if operation.type == "Const"}

@@ -10,8 +10,8 @@ from support import max_difference, needs_onednn, needs_tensorflow, run_python
 
 from keras_vit.kernels import onednn
 from keras_vit.kernels.onednn import held_product
+from keras_vit.kernels.split_matmuls import biased_matmul
 from keras_vit.layers.mlp import gelu, gelu_tanh
-from keras_vit.layers.parted import biased_product
 
 pytestmark = needs_tensorflow
 WIDTH, WIDE = 32, 48
@@ -50,7 +50,7 @@ def test_a_held_product_is_the_product_for_any_number_of_rows(held, activation):
     exact = [tf.cast(weight, tf.float32) for weight in (kernel, bias)]
     for count in (5, 1, 7, 300, 16, 5):
         x = rows(count)
-        expected = biased_product(tf.cast(x, tf.float32), *exact, activation)
+        expected = biased_matmul(tf.cast(x, tf.float32), *exact, activation)
         np.testing.assert_allclose(tf.cast(call(x), tf.float32), expected, rtol=2**-7, atol=2**-7)
 
 
@@ -60,7 +60,7 @@ def test_each_product_of_a_graph_holds_its_own_kernel(held):
     for count in (4, 9):
         x = rows(count)
         for answer, scale in zip(call(x), (1, -2), strict=True):
-            assert max_difference(answer, biased_product(x, kernel * scale, bias)) < 0.05
+            assert max_difference(answer, biased_matmul(x, kernel * scale, bias)) < 0.05
 
 
 @pytest.mark.parametrize("activation", [None, gelu, gelu_tanh])
@@ -74,7 +74,7 @@ def test_a_held_product_has_the_products_gradients(held, activation):
             loss = tf.reduce_sum(tf.cast(y, tf.float32) ** 2)
         return tape.gradient(loss, [x, kernel, bias])
 
-    for found, expected in zip(of(held_product), of(biased_product), strict=True):
+    for found, expected in zip(of(held_product), of(biased_matmul), strict=True):
         largest = float(tf.reduce_max(tf.abs(expected)))
         assert max_difference(found, expected) < 0.02 * largest
 
@@ -83,10 +83,10 @@ def test_elsewhere_the_plain_product_takes_its_place(monkeypatch):
     kernel, bias = weights("float32")
     plain = of_any_count(lambda x: held_product(x, kernel, bias, gelu), "float32")
     assert "MatMul" in kinds(plain) and "_MklNativeFusedMatMul" not in kinds(plain), "float32"
-    expected = biased_product(rows(4, "float32"), kernel, bias, gelu)
+    expected = biased_matmul(rows(4, "float32"), kernel, bias, gelu)
     assert max_difference(plain(rows(4, "float32")), expected) < 1e-5
     kernel, bias = weights()
-    expected = biased_product(rows(4), kernel, bias)
+    expected = biased_matmul(rows(4), kernel, bias)
     assert max_difference(held_product(rows(4), kernel, bias), expected) == 0, "eagerly"
     monkeypatch.setattr(onednn, "has_held_products", lambda: False)
     call = of_any_count(lambda x: held_product(x, kernel, bias))

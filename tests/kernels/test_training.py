@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from contextlib import nullcontext
 from functools import partial
 
 import keras
@@ -10,13 +11,16 @@ import pytest
 import tensorflow as tf
 from kernels.forms import FORMS, NORMS
 from kernels.kept import kept
-from support import first_quick, max_difference, need_rounded_bfloat16, randomise
+from support import first_quick, max_difference, need_rounded_bfloat16, randomise, trained_on_cpu
 
 import keras_vit
-from keras_vit.kernels import rows
+from keras_vit.kernels import dispatch, rows
 from keras_vit.kernels import training as fused
 from keras_vit.kernels import training_attention as attended
+from keras_vit.kernels.activations import GELU, GELU_TANH
+from keras_vit.kernels.norms import layer_norm
 from keras_vit.layers import encoder, layernorm
+from keras_vit.layers.override import override_of
 from keras_vit.train.stages import Forward, Span
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -25,12 +29,13 @@ ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patc
 @pytest.mark.parametrize(("epsilon_on", "times"), [("variance", 1), ("std", 0)])
 def test_kernels_are_standardised_by_batch_normalisation_where_a_model_trains(epsilon_on, times):
     layer = keras_vit.layers.StdConv(8, 3, epsilon=0.1, epsilon_on=epsilon_on)
-    model = fused.fuse(keras.Sequential([keras.Input((6, 6, 4)), layer]))
+    model = keras.Sequential([keras.Input((6, 6, 4)), layer])
     x = np.random.default_rng(0).uniform(-1, 1, (2, 6, 6, 4)).astype("float32")
-    assert max_difference(model(x, training=True), model(x, training=False)) < 1e-5
-    for training, calls in ((True, times), (False, 0)):
-        graph = tf.function(lambda x, training=training: model(x, training=training)).get_concrete_function(x).graph
-        assert [operation.type for operation in graph.get_operations()].count("FusedBatchNormV3") == calls
+    with trained_on_cpu(model):
+        assert max_difference(model(x, training=True), model(x, training=False)) < 1e-5
+        for training, calls in ((True, times), (False, 0)):
+            graph = tf.function(lambda x, training=training: model(x, training=training)).get_concrete_function(x).graph
+            assert [operation.type for operation in graph.get_operations()].count("FusedBatchNormV3") == calls
 
 
 @pytest.mark.parametrize(("size", "strides", "products"), [(1, 1, 1), (1, 2, 0), (3, 1, 0)])
@@ -46,13 +51,13 @@ def test_a_convolution_of_one_pixel_without_strides_is_a_product_where_a_model_t
         return y, *tape.gradient(y, [x, layer.kernel.value], tf.random.stateless_normal(y.shape, (1, 2)))
 
     before = value_and_gradients(x, True)
-    fused.fuse(model)
-    for new, old in zip(value_and_gradients(x, True), before, strict=True):
-        assert max_difference(new, old) < 1e-6 * np.abs(old).max()  # a gradient's numbers reach 50
-    for training, many in ((True, products), (False, 0)):
-        graph = tf.function(value_and_gradients).get_concrete_function(x, training).graph
-        types = [operation.type for operation in graph.get_operations()]
-        assert (types.count("MatMul"), sum("Conv2D" in name for name in types)) == (3 * many, 3 * (1 - many))
+    with trained_on_cpu(model):
+        for new, old in zip(value_and_gradients(x, True), before, strict=True):
+            assert max_difference(new, old) < 1e-6 * np.abs(old).max()  # a gradient's values reach 50
+        for training, many in ((True, products), (False, 0)):
+            graph = tf.function(value_and_gradients).get_concrete_function(x, training).graph
+            types = [operation.type for operation in graph.get_operations()]
+            assert (types.count("MatMul"), sum("Conv2D" in name for name in types)) == (3 * many, 3 * (1 - many))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -102,18 +107,19 @@ def test_an_activated_product_has_the_plain_value_and_gradients(form, plain, dty
 
 def test_a_unit_has_fused_group_norms_while_it_trains():
     unit = keras_vit.layers.ResidualUnit(64)
-    model = fused.fuse(randomise(keras.Sequential([keras.Input((6, 6, 256)), unit])))
+    model = randomise(keras.Sequential([keras.Input((6, 6, 256)), unit]))
     x = np.random.default_rng(0).uniform(-1, 1, (2, 6, 6, 256)).astype("float32")
-    assert max_difference(model(x, training=True), model(x, training=False)) < 1e-5
-    for training, calls in ((True, 3 * 3), (False, 0)):
-        graph = tf.function(lambda x, training=training: model(x, training=training)).get_concrete_function(x).graph
-        assert [operation.type for operation in graph.get_operations()].count("PartitionedCall") == calls
+    with trained_on_cpu(model):
+        assert max_difference(model(x, training=True), model(x, training=False)) < 1e-5
+        for training, calls in ((True, 3 * 3), (False, 0)):
+            graph = tf.function(lambda x, training=training: model(x, training=training)).get_concrete_function(x).graph
+            assert [operation.type for operation in graph.get_operations()].count("PartitionedCall") == calls
 
 
 @pytest.mark.parametrize(("wide", "many"), first_quick([(True, True), (True, False), (False, False)]))
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu"])
 def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activation, wide, many, monkeypatch):
-    monkeypatch.setattr(fused, "WIDE", 16 if wide else 17)
+    monkeypatch.setattr(dispatch, "WIDE", 16 if wide else 17)
     monkeypatch.setattr(attended, "MANY", 5 if many else 6)
     model = randomise(keras_vit.build(ROW, classes=5, activation=activation))
     x = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
@@ -124,17 +130,19 @@ def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activatio
         return tape.gradient(loss, [variable.value for variable in model.trainable_variables])
 
     before, predicted = gradients(), model(x, training=False)
-    assert fused.fuse(model) is model
-    for new, old in zip(gradients(), before, strict=True):
-        assert max_difference(new, old) < 1e-5
-    assert max_difference(model(x, training=False), predicted) == 0
-    again = [getattr(block.mlp.activated_product_in_training, "keywords", None) for block in _blocks(model)]
-    assert again == [None if activation == "relu" else {"again": wide}] * 2
-    assert all(block.attention.attended_product_in_training for block in _blocks(model))
-    calls = {layer.activate_in_training for layer in model._flatten_layers() if hasattr(layer, "activate_in_training")}
-    norms = [layer for layer in model._flatten_layers() if isinstance(layer, layernorm.LayerNorm)]
-    assert len(norms) == 5 and all(norm.norm_in_training is fused.layer_norm for norm in norms)
-    assert calls == {{"gelu_tanh": fused.GELU_TANH, "gelu": fused.GELU}.get(activation, keras.activations.relu)}
+    with trained_on_cpu(model):
+        for new, old in zip(gradients(), before, strict=True):
+            assert max_difference(new, old) < 1e-5
+        assert max_difference(model(x, training=False), predicted) == 0
+        forwards = [override_of(block.mlp, "forward", training=True) for block in _blocks(model)]
+        again = [forward and forward.args[1].keywords for forward in forwards]
+        assert again == [None if activation == "relu" else {"again": wide}] * 2
+        assert all(override_of(block.attention, "forward", training=True) for block in _blocks(model))
+        activations = {override_of(block.mlp, "activation", training=True) for block in _blocks(model)}
+        norms = [layer for layer in model._flatten_layers() if isinstance(layer, layernorm.LayerNorm)]
+        assert len(norms) == 5 and {override_of(norm, "norm", training=True) for norm in norms} == {layer_norm}
+    assert activations == {{"gelu_tanh": GELU_TANH, "gelu": GELU}.get(activation)}
+    assert max_difference(gradients()[0], before[0]) == 0 and override_of(norms[0], "norm", training=True) is None
 
 
 def _blocks(model):
@@ -144,8 +152,8 @@ def _blocks(model):
 @pytest.mark.parametrize("options", first_quick([{"dropout_rate": 0.1}, {"attention_dropout_rate": 0.1}]))
 def test_what_draws_is_not_computed_again(options, monkeypatch):
     """A second draw would be another one."""
-    monkeypatch.setattr(fused, "WIDE", 0)
-    model = fused.fuse(randomise(keras_vit.build(ROW, classes=5, **options)))
+    monkeypatch.setattr(dispatch, "WIDE", 0)
+    model = randomise(keras_vit.build(ROW, classes=5, **options))
     x = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
     draws = lambda graph: [operation.type for operation in graph.get_operations()].count("StatelessRandomUniformV2")  # noqa: E731
 
@@ -157,7 +165,8 @@ def test_what_draws_is_not_computed_again(options, monkeypatch):
         return tape.gradient(loss, [variable.value for variable in model.trainable_variables])
 
     before = []
-    assert draws(gradients.get_concrete_function(x).graph) == before[0] > 0
+    with trained_on_cpu(model):
+        assert draws(gradients.get_concrete_function(x).graph) == before[0] > 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -179,19 +188,20 @@ def test_a_bias_has_the_gradient_of_a_sum(dtype):
 @pytest.mark.parametrize("few", first_quick([False, True]))
 def test_a_wide_model_in_mixed_precision_trains_as_near_to_float32_as_by_the_plain_forms(few, monkeypatch):
     need_rounded_bfloat16()
-    monkeypatch.setattr(fused, "WIDE", 16)
+    monkeypatch.setattr(dispatch, "WIDE", 16)
     monkeypatch.setattr(rows, "FEW", 16 if few else 15)  # 3 images of 5 tokens
     images = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
 
-    def gradients(policy, form):
-        model = form(randomise(keras_vit.build(ROW, classes=5, classifier_activation=None, dtype=policy)))
+    def gradients(policy, within):
+        model = randomise(keras_vit.build(ROW, classes=5, classifier_activation=None, dtype=policy))
         values = [variable.value for variable in model.trainable_variables]
-        with tf.GradientTape() as tape:
+        with within(model), tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.cast(model(images, training=True), "float32")[:, 0])
-        return np.concatenate([np.ravel(gradient) for gradient in tape.gradient(loss, values)])
+            slopes = tape.gradient(loss, values)
+        return np.concatenate([np.ravel(gradient) for gradient in slopes])
 
-    exact = gradients("float32", lambda model: model)
-    ours, plain = (gradients("mixed_bfloat16", form) for form in (fused.fuse, lambda model: model))
+    exact = gradients("float32", nullcontext)
+    ours, plain = (gradients("mixed_bfloat16", within) for within in (trained_on_cpu, nullcontext))
     assert np.linalg.norm(ours - exact) < 1.2 * np.linalg.norm(plain - exact) < 0.1 * np.linalg.norm(exact)
 
 
@@ -205,10 +215,10 @@ def test_in_bfloat16_the_biases_have_the_gradients_of_float32(patch_size):
 
     def gradients(policy):
         model = randomise(keras_vit.build(row, classes=5, pooling="gap", classifier_activation=None, dtype=policy))
-        variables = fused.fuse(model).trainable_variables
+        variables = model.trainable_variables
         values = [tf.convert_to_tensor(variable.value) for variable in variables]
         forward = Forward(model, variables, Span(0, 1, (64, 64, 3), patch_size))
-        with tf.GradientTape() as tape:
+        with trained_on_cpu(model, *forward.own_layers), tf.GradientTape() as tape:
             tape.watch(values)
             loss = tf.reduce_sum(tf.cast(forward(values, [], images), "float32") * towards)
         found = zip(variables, tape.gradient(loss, values), strict=True)
@@ -222,7 +232,7 @@ def test_in_bfloat16_the_biases_have_the_gradients_of_float32(patch_size):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_no_bias_is_summed_where_a_model_trains(training):
-    model = fused.fuse(keras_vit.build(ROW, classes=5))
+    model = keras_vit.build(ROW, classes=5)
 
     @tf.function
     def gradients(x):
@@ -230,7 +240,8 @@ def test_no_bias_is_summed_where_a_model_trains(training):
             loss = tf.reduce_sum(model(x, training=training)[:, 0])
         return tape.gradient(loss, [variable.value for variable in model.trainable_variables])
 
-    operations = gradients.get_concrete_function(tf.TensorSpec((2, 8, 8, 3))).graph.get_operations()
+    with trained_on_cpu(model):
+        operations = gradients.get_concrete_function(tf.TensorSpec((2, 8, 8, 3))).graph.get_operations()
     sums = [operation.name for operation in operations if operation.type == "BiasAddGrad"]
     # patches; four a block, but in the last one no product of query, key and value in one
     assert sum("head" not in name for name in sums) == (0 if training else 1 + 4 + 3)

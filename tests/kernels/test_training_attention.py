@@ -1,5 +1,7 @@
 """Attention and its product as training on CPUs computes them, beside the plain form."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,7 +11,9 @@ from support import first_quick, need_rounded_bfloat16
 import keras_vit
 from keras_vit.kernels import rows
 from keras_vit.kernels import training_attention as attended
-from keras_vit.layers import watching
+from keras_vit.kernels.training import attended_forward
+from keras_vit.layers import capture_attention
+from keras_vit.layers.override import Override, overriding
 
 
 def _numbers(dtype="float32"):
@@ -127,7 +131,7 @@ def test_of_an_unknown_number_of_tokens_it_is_the_same():
 def test_watched_weights_are_seen_while_training(monkeypatch):
     monkeypatch.setattr(attended, "MANY", 9)
     attention = _attention()
-    attention.attended_product_in_training = attended.attended_product()
-    with watching([attention]) as seen:
+    forward = partial(attended_forward, attention, attended.attended_product())
+    with overriding([Override(attention, "forward", forward, training=True)]), capture_attention([attention]) as seen:
         attention(tf.ones((5, 9, 8)), training=True)
     assert [tuple(weights.shape) for weights in seen] == [(5, 2, 9, 9)]

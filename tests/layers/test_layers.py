@@ -66,7 +66,7 @@ def test_attention_is_the_backends_own_unless_its_weights_are_asked_for(monkeypa
     expected = layer(tokens)
     assert len(called) == 1 and called[0][0].shape == (2, 5, 2, 4)
     layer(tokens, training=True)
-    with layers.watching([layer]):
+    with layers.capture_attention([layer]):
         assert max_difference(layer(tokens), expected) < 1e-6
     assert len(called) == 1
 
@@ -157,10 +157,10 @@ def test_attention_is_watched_in_one_thread_alone_and_by_the_innermost():
     tokens = np.random.default_rng(0).standard_normal((2, 5, 8)).astype("float32")
     layer = layers.MultiHeadSelfAttention(2)
     plain = layer(tokens)
-    with layers.watching([layer], lambda i, weights: 0 * weights) as seen, ThreadPoolExecutor(1) as other:
+    with layers.capture_attention([layer], lambda i, weights: 0 * weights) as seen, ThreadPoolExecutor(1) as other:
         assert max_difference(layer(tokens), plain) > 0.1
         assert max_difference(other.submit(layer, tokens).result(), plain) == 0
-        with layers.watching([layer]) as inside:
+        with layers.capture_attention([layer]) as inside:
             assert max_difference(layer(tokens), plain) < 1e-6
         layer(tokens)
     assert (len(seen), len(inside)) == (2, 1)

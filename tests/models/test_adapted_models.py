@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from support import adapt, max_difference, needs_tensorflow, quantize, randomise
+from support import adapt, max_difference, needs_tensorflow, quantize, randomise, trained_on_cpu
 
 import keras_vit
-from keras_vit.layers.parted import parted_layers, parted_products
+from keras_vit.kernels.split_matmuls import split_layers, split_overrides
+from keras_vit.layers.override import overriding
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 IMAGES = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
@@ -30,20 +31,19 @@ def test_compiled_answers_as_the_model_does(make, options):
 def test_products_in_parts_have_the_adapters_and_leave_integers_alone():
     model = adapt(built())
     expected = model(IMAGES)
-    with parted_products(model):
+    with overriding(split_overrides(model)):
         assert max_difference(model(IMAGES), expected) < 1e-6
-    assert list(parted_layers(model)) and not list(parted_layers(quantize(built(), "int8")))
+    assert list(split_layers(model)) and not list(split_layers(quantize(built(), "int8")))
 
 
 @pytest.mark.broad
 @needs_tensorflow
 @pytest.mark.parametrize("make", both())
 def test_the_forms_for_training_on_cpus_answer_as_the_plain_ones_do(make):
-    from keras_vit.kernels.training import fuse
-
     model = make()
     expected = model(IMAGES, training=True)
-    assert max_difference(fuse(model)(IMAGES, training=True), expected) < 1e-6
+    with trained_on_cpu(model):
+        assert max_difference(model(IMAGES, training=True), expected) < 1e-6
 
 
 def test_a_published_layout_has_the_adapters_merged_and_says_so(tmp_path, capsys):

@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 from support import max_difference, needs_tensorflow, quick_first, randomise
 
+from keras_vit import kernels
 from keras_vit.data.seeds import seed_pair
-from keras_vit.kernels import training as fused
-from keras_vit.layers import MLPBlock
+from keras_vit.kernels.activations import GELU_TANH
+from keras_vit.kernels.dispatch import training_overrides
 from keras_vit.models.variants import ResNetStem
-from keras_vit.train import state as states
 from keras_vit.train import step as steps_of
 from keras_vit.train.recipe import (
     Average,
@@ -91,17 +91,17 @@ def after(recipe, compiled, steps=2):
     Without the bias of query, key and value: the key's has a gradient of nothing but rounding, which Adafactor
     divides by its own size.
     """
-    strategy = tf.distribute.get_strategy()
+    strategy, span = tf.distribute.get_strategy(), spans_of(recipe, 100)[0]
+    state = first_state(recipe, LABELS, 100, strategy)
     with pytest.MonkeyPatch.context() as patch:
-        if compiled:  # beside a TPU no model is fused
-            patch.setattr(states, "fuse", lambda model: model)
-        state = first_state(recipe, LABELS, 100, strategy)
+        if compiled:  # on a TPU layers keep their reference
+            patch.setattr(steps_of, "training_overrides", lambda layers: [])
+        step = Step(recipe, state, strategy, span)
     randomise(state.model)
     state.average.set_weights(state.model.get_weights())
-    span = spans_of(recipe, 100)[0]
     rng = np.random.default_rng(0)
     images = tf.constant(rng.uniform(-1, 1, (4, *span.input_shape)), tf.float32)
-    update = tf.function(Step(recipe, state, strategy, span), jit_compile=compiled)
+    update = tf.function(step, jit_compile=compiled)
     kept = [v for v in (*state.model.weights, *state.average.weights) if not v.path.endswith("qkv/bias")]
     start = [np.array(v) for v in kept]
     losses = [float(update(images, tf.one_hot([0, 1, 2, 1], 3))[0]) for _ in range(steps)]
@@ -138,7 +138,7 @@ def test_beside_a_gpu_a_replicas_gradient_is_compiled(kind, monkeypatch):
     """With a CPU in the GPU's place: TensorFlow had none at hand."""
     (first, *_), plain, _ = after(RECIPES[kind], False)
     monkeypatch.setattr(steps_of, "on_gpu", lambda: True)
-    monkeypatch.setattr(fused, "by_xla", lambda: True)
+    monkeypatch.setattr(kernels, "by_xla", lambda: True)
     seen = []
     function = tf.function
     monkeypatch.setattr(tf, "function", lambda *args, **kwargs: seen.append(kwargs) or function(*args, **kwargs))
@@ -147,23 +147,22 @@ def test_beside_a_gpu_a_replicas_gradient_is_compiled(kind, monkeypatch):
     assert np.allclose(found, first, atol=2e-2 if kind == "float16" else 1e-5)
     assert kind == "float16" or max_difference(weights, plain) < 1e-4
     state = first_state(RECIPE, LABELS, 100, tf.distribute.get_strategy())
-    blocks = [layer for layer in state.model._flatten_layers() if isinstance(layer, MLPBlock)]
-    assert not any(block.activate_in_training is fused.GELU_TANH for block in blocks)
+    assert not training_overrides(state.model._flatten_layers())
 
 
 def test_the_island_is_part_of_a_larger_compiled_function():
-    """`fused.py`'s own compiled function within a compiled one, value and gradient; on TPU and GPU there is none."""
+    """A compiled function of `kernels/` within a compiled one, value and gradient; on TPU and GPU there is none."""
     x = tf.linspace(-4.0, 4.0, 101)
 
     def value_and_slope(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = fused.GELU_TANH(x)
+            y = GELU_TANH(x)
         return y, tape.gradient(y, x)
 
     compiled = tf.function(value_and_slope, jit_compile=True)
     assert max_difference(compiled(x), value_and_slope(x)) < 1e-6
     assert "custom-call" not in compiled.experimental_get_compiler_ir(x)(stage="optimized_hlo")
     state = first_state(RECIPE, LABELS, 100, tf.distribute.get_strategy())
-    blocks = [layer for layer in state.model._flatten_layers() if isinstance(layer, MLPBlock)]
-    assert [block.activate_in_training for block in blocks] == [fused.GELU_TANH]
+    rows = training_overrides(state.model._flatten_layers())
+    assert [row.function for row in rows if row.operation == "activation"] == [GELU_TANH]

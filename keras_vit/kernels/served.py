@@ -1,4 +1,4 @@
-"""A model's layers in the forms that TensorFlow gives to oneDNN where it runs a SavedModel on a CPU.
+"""Layers of a SavedModel as TensorFlow gives them to oneDNN on a CPU.
 
 D width.
 """
@@ -7,15 +7,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.layers.layernorm import usual_norms
-from keras_vit.layers.parted import parted_layers
+from keras_vit.kernels.dispatch import plain_layer_norms
+from keras_vit.kernels.split_matmuls import split_layers
+from keras_vit.layers.override import Override
 
 EPSILON = 1e-3  # of the norms that TensorFlow 2.21 makes of what it finds, whatever epsilon the graph has
 
 
-def norm_forms(model: keras.Model) -> list:
-    """(layer, its norm) of each `LayerNorm` that has the usual one: a form in which TensorFlow finds oneDNN's."""
-    return [(layer, _norm_of(layer)) for layer in usual_norms(model) if layer.epsilon > 0]
+def norm_overrides(model: keras.Model) -> list[Override]:
+    """Return overrides of each `LayerNorm` in which TensorFlow recognises oneDNN's layer norm."""
+    return [Override(layer, "norm", _norm_of(layer)) for layer in plain_layer_norms(model) if layer.epsilon > 0]
 
 
 def _norm_of(layer):
@@ -37,15 +38,15 @@ def _norm_of(layer):
     return norm
 
 
-def kernels_in_parts(model: keras.Model, whole=()) -> dict:
-    """`parted_kernels` of the layers that compute in bfloat16, in variables.
+def split_variables(model: keras.Model, whole=()) -> dict:
+    """Return `split_weights` of the layers that compute in bfloat16, in variables.
 
     Args:
-        model: whose attention and MLPs are looked at.
-        whole: layers that are not to come in parts.
+        model: the model.
+        whole: layers whose weights are not split.
     """
     return {
         layer: [[tf.Variable(weight, trainable=False, name=layer.name) for weight in pair] for pair in cut(layer)]
-        for layer, cut, _ in parted_layers(model, "bfloat16")
+        for layer, cut, _ in split_layers(model, "bfloat16")
         if layer not in whole
     }

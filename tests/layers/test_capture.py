@@ -1,4 +1,4 @@
-"""What `watching` changes ends with the `with`, whatever function was called inside."""
+"""What `capture_attention` changes ends with the `with`, whatever function was called inside."""
 
 import keras
 import numpy as np
@@ -7,13 +7,18 @@ from support import max_difference, needs_tensorflow, randomise
 
 import keras_vit
 import keras_vit.analysis
-from keras_vit.layers import EncoderBlock, watching
+from keras_vit.layers import EncoderBlock, capture_attention
 
 ROW = keras_vit.Variant("row", width=16, depth=2, mlp_dim=24, num_heads=4, patch_size=4, image_size=16)
 IMAGES = np.random.default_rng(1).standard_normal((3, 16, 16, 3)).astype("float32")
 TRACES = keras.backend.backend() != "torch"
-NO_WATCHING = "expected no `watching` around it|watching expected eager calls"  # JAX traces `evaluate` earlier
-SILENT = "watching expected every layer to compute inside the `with`, received nothing from attention, attention"
+NO_CAPTURE = (
+    "expected no `capture_attention` around it|capture_attention expected eager calls"  # JAX traces `evaluate` earlier
+)
+TRACED = "capture_attention expected eager calls"
+SILENT = (
+    "capture_attention expected every layer to compute inside the `with`, received nothing from attention, attention"
+)
 
 
 def built():
@@ -29,7 +34,7 @@ def ablated(index, weights):
 
 
 def answer_of(model):
-    with watching(attentions(model), ablated):
+    with capture_attention(attentions(model), ablated):
         answer = model(IMAGES, training=False)
     assert max_difference(answer, model(IMAGES)) > 1e-2
     return answer
@@ -51,7 +56,7 @@ def test_keras_methods_refuse_and_answer_as_ever_afterwards(method, traced_befor
     expected = np.mean(expected**2) if method == "evaluate" else expected
     if traced_before:
         call()
-    with pytest.raises(ValueError, match=NO_WATCHING), watching(attentions(model), ablated):
+    with pytest.raises(ValueError, match=NO_CAPTURE), capture_attention(attentions(model), ablated):
         call()
     assert max_difference(call(), expected) < 1e-5
 
@@ -61,7 +66,7 @@ def test_run_eagerly_predict_is_changed_inside_alone():
     model, indices = built(), []
     model.compile(loss="mse", run_eagerly=TRACES)
     before, expected = model.predict(IMAGES, verbose=0), answer_of(model)
-    with watching(attentions(model), lambda i, weights: indices.append(i) or 0 * weights) as seen:
+    with capture_attention(attentions(model), lambda i, weights: indices.append(i) or 0 * weights) as seen:
         inside = model.predict(IMAGES, batch_size=1, verbose=0)
     assert max_difference(inside, expected) < 1e-5 and indices == [0, 1] * 3 and len(seen) == 6
     assert max_difference(model.predict(IMAGES, verbose=0), before) < 1e-6
@@ -76,8 +81,8 @@ def test_a_model_around_ours_is_refused_too(traced_before):
     expected = keras.ops.convert_to_numpy(model(IMAGES))
     if traced_before:
         model.predict_on_batch(IMAGES)
-    sentence = SILENT if traced_before else "watching expected eager calls, received one that is traced"
-    with pytest.raises(ValueError, match=sentence), watching(attentions(vit), ablated):
+    sentence = SILENT if traced_before else "capture_attention expected eager calls, received one that is traced"
+    with pytest.raises(ValueError, match=sentence), capture_attention(attentions(vit), ablated):
         model.predict_on_batch(IMAGES)
     assert max_difference(model.predict_on_batch(IMAGES), expected) < 1e-5
 
@@ -89,13 +94,16 @@ def test_a_function_of_the_users_is_refused_unless_it_is_to_keep_the_change():
     model = built()
     expected, changed = np.asarray(model(IMAGES)), answer_of(model)
     call = tf.function(lambda images: model(images, training=False), autograph=False)
-    with pytest.raises(ValueError, match="watching expected eager calls"), watching(attentions(model), ablated):
+    with (
+        pytest.raises(ValueError, match=TRACED),
+        capture_attention(attentions(model), ablated),
+    ):
         call(IMAGES)
     assert max_difference(call(IMAGES), expected) < 1e-5
-    with pytest.raises(ValueError, match=SILENT), watching(attentions(model), ablated):
+    with pytest.raises(ValueError, match=SILENT), capture_attention(attentions(model), ablated):
         call(IMAGES)
     kept = tf.function(lambda images: model(images, training=False), autograph=False)
-    with watching(attentions(model), ablated, traced=True):
+    with capture_attention(attentions(model), ablated, traced=True):
         kept(IMAGES)
     assert max_difference(kept(IMAGES), changed) < 1e-5
     assert max_difference(model(IMAGES), expected) == 0
@@ -107,7 +115,10 @@ def test_compiled_refuses_it_too():
     expected = np.asarray(model(IMAGES))
     for options in ({}, {"frozen": True}):
         answer = keras_vit.compiled(model, **options)
-        with pytest.raises(ValueError, match="watching expected eager calls"), watching(attentions(model), ablated):
+        with (
+            pytest.raises(ValueError, match=TRACED),
+            capture_attention(attentions(model), ablated),
+        ):
             answer(IMAGES)
         assert max_difference(answer(IMAGES), expected) < 1e-5
 
@@ -115,7 +126,7 @@ def test_compiled_refuses_it_too():
 def test_an_analysis_inside_replaces_the_outer_one_and_says_so():
     """The outer change would be missing from what it returns."""
     model = built()
-    with pytest.raises(ValueError, match=SILENT), watching(attentions(model), ablated):
+    with pytest.raises(ValueError, match=SILENT), capture_attention(attentions(model), ablated):
         keras_vit.analysis.attention_maps(model, IMAGES)
     maps = keras_vit.analysis.attention_maps(model, IMAGES)
     np.testing.assert_allclose(maps.sum(axis=-1), 1, rtol=1e-5)

@@ -1,18 +1,18 @@
 """Reading and changing attention weights while layers compute."""
 
 import contextlib
-import contextvars
 from functools import partial
 
 import keras
 
+from keras_vit.layers.override import Override, override_of, overriding
 from keras_vit.private import layers_of
 
-_watches = contextvars.ContextVar("watches", default={})  # noqa: B039 - nobody changes it
+OPERATION = "attention_weights"
 
 
 @contextlib.contextmanager
-def watching(layers, change=None, traced: bool = False):
+def capture_attention(layers, change=None, traced: bool = False):
     """Capture the attention weights that these layers compute inside the `with`, and change them if asked to.
 
     It applies in this thread, and to eager calls such as `model(images)`. A call that is traced into a function
@@ -33,40 +33,37 @@ def watching(layers, change=None, traced: bool = False):
     """
     layers, seen, called = list(layers), [], set()
 
-    def watch(index, weights):
+    def keep(index, weights):
         if not traced and _is_traced(weights):
             raise ValueError(
-                "watching expected eager calls, received one that is traced into a function, which would keep the "
-                "change after the `with`: call model(images) in place of model.predict, or pass traced=True."
+                "capture_attention expected eager calls, received one that is traced into a function, which would keep "
+                "the change after the `with`: call model(images) in place of model.predict, or pass traced=True."
             )
         weights = weights if change is None else change(index, weights)
         seen.append(weights)
         called.add(index)
         return weights
 
-    watches = {id(layer): partial(watch, index) for index, layer in enumerate(layers)}
-    token = _watches.set({**_watches.get(), **watches})
-    try:
+    rows = [Override(layer, OPERATION, partial(keep, index)) for index, layer in enumerate(layers)]
+    with overriding([*rows, *(row._replace(training=True) for row in rows)]):
         yield seen
-    finally:
-        _watches.reset(token)
     silent = [layer.name for index, layer in enumerate(layers) if index not in called]
     if silent:
         raise ValueError(
-            f"watching expected every layer to compute inside the `with`, received nothing from {', '.join(silent)}: a "
-            "function that was traced before ignores the `with`, so call model(images) in place of model.predict."
+            "capture_attention expected every layer to compute inside the `with`, received nothing from "
+            f"{', '.join(silent)}: a function that was traced before ignores the `with`, so call model(images) in "
+            "place of model.predict."
         )
 
 
-def watch_of(layer):
-    """Return the function that a layer passes its attention weights through, or None."""
-    return _watches.get().get(id(layer))
+def is_captured(layer: keras.layers.Layer) -> bool:
+    """Return whether the attention weights of a layer are captured in this thread."""
+    return override_of(layer, OPERATION) is not None
 
 
-def is_watched(model: keras.Model) -> bool:
-    """Return whether the attention of one of a model's layers is captured in this thread."""
-    watches = _watches.get()
-    return bool(watches) and any(id(layer) in watches for layer in layers_of(model))
+def is_any_captured(model: keras.Model) -> bool:
+    """Return whether the attention weights of one of a model's layers are captured in this thread."""
+    return any(is_captured(layer) for layer in layers_of(model))
 
 
 def _is_traced(tensor) -> bool:

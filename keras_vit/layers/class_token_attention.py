@@ -1,4 +1,4 @@
-"""What the first token alone gathers in attention.
+"""Attention whose only query is the class token.
 
 B batch, N tokens, D width, h heads, d = D / h.
 """
@@ -7,22 +7,22 @@ import numpy as np
 from keras import ops
 
 
-def gathered_by_first_token(attention, tokens, training=False):
-    """The values that the first token alone gathers, without anyone's key or value: (B, N, D) -> (B, D).
+def attend_from_class_token(attention, tokens, training=False):
+    """Attend from the class token to all tokens without computing keys and values: (B, N, D) -> (B, D).
 
-    One query is taken through the keys' kernel, and the tokens are gathered as they are and then taken through the
-    values' kernel: q (K x) = (q K) x, and the sum of w (V x) is V of the sum of w x. That is less where there are more
-    tokens than heads. The keys' bias is left out, as softmax does: it adds the same to all logits of a query.
+    The query is multiplied by the key kernel, q (K x) = (q K) x, and the weighted mean of the tokens by the value
+    kernel, sum of w (V x) = V (sum of w x). This takes fewer operations where there are more tokens than heads. The
+    bias of the keys is left out: it adds the same value to all logits of a query, which softmax cancels.
 
     Args:
         attention: the `MultiHeadSelfAttention` of the block.
-        tokens: normalised, as it takes them.
-        training: whether its dropout is at work.
+        tokens: the normalised input of the attention.
+        training: whether attention dropout applies.
     """
     width, heads = tokens.shape[-1], attention.num_heads
     size = width // heads
     kernel, bias = (ops.convert_to_tensor(x) for x in (attention.qkv.kernel, attention.qkv.bias))
-    own = np.repeat(np.eye(heads), size, axis=1)  # (h, D), 1 where a head's numbers lie
+    own = np.repeat(np.eye(heads), size, axis=1)  # (h, D), 1 at the channels of a head
     own = ops.convert_to_tensor(own, dtype=kernel.dtype)
     query = ops.matmul(tokens[:, 0], kernel[:, :width]) + bias[:width]
     query = ops.reshape(query[:, None] * (own * size**-0.5), (-1, width))  # (B * h, D)

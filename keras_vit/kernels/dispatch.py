@@ -1,0 +1,110 @@
+"""Which implementation a layer computes by: the one place that decides, and fills the hook of `layers/override.py`.
+
+Each function returns rows for `overriding`. A layer that no row names computes its reference. Rows are made for layers
+of our own classes only; a subclass may compute anything.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+import keras
+
+from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock, MultiHeadSelfAttention, StdConv
+from keras_vit.layers.base import Biased, is_plain_dense
+from keras_vit.layers.override import Override
+from keras_vit.private import layers_of
+
+WIDE = 512  # from this width on the activations of attention and GELU are recomputed in the backward pass
+
+
+def training_overrides(layers: Iterable[keras.layers.Layer]) -> list[Override]:
+    """Return the overrides of layers that TensorFlow trains on a CPU; none where XLA compiles the gradient.
+
+    Args:
+        layers: all layers that are trained, those inside of others too.
+    """
+    from keras_vit.kernels import by_xla
+
+    if by_xla():
+        return []
+    rows = [row for layer in layers for row in _training_rows(layer)]
+    return [Override(layer, operation, function, training=True) for layer, operation, function in rows]
+
+
+def _training_rows(layer):
+    """Yield (layer, operation, function) for one layer."""
+    from keras_vit.kernels import norms, training
+
+    if isinstance(layer, MLPBlock):
+        yield from _mlp_rows(layer)
+    elif isinstance(layer, MultiHeadSelfAttention):
+        yield from _attention_rows(layer)
+    elif isinstance(layer, LayerNorm):
+        yield layer, "norm", norms.layer_norm
+    elif isinstance(layer, GroupNorm):
+        yield layer, "norm", norms.group_norm
+    elif isinstance(layer, StdConv):
+        if layer.epsilon_on == "variance":
+            yield layer, "standardize", norms.standardized
+        if layer.kernel_size == (1, 1) and layer.strides == 1:
+            yield layer, "convolve", training.pointwise
+    elif isinstance(layer, Biased):
+        yield layer, "add_bias", training.add_bias
+
+
+def _mlp_rows(layer: MLPBlock):
+    from keras_vit.kernels.activations import GELU, GELU_TANH
+    from keras_vit.kernels.training import activated_forward
+
+    activation = {"gelu_tanh": GELU_TANH, "gelu": GELU}.get(layer.activation)
+    if activation is None:
+        return
+    yield layer, "activation", activation
+    if is_plain_dense(layer.fc1) and is_plain_dense(layer.fc2) and not (layer.kernel_size or layer.dropout_rate):
+        product = partial(activation.product, again=layer.fc2.units >= WIDE)
+        yield layer, "forward", partial(activated_forward, layer, product)
+
+
+def _attention_rows(layer: MultiHeadSelfAttention):
+    from keras_vit.kernels.training import attended_forward
+    from keras_vit.kernels.training_attention import attended_product
+
+    plain = is_plain_dense(layer.qkv) and is_plain_dense(layer.out)
+    if plain and not (layer.attention_dropout_rate or layer.relative_positions):
+        yield layer, "forward", partial(attended_forward, layer, attended_product(again=layer.out.units >= WIDE))
+
+
+def compiled_overrides(model: keras.Model, frozen: bool) -> list[Override]:
+    """Return the overrides of a forward pass that TensorFlow compiles for a CPU.
+
+    Args:
+        model: the model.
+        frozen: whether kernels of `StdConv` are standardised now, into constants.
+    """
+    from keras_vit.kernels.norms import group_norm, layer_normed, standardized
+
+    layers = layers_of(model)
+    rows = [Override(layer, "norm", group_norm) for layer in layers if isinstance(layer, GroupNorm)]
+    norms = [layer for layer in layers if isinstance(layer, LayerNorm)]
+    rows += [Override(layer, "norm", partial(layer_normed, stored=layer.variable_dtype)) for layer in norms]
+    if frozen:
+        return rows + standardized_overrides([(layer, kernel.numpy()) for layer, kernel in standardized_kernels(model)])
+    convolutions = [layer for layer in layers if isinstance(layer, StdConv) and layer.epsilon_on == "variance"]
+    return rows + [Override(layer, "standardize", standardized) for layer in convolutions]
+
+
+def standardized_kernels(model: keras.Model) -> list:
+    """Return (layer, variable): each `StdConv` and its standardised kernel in the type that the layer computes in."""
+    layers = [layer for layer in layers_of(model) if isinstance(layer, StdConv)]
+    in_use = lambda layer: keras.ops.cast(layer.standardized_kernel(), layer.compute_dtype)  # noqa: E731
+    return [(layer, keras.Variable(in_use(layer), dtype=layer.compute_dtype, trainable=False)) for layer in layers]
+
+
+def standardized_overrides(kernels) -> list[Override]:
+    """Return the overrides with which convolutions use these `standardized_kernels`."""
+    return [Override(layer, "standardize", lambda *_, kernel=kernel: kernel) for layer, kernel in kernels]
+
+
+def plain_layer_norms(model: keras.Model) -> list[LayerNorm]:
+    """Return each `LayerNorm` of a model; a subclass may compute anything."""
+    return [layer for layer in layers_of(model) if type(layer) is LayerNorm]

@@ -1,0 +1,63 @@
+"""The one hook of the layers: inside a `with`, a layer computes an operation by another function.
+
+Outside of a `with` every layer computes its reference. `kernels/` chooses the functions, and the capture of attention
+is one of them. Operations, with the layers that ask for them:
+
+- `norm` (LayerNorm, GroupNorm): (x, gamma, beta, epsilon[, relu]) -> the normalised x
+- `standardize` (StdConv): (kernel in float32, epsilon, epsilon_on) -> the standardised kernel
+- `convolve` (StdConv): (x, kernel, strides, padding) -> the convolved map
+- `add_bias` (layers with a bias): (x, bias) -> x + bias
+- `activation` (MLPBlock): x -> the activation of x
+- `forward` (MultiHeadSelfAttention, MLPBlock): tokens -> the layer's output
+- `attention_weights` (MultiHeadSelfAttention, AttentionPooling): weights -> the weights to use instead
+"""
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import keras
+
+_overrides = contextvars.ContextVar("overrides", default={})  # noqa: B039 - no one changes the default
+
+
+class Override(NamedTuple):
+    """A function that replaces an operation of a layer.
+
+    Attributes:
+        layer: the layer.
+        operation: name of the operation.
+        function: computes the operation instead.
+        training: whether it applies to training; otherwise it applies to inference.
+    """
+
+    layer: keras.layers.Layer
+    operation: str
+    function: Callable
+    training: bool = False
+
+
+@contextlib.contextmanager
+def overriding(overrides: Iterable[Override], place: Callable | None = None):
+    """Replace operations of layers inside the `with`, in this thread only. An inner `with` wins.
+
+    Args:
+        overrides: the replacements. Pass a list where the result is used as a decorator.
+        place: returns the current graph. The overrides then apply only in the graph in which the `with` was entered,
+            because a function that a layer traces by itself would keep the overrides.
+    """
+    here = place and place()
+    added = {(id(row.layer), row.operation, row.training): (row.function, place, here) for row in overrides}
+    token = _overrides.set({**_overrides.get(), **added})
+    try:
+        yield
+    finally:
+        _overrides.reset(token)
+
+
+def override_of(layer: keras.layers.Layer, operation: str, training: bool = False) -> Callable | None:
+    """Return the function that replaces an operation of a layer, or None."""
+    key = (id(layer), operation, bool(training))
+    function, place, here = _overrides.get().get(key, (None, None, None))
+    return None if place and place() is not here else function
