@@ -79,10 +79,11 @@ def quantised(network, images: np.ndarray, narrow: bool):
 
 
 def round_early(network) -> None:
-    """Have numbers scaled and rounded in front of the reshape to rows, where OpenVINO joins both to what computes them.
+    """Scale and round before the reshape to flattened tokens, where OpenVINO fuses both into the operation before.
 
-    NNCF puts a product's scales (SmoothQuant) and rounding right before it; there they are two passes of their own, in
-    float32. What is computed stays the same, and what is put together in another way than `layers/parted.py` as it is.
+    NNCF inserts the scales (SmoothQuant) and the rounding of a matmul directly before the matmul; there they are two
+    passes of their own, in float32. The values stay the same. Only graphs as `kernels/split_matmuls.py` builds them
+    are changed.
 
     Args:
         network: OpenVINO's, from NNCF; changed in place.
