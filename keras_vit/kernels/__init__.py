@@ -2,7 +2,7 @@
 
 
 def by_xla() -> bool:
-    """Whether XLA compiles all that TensorFlow computes of a model: on GPUs and TPUs."""
-    import tensorflow as tf  # this room is imported on JAX, too
+    """Return whether XLA compiles whole functions, as on GPUs and TPUs."""
+    import tensorflow as tf  # JAX imports this package without TensorFlow
 
     return any(device.device_type in ("GPU", "TPU") for device in tf.config.list_logical_devices())

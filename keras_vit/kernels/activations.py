@@ -1,7 +1,4 @@
-"""GELU and its gradient on CPUs, in float32 whatever the type, each pass one loop that XLA compiles.
-
-TensorFlow runs up to a dozen (benchmarks/notes has the gains).
-"""
+"""GELU and its gradient on CPUs, each one XLA-compiled loop in float32. TensorFlow runs up to a dozen passes."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +11,7 @@ _SLOPE, _CUBE = math.sqrt(2.0 / math.pi), 0.044715
 
 
 def _gelu_tanh(x):
-    """GELU by its tanh approximation, and its slope."""
+    """Return the tanh approximation of GELU and its derivative."""
     square = x * x
     tanh = tf.tanh(_SLOPE * x * (1.0 + _CUBE * square))
     share = 0.5 * (1.0 + tanh)
@@ -22,22 +19,22 @@ def _gelu_tanh(x):
 
 
 def _gelu(x):
-    """GELU by the error function, and its slope."""
+    """Return exact GELU and its derivative."""
     share = 0.5 * (1.0 + tf.math.erf(x / math.sqrt(2.0)))
     return x * share, share + x * tf.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
 
 
 @compiled
 def _times(gradient, slope):
-    """Their product: in bfloat16 TensorFlow multiplies three times as slowly."""
+    """Multiply in float32: TensorFlow's product in bfloat16 is three times as slow."""
     return tf.cast(tf.cast(gradient, tf.float32) * tf.cast(slope, tf.float32), gradient.dtype)
 
 
 class Activation:
-    """An activation in float32, whatever the type, by loops that XLA compiles.
+    """Activation computed in float32 by XLA-compiled loops.
 
     Args:
-        formula: x of float32 -> its value and its slope.
+        formula: function of x in float32 that returns the value and the derivative.
     """
 
     def __init__(self, formula: Callable):
@@ -53,14 +50,14 @@ class Activation:
         return tf.cast(self._at(x, bias)[0], x.dtype)
 
     def _value_and_slope(self, x, bias=0.0):
-        return tuple(tf.cast(numbers, x.dtype) for numbers in self._at(x, bias))
+        return tuple(tf.cast(values, x.dtype) for values in self._at(x, bias))
 
     def _value_and_by_input(self, x, bias, gradient):
         value, slope = self._at(x, bias)
         return tf.cast(value, x.dtype), tf.cast(tf.cast(gradient, tf.float32) * slope, x.dtype)
 
     def __call__(self, x):
-        """The value of each number of `x`; kept for the gradient, which is one pass, is the slope in its place."""
+        """Return the activation of `x`. The derivative is saved for the gradient, which is one pass."""
 
         @tf.custom_gradient
         def activated(x):
@@ -70,10 +67,10 @@ class Activation:
         return activated(x)
 
     def product(self, x, bias, kernel, again: bool = True):
-        """(rows, M), (M,) and (M, F) -> the values of x + bias times the kernel, (rows, F).
+        """Return activation(x + bias) @ kernel: (R, M), (M,) and (M, F) -> (R, F).
 
-        Kept in a graph for the gradient are `x` and the kernel alone, and the values computed `again`; else, and of
-        `few_rows` in bfloat16, values and slopes in place of `x`. In float32 these are no faster.
+        With `again` the backward pass recomputes the activation from `x`. Otherwise, and for `few_rows` in bfloat16,
+        the activation and its derivative are saved.
         """
 
         @tf.custom_gradient

@@ -122,7 +122,7 @@ def _on_tensorflow(model, snapshot, whole, parts):
 
 
 def _side_by_side(call, parts):
-    """A function of a batch that calls another one with each part of it, and puts the answers together again."""
+    """Return a function that calls `call` with each part of a batch and concatenates the outputs."""
     import tensorflow as tf
 
     @partial(tf.function, autograph=False)

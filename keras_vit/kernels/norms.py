@@ -1,7 +1,7 @@
-"""Norms and their gradients on CPUs, in float32 whatever the type, each pass one loop that XLA compiles or oneDNN's.
+"""Norms and their gradients on CPUs in float32. Each pass is one XLA-compiled loop or one oneDNN operation.
 
-The backward pass keeps a norm's input alone. The whole of a GroupNorm as one function is slower. Kernels are
-standardised by oneDNN's batch normalisation (benchmarks/notes has the gains).
+The backward pass saves only the input of a norm. GroupNorm as a single XLA function is slower. Kernels are standardised
+by oneDNN's batch normalisation.
 """
 
 import math
@@ -18,7 +18,7 @@ from keras_vit.layers.groupnorm import mean_of_groups
 def _normed(x, gamma, beta, epsilon: float):
     width = gamma.shape[-1]
     wide, share = tf.cast(x, tf.float32), tf.fill((width, 1), 1.0 / width)
-    mean = wide @ share  # as products: XLA adds up a row's numbers one after the other
+    mean = wide @ share  # matmuls, because XLA sums a row sequentially
     deviation = wide - mean
     rate = tf.math.rsqrt((deviation * deviation) @ share + epsilon)
     return tf.cast(deviation * rate * gamma + beta, x.dtype), mean, rate
@@ -26,7 +26,7 @@ def _normed(x, gamma, beta, epsilon: float):
 
 @compiled
 def _by_rows(gradient, x, mean, rate, gamma):
-    """The gradients of rows, gamma and beta; sums over a row as products, as above."""
+    """Return the gradients of x, gamma and beta; sums over a row are matmuls, as in `_normed`."""
     gradient, deviation, column = tf.cast(gradient, tf.float32), tf.cast(x, tf.float32) - mean, gamma[:, None]
     product, width = gradient * deviation * rate, gamma.shape[0]
     along, constant = rate * (product @ column) / width, (gradient @ column) / width
@@ -45,7 +45,7 @@ def _of_x(gradient, deviation, rate, gamma, along, constant):
 
 
 def _of_normed(gradient, x, mean, rate, gamma, beta):
-    """A norm's output's gradient in float32; with a `beta` it is given that of the output of a ReLU behind the norm."""
+    """Return the gradient of a norm's output in float32. With a `beta`, `gradient` is that of a ReLU after the norm."""
     gradient = tf.cast(gradient, tf.float32)
     return (
         gradient if beta is None else tf.where((tf.cast(x, tf.float32) - mean) * (rate * gamma) + beta > 0, gradient, 0)
@@ -53,7 +53,7 @@ def _of_normed(gradient, x, mean, rate, gamma, beta):
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
-    """`keras_vit.layers.layernorm.layer_norm` in the type of `x`, keeping no more than `x` and two numbers a row."""
+    """Return `layer_norm` in the dtype of `x`, saving only `x`, means and rates for the gradient."""
     shape, width = tf.shape(x), gamma.shape[-1]
 
     @tf.custom_gradient
@@ -71,15 +71,15 @@ def layer_norm(x, gamma, beta, epsilon: float):
 
 
 def layer_normed(x, gamma, beta, epsilon: float, stored="float32"):
-    """`keras_vit.layers.layernorm.layer_norm` in the type of `x`: oneDNN's, where TensorFlow has it, else XLA's loop.
+    """Return `layer_norm` in the dtype of `x` for inference, by oneDNN where TensorFlow has it, else by an XLA loop.
 
     Args:
         x: (..., D).
         gamma: (D,) in float32.
-        beta: the same.
+        beta: (D,) in float32.
         epsilon: added to the variance.
-        stored: the type of the weights that `gamma` and `beta` were cast from. oneDNN takes them in the type of `x`;
-            where that would round them, it normalises in float32.
+        stored: dtype of the weights that `gamma` and `beta` were cast from. oneDNN takes them in the dtype of `x`;
+            where the cast would round them, oneDNN normalises in float32.
     """
     epsilon = float(epsilon)
     if not onednn_has(x.dtype, stored):
@@ -88,17 +88,17 @@ def layer_normed(x, gamma, beta, epsilon: float, stored="float32"):
     return _by_onednn(x, gamma, beta, epsilon, _type_of_onednn(x.dtype, stored))
 
 
-@tf.function(autograph=False)  # which a tape can record, and what runs eagerly call
+@tf.function(autograph=False)  # so that eager code and tapes can call it
 def _by_onednn(x, gamma, beta, epsilon: float, dtype):
-    """oneDNN's layer normalisation in `dtype`, which is put out in the type of `x`."""
+    """Normalise by oneDNN in `dtype`; return the dtype of `x`."""
     rows = tf.reshape(tf.cast(x, dtype), (-1, gamma.shape[-1]))
     y = onednn.normed(rows, tf.cast(gamma, dtype), tf.cast(beta, dtype), epsilon)
     return tf.cast(tf.reshape(y, tf.shape(x)), x.dtype)
 
 
 def onednn_has(dtype, stored) -> bool:
-    """Whether oneDNN can normalise numbers in `dtype` by weights that are stored in `stored`, here and now."""
-    # Where functions run eagerly there is no graph to put its operation into.
+    """Return whether oneDNN can normalise values of `dtype` by weights stored in `stored` on this machine."""
+    # oneDNN's operation needs a graph, and eager functions have none.
     return not tf.config.functions_run_eagerly() and onednn.has_norms(_type_of_onednn(dtype, stored))
 
 
@@ -106,7 +106,7 @@ def _type_of_onednn(dtype, stored):
     return tf.as_dtype(dtype) if tf.as_dtype(dtype) == tf.as_dtype(stored) else tf.float32
 
 
-# GroupNorm's passes over a feature map of P pixels: (B, P, C) with (B, 1, C) of means and factors.
+# The passes of GroupNorm over a feature map of P pixels: (B, P, C); means and factors are (B, 1, C).
 
 
 @compiled
@@ -132,7 +132,7 @@ def _sums_with(gradient, x, mean, rate, gamma, beta):
 
 
 def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
-    """`keras_vit.layers.groupnorm.group_norm`: (B, H, W, C) -> the same in the type of `x`, keeping `x` alone."""
+    """Return `group_norm` of (B, H, W, C) in the dtype of `x`, saving only `x` for the gradient."""
     shape, (*sides, channels) = tf.shape(x), x.shape[1:]
     if None in sides:
         flat, pixels = (shape[0], -1, channels), tf.cast(shape[1] * shape[2], tf.float32)
@@ -159,7 +159,7 @@ def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
 
 
 def standardized(kernel, epsilon: float, epsilon_on: str = "variance"):
-    """`keras_vit.layers.stdconv.standardized` with its epsilon on the variance, as batch normalisation has it."""
+    """Standardise a kernel with the epsilon on the variance, by batch normalisation."""
     filters = kernel.shape[-1]
     ones, zeros = np.ones(filters, "float32"), np.zeros(filters, "float32")
     normed, *_ = tf.raw_ops.FusedBatchNormV3(

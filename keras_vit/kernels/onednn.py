@@ -1,11 +1,10 @@
-"""Operations of oneDNN that TensorFlow has kernels for, but no names in Python.
+"""oneDNN operations that TensorFlow has kernels for, but no Python names.
 
-TensorFlow puts them into graphs where it finds what they stand for. Products whose kernels are constants are the
-fastest, since oneDNN brings the kernel into its own order once; here they are told that their kernels do not change,
-and no constant is copied through TensorFlow's graphs (benchmarks/notes has the gains). Gradients are known to tapes
-outside the graph alone.
+TensorFlow's graph rewriting inserts them. A matmul whose kernel is constant is the fastest, because oneDNN prepacks the
+kernel once. Here the kernel is an input that is declared constant, so no constant is copied through TensorFlow's
+graphs. The gradients work only for tapes outside of the graph.
 
-R rows, D width, F width that is put out.
+R flattened tokens, D width, F output width.
 """
 
 import contextlib
@@ -26,15 +25,15 @@ _ACTIVATIONS = {gelu: b"GeluExact", gelu_tanh: b"GeluApproximate"}
 
 
 def normed(rows, gamma, beta, epsilon: float):
-    """Layer normalisation in a graph: (R, D), (D,) and (D,) of one type, of which `has_norms` -> (R, D)."""
+    """Add oneDNN's layer norm to a graph: (R, D), (D,) and (D,) of one dtype with `has_norms` -> (R, D)."""
     return _operation(ONEDNN_NORM, [rows, gamma, beta], epsilon=attribute(f=epsilon))
 
 
 def held_product(rows, kernel, bias, activation=None):
-    """`biased_matmul` with a kernel that never changes: what it is run with first is the kernel for good.
+    """Return `biased_matmul` with a frozen kernel: oneDNN caches the kernel of the first call and ignores later ones.
 
-    oneDNN's where TensorFlow has it, in bfloat16 (float32 is multiplied faster as it lies) and in graphs that
-    TensorFlow runs on a CPU by itself, not by XLA.
+    oneDNN's operation is used in bfloat16, in graphs that TensorFlow runs on a CPU without XLA, where TensorFlow has
+    it. In float32 a prepacked kernel is slower.
     """
     if tf.executing_eagerly() or rows.dtype != tf.bfloat16 or not has_held_products():
         return biased_matmul(rows, kernel, bias, activation)
@@ -67,7 +66,7 @@ def _normed_plainly(rows, gamma, beta, epsilon):
 
 
 def _gradients(again):
-    """A gradient of an operation for TensorFlow's registry: that of a function that computes the same."""
+    """Return a gradient for TensorFlow's registry: the gradient of a function that computes the same values."""
 
     def gradients(operation, gradient):
         with tf.GradientTape() as tape:
@@ -91,22 +90,22 @@ def _of_product(operation, x, kernel, bias):
 
 
 for _kind, _function in ((ONEDNN_NORM, _of_norm), (ONEDNN_PRODUCT, _of_product)):
-    with contextlib.suppress(KeyError):  # there is one: of this module's first import, or TensorFlow's own
+    with contextlib.suppress(KeyError):  # registered before, by an earlier import or by TensorFlow
         tf.RegisterGradient(_kind)(_function)
 
 
 @functools.cache
 def has_norms(dtype) -> bool:
-    """Whether TensorFlow has `normed` here, for this type."""
+    """Return whether `normed` works on this machine for a dtype."""
     weights = np.linspace(1, 2, 4), np.linspace(-1, 1, 4)
     return _agree(partial(normed, epsilon=3.0), partial(_normed_plainly, epsilon=3.0), dtype, *weights)
 
 
 @functools.cache
 def has_held_products() -> bool:
-    """Whether TensorFlow has oneDNN's `held_product` here."""
-    # Where oneDNN has no product for a processor this ends the process, which a norm does not: one in the same type is
-    # asked for first, and only on the processors of which it is known that the one goes with the other.
+    """Return whether oneDNN's matmul with a frozen kernel works on this machine."""
+    # Where oneDNN has no matmul for a processor, trying it ends the process; trying the norm does not. On x86 the one
+    # exists where the other does, so the norm is tried first.
     if platform.machine() not in ("x86_64", "AMD64") or not has_norms(tf.bfloat16):
         return False
     weights = np.linspace(-1, 1, 4 * 24).reshape(4, 24), np.linspace(1, -1, 24)
@@ -115,7 +114,7 @@ def has_held_products() -> bool:
 
 
 def _agree(call, expected, dtype, *weights) -> bool:
-    """Whether a graph of a call of rows and weights runs here on the CPU, and gives what is expected of any rows."""
+    """Return whether a graph of `call` runs on this CPU and returns the values of `expected`."""
     if os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":
         return False
     with tf.init_scope(), tf.device("CPU"):

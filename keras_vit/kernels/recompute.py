@@ -1,4 +1,4 @@
-"""Insides that are computed again in the backward pass in place of being kept (arXiv 1604.06174)."""
+"""Rematerialisation: activations are recomputed in the backward pass instead of saved (arXiv 1604.06174)."""
 
 from collections.abc import Callable
 
@@ -10,9 +10,9 @@ from keras_vit.layers import current_uniform, drawing
 
 
 def computed_again(function: Callable) -> Callable:
-    """`function(x, *others)` of tensors, but that its insides are computed again for the gradient, not kept.
+    """Return `function(x, *others)` whose activations are recomputed for the gradient.
 
-    As `tf.recompute_grad`, which copies all of its inputs, weights too, so that XLA does not merge the computations.
+    On GPUs and TPUs this is `tf.recompute_grad`, which copies all inputs, so that XLA does not merge the computations.
     """
     if by_xla():
         return tf.recompute_grad(function)
@@ -20,7 +20,7 @@ def computed_again(function: Callable) -> Callable:
     @tf.custom_gradient
     def computed(x, *others):
         def gradients(gradient):
-            (late,) = after(gradient, x)  # else TensorFlow would merge the two computations
+            (late,) = after(gradient, x)  # otherwise TensorFlow merges the two computations
             with tf.GradientTape() as tape:
                 tape.watch([late, *others])
                 again = function(late, *others)
@@ -32,13 +32,13 @@ def computed_again(function: Callable) -> Callable:
 
 
 def after(gradient, *tensors) -> list:
-    """The tensors, to compute a gradient with: what uses these is computed no sooner than there is `gradient`."""
+    """Return the tensors, available only once `gradient` has been computed."""
     with tf.control_dependencies([gradient]):
         return [tf.identity(tensor) for tensor in tensors]
 
 
 def with_values(mapping) -> keras.StatelessScope:
-    """A scope in which variables have other values, each in its own type, which the scope's constructor would cast.
+    """Return a scope in which variables have other values. The scope's own constructor would cast the values.
 
     Args:
         mapping: (variable, value) pairs.
@@ -50,18 +50,18 @@ def with_values(mapping) -> keras.StatelessScope:
 
 
 class Recomputed(keras.layers.Layer):
-    """A layer as it is, but that only its input is kept for the gradient.
+    """Computes a layer twice, so that only its input is saved for the gradient.
 
-    The second computation sees the first one's values and dropout seeds, so the gradient is the plain one.
+    Both computations use the same values and dropout seeds, so the gradient is that of the layer.
 
     Args:
-        layer: to compute twice.
-        mapping: gives the (variable, value) pairs of the step under way; empty outside of one.
+        layer: the layer.
+        mapping: function that returns the (variable, value) pairs of the current step; none outside of a step.
     """
 
     def __init__(self, layer: keras.layers.Layer, mapping: Callable):
         super().__init__(name=f"{layer.name}_recomputed", dtype="float32", autocast=False)
-        self._computed = [layer]  # in a list: not a part whose weights are this layer's
+        self._computed = [layer]  # in a list, so that Keras does not track its weights here
         self._mapping = mapping
 
     def compute_output_spec(self, *args, **options):

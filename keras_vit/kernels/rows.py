@@ -1,4 +1,7 @@
-"""What the loops that XLA compiles share, and what gradients on CPUs ask of rows, (rows, width)."""
+"""Sums over flattened tokens for kernels on CPUs, and the decorator that compiles a loop by XLA.
+
+R flattened tokens, F features.
+"""
 
 import math
 
@@ -6,37 +9,36 @@ import keras
 import tensorflow as tf
 
 FEW = 2048
-HALVINGS = 3  # once more, and XLA writes the halves out
-compiled = tf.function(jit_compile=True, autograph=False)  # a function of tensors, for each of their shapes
+HALVINGS = 3  # a fourth halving would make XLA materialise the halves
+compiled = tf.function(jit_compile=True, autograph=False)  # compiled for each shape of its inputs
 
 
 def few_rows(*sizes: int | None) -> bool:
-    """Whether there are so few rows that keeping numbers for the gradient beats computing them again.
+    """Return True below 2,048 tokens, where saving activations is cheaper than rematerialising them.
 
     Args:
-        sizes: whose product is their number; None for one that is not known.
+        sizes: factors of the number of tokens; None for an unknown one, which gives False.
     """
     return None not in sizes and math.prod(sizes) < FEW
 
 
 def sum_of_rows(x):
-    """(rows, F) -> (F,), as a product with ones, which oneDNN computes faster than TensorFlow a sum."""
+    """Sum over the tokens by a matmul with ones, which oneDNN computes faster than a sum: (R, F) -> (F,)."""
     return (tf.ones((1, tf.shape(x)[0]), x.dtype) @ x)[0]
 
 
 def summed(x):
-    """(R, F) or (B, R, F) -> the sum over R, in a function that XLA compiles; of float32.
+    """Sum float32 values over R inside an XLA-compiled function: (R, F) or (B, R, F) -> (F,) or (B, F).
 
-    R is halved before: else XLA writes out all that it is to sum. What is left is a product with ones, never
-    `tf.reduce_sum`: XLA has YNNPACK compute that, which ends the process where two threads begin it at once
-    (TensorFlow 2.21; both may be cores, or branches of a graph).
+    R is halved first; otherwise XLA materialises its input. The rest is a matmul with ones, never `tf.reduce_sum`: XLA
+    passes large sums to YNNPACK, which can end the process where two threads start one together (TensorFlow 2.21).
     """
     for _ in range(HALVINGS):
         length = x.shape[-2]
         if length is None or length % 2:
             break
         x = tf.add(*tf.split(x, 2, axis=-2))
-    *batch, length, _ = keras.ops.shape(x)  # where they are known they are numbers, for which XLA computes nothing
+    *batch, length, _ = keras.ops.shape(x)  # known sizes are Python ints, which cost no XLA operation
     several = x.shape.rank == 3 and x.shape[0] not in (None, 1)
-    ones = tf.ones((*batch, 1 if several else 2, length))  # one row times one matrix is a slow loop of XLA's own
+    ones = tf.ones((*batch, 1 if several else 2, length))  # XLA computes a single row times a matrix by a slow loop
     return (ones @ x)[..., 0, :]

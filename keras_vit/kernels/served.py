@@ -11,7 +11,7 @@ from keras_vit.kernels.dispatch import plain_layer_norms
 from keras_vit.kernels.split_matmuls import split_layers
 from keras_vit.layers.override import Override
 
-EPSILON = 1e-3  # of the norms that TensorFlow 2.21 makes of what it finds, whatever epsilon the graph has
+EPSILON = 1e-3  # TensorFlow 2.21 gives oneDNN's norm this epsilon, whatever the graph states
 
 
 def norm_overrides(model: keras.Model) -> list[Override]:
@@ -20,14 +20,14 @@ def norm_overrides(model: keras.Model) -> list[Override]:
 
 
 def _norm_of(layer):
-    # NumPy's arrays, of which a graph makes constants: it finds no norm by variables.
+    # NumPy arrays become constants; TensorFlow recognises no norm with variables.
     gamma, beta = (np.asarray(keras.ops.cast(weight, "float32")) for weight in (layer.gamma, layer.beta))
     scale = (EPSILON / layer.epsilon) ** 0.5
 
     def norm(x, *_):
-        """`layer_norm`: (..., D) -> (..., D) in float32. Of numbers times `scale` the epsilon is `EPSILON`.
+        """Return `layer_norm`: (..., D) -> (..., D) in float32. After scaling the epsilon is `EPSILON`.
 
-        Where there is no oneDNN, numbers whose mean is many times their deviation lose as many times the rounding.
+        Without oneDNN the rounding error grows with the ratio of the mean to the deviation.
         """
         x, last = tf.cast(x, tf.float32) * scale, [len(x.shape) - 1]
         mean = tf.reduce_mean(x, last, keepdims=True)

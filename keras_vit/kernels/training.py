@@ -20,7 +20,7 @@ from keras_vit.layers.base import flatten_tokens, unflatten_tokens
 
 
 def add_bias(x, bias):
-    """(..., F) and (F,) -> (..., F)."""
+    """Add a bias: (..., F) and (F,) -> (..., F)."""
     return _add_bias(x, tf.convert_to_tensor(bias))
 
 
@@ -33,7 +33,7 @@ def _add_bias(x, bias):
 
 
 def pointwise(x, kernel, *_):
-    """A convolution (1, 1, C, F) without strides as the product that it is, gradients too: (..., C) -> (..., F)."""
+    """Compute a 1 x 1 convolution with stride 1 as a matmul: (..., C) and (1, 1, C, F) -> (..., F)."""
     channels, filters = kernel.shape[2:]
     product = tf.reshape(x, (-1, channels)) @ tf.reshape(kernel, (channels, filters))
     return tf.reshape(product, (-1, *x.shape[1:-1], filters))

@@ -1,8 +1,8 @@
-"""Attention and the product behind it, for training on CPUs: softmax's gradient needs no sum over N x N numbers.
+"""Attention and its output projection for training on CPUs. The gradient of softmax needs no sum over N x N values.
 
-That sum is one over the values that were gathered. In narrow models, and of `few_rows`, the weights are kept; else
-computed again. Of many tokens in wide models, one image after the other, so that a batch's N x N numbers are never
-there at once; there the gathered values are kept. benchmarks/notes has the gains.
+That sum is taken over the attended values instead. Narrow models, and `few_rows`, save the attention weights; others
+recompute them. Wide models with many tokens compute one image after another, so that memory holds the N x N weights of
+one image, and save the attended values.
 
 B batch, N tokens, D width, h heads, d = D / h.
 """
@@ -19,11 +19,11 @@ MANY = 512
 
 
 def attended_product(again: bool = True) -> Callable:
-    """Attention and the product with a kernel in one: (B, N, 3, h, d), its bias (3 D,), (D, D) -> (B * N, D).
+    """Return a function of attention and output projection: (B, N, 3, h, d), bias (3 D,), (D, D) -> (B * N, D).
 
     Args:
-        again: whether the weights are computed again for the gradient, but of few rows, and of many tokens image by
-            image; else they are kept.
+        again: whether the backward pass recomputes the attention weights, except for `few_rows`, and computes many
+            tokens image by image; otherwise the weights are saved.
     """
 
     @tf.custom_gradient
@@ -46,7 +46,7 @@ def attended_product(again: bool = True) -> Callable:
 
         def gradients(gradient):
             by_rows = tf.matmul(gradient, kernel, transpose_b=True)
-            late_qkv, late_rows = after(gradient, qkv, rows)  # else cut up, a copy, in the forward pass already
+            late_qkv, late_rows = after(gradient, qkv, rows)  # otherwise the forward pass would split them, a copy
             ends = (tf.reshape(numbers, (-1, *image.shape)) for numbers in (late_rows, by_rows))
 
             def of_image(numbers):
@@ -66,19 +66,19 @@ def attended_product(again: bool = True) -> Callable:
 
 
 def _of_each(function: Callable, batch, gives: tf.TensorSpec):
-    """The function of one image's numbers after the other's."""
+    """Apply a function to one image after another."""
     return tf.map_fn(function, batch, fn_output_signature=gives, parallel_iterations=1)
 
 
 def _attend(qkv, bias):
-    """(B, N, 3, h, d) and its bias -> query, key, value and weights, and the gathered values (B, N, h, d)."""
+    """Return (query, key, value, weights) of (B, N, 3, h, d) and its bias, and the attended values (B, N, h, d)."""
     query, key, value = split(qkv, bias)
     weights = tf.nn.softmax(tf.matmul(query, key, transpose_b=True))
     return (query, key, value, weights), tf.transpose(weights @ value, (0, 2, 1, 3))
 
 
 def _by_qkv(parts, gathered, gradient):
-    """The gradient of (B, N, 3, h, d) from that of the gathered values."""
+    """Return the gradient of (B, N, 3, h, d) from the gradient of the attended values."""
     query, key, value, weights = parts
     sums, gradient = sums_of_heads(gathered, gradient), tf.transpose(gradient, (0, 2, 1, 3))
     logits = by_logits(weights, tf.matmul(gradient, value, transpose_b=True), sums)
@@ -87,10 +87,10 @@ def _by_qkv(parts, gathered, gradient):
 
 
 def _flat(gathered):
-    """(B, N, h, d) -> (B * N, D)."""
+    """Flatten tokens and heads: (B, N, h, d) -> (B * N, D)."""
     return tf.reshape(gathered, (-1, gathered.shape[-2] * gathered.shape[-1]))
 
 
 def _by_bias(by_qkv):
-    """(B, N, 3, h, d) -> (3 D,)."""
+    """Return the gradient of the bias: (B, N, 3, h, d) -> (3 D,)."""
     return sum_of_rows(tf.reshape(by_qkv, (-1, 3 * by_qkv.shape[-2] * by_qkv.shape[-1])))

@@ -1,6 +1,6 @@
-"""An optimizer's update of a variable on CPUs: one loop that XLA compiles, in the memory of the variable and its means.
+"""An optimizer's update of a variable on CPUs: one XLA-compiled loop, in the memory of the variable and its moments.
 
-Where something else still reads the old numbers, a backward pass say, TensorFlow writes the new ones elsewhere.
+Where another operation still reads the old values, TensorFlow writes the new ones to other memory.
 """
 
 import tensorflow as tf
@@ -8,34 +8,34 @@ import tensorflow as tf
 from keras_vit.kernels import by_xla
 from keras_vit.kernels.rows import compiled, summed
 
-LARGE = 2**15  # numbers from which a loop is worth its compilation
+LARGE = 2**15  # values; a smaller variable is not worth the compilation
 
 
 def worth_a_loop(variable) -> bool:
-    """Whether there are enough numbers, in float32 and on a CPU."""
+    """Return whether a variable is large enough, in float32, and on a CPU."""
     return variable.shape.num_elements() >= LARGE and variable.dtype == tf.float32 and not by_xla()
 
 
 def weights_of_means(count, betas: tuple):
-    """What the weights of each mean add up to after so many updates."""
-    count = tf.cast(count, tf.float64)  # to the last digit: 1 - 0.999 has few of them in float32
+    """Return the bias correction of each moment after `count` updates, 1 - beta^count."""
+    count = tf.cast(count, tf.float64)  # 1 - 0.999 loses digits in float32
     return tuple(tf.cast(1.0 - tf.pow(tf.constant(beta, tf.float64), count), tf.float32) for beta in betas)
 
 
 @compiled
 def adamw(handles, gradient, scale, rate, weights, betas: tuple, epsilon: float, decay: float, moment_dtype: str):
-    """`keras_vit.train.optim.optimizer.AdamW`'s update.
+    """Update a variable as `keras_vit.train.optim.optimizer.AdamW` does.
 
     Args:
-        handles: of the variable, of its mean gradient and of its mean square.
-        gradient: of the variable's shape.
-        scale: scalar that it is multiplied by.
-        rate: scalar.
-        weights: of the means, see `weights_of_means`.
-        betas: memories of the means.
-        epsilon: added to the corrected root.
-        decay: decoupled, in shares of the rate.
-        moment_dtype: the mean gradient's.
+        handles: resource handles of the variable, the first moment and the second moment.
+        gradient: gradient, in the shape of the variable.
+        scale: scalar factor of the gradient.
+        rate: learning rate, a scalar.
+        weights: `weights_of_means`.
+        betas: decay rates of the moments.
+        epsilon: added to the bias-corrected root of the second moment.
+        decay: decoupled weight decay, multiplied by the rate.
+        moment_dtype: dtype of the first moment.
     """
     variable, mean, square = (_read(*pair) for pair in zip(handles, ("float32", moment_dtype, "float32"), strict=True))
     gradient = tf.cast(gradient, tf.float32) * scale
@@ -48,12 +48,12 @@ def adamw(handles, gradient, scale, rate, weights, betas: tuple, epsilon: float,
 
 @compiled
 def momentum(handles, gradient, scale, rate, memory: float, decay: float, moment_dtype: str):
-    """`keras_vit.train.optim.optimizer.SGD`'s update.
+    """Update a variable as `keras_vit.train.optim.optimizer.SGD` does.
 
     Args:
-        handles: of the variable and of its momentum.
-        gradient, scale, rate, decay, moment_dtype: as of `adamw`.
-        memory: share of the momentum that is left.
+        handles: resource handles of the variable and its momentum.
+        gradient, scale, rate, decay, moment_dtype: as in `adamw`.
+        memory: momentum, in [0, 1).
     """
     variable, moment = (_read(*pair) for pair in zip(handles, ("float32", moment_dtype), strict=True))
     moment = memory * tf.cast(moment, tf.float32) + tf.cast(gradient, tf.float32) * scale
@@ -62,7 +62,7 @@ def momentum(handles, gradient, scale, rate, memory: float, decay: float, moment
 
 @compiled
 def sum_of_squares(gradient):
-    """(..., F) -> a scalar of float32; as products, since XLA adds up numbers one after the other."""
+    """Return the sum of squares as a float32 scalar, by matmuls, because XLA sums sequentially."""
     wide = tf.reshape(tf.cast(gradient, tf.float32), (-1, gradient.shape[-1]))
     return summed((wide * wide) @ tf.ones((gradient.shape[-1], 1)))[0]
 

@@ -12,17 +12,17 @@ from keras_vit.layers.encoder import EncoderBlock, MultiHeadSelfAttention
 class AxialAttention(Layer):
     """Attention along every row of a feature map, then along every column, both with relative positions (appendix D.6).
 
-    The paper says no more than that these take the place of a 3 x 3 convolution. Where that has a stride, the mean over
-    as many cells follows, as in Axial-DeepLab (arXiv 2003.07853).
+    It replaces a 3 x 3 convolution. Where that convolution has a stride, average pooling with the same stride follows,
+    as in Axial-DeepLab (arXiv 2003.07853).
 
     Args:
         num_heads: heads of both attentions; must divide the channels.
-        strides: of the mean behind them; 1 for none.
+        strides: stride of the average pooling; 1 for none.
 
     Input shape: (B, H, W, C), H and W known. Output shape: (B, H / strides, W / strides, C).
 
     Raises:
-        ValueError: `num_heads` does not divide the channels, or the map's size is free.
+        ValueError: `num_heads` does not divide the channels, or the size of the map is unknown.
     """
 
     def __init__(self, num_heads: int, strides: int = 1, **kwargs):
@@ -53,15 +53,13 @@ class AxialAttention(Layer):
 
 
 def _turned(lines, count):
-    """Lines of a map, so many an image, as columns in place of rows or the other way: (B * n, m, D) -> (B, m, n, D)."""
+    """Swap rows and columns of maps that have `count` lines per image: (B * n, m, D) -> (B, m, n, D)."""
     _, length, width = ops.shape(lines)
     return ops.transpose(ops.reshape(lines, (-1, count, length, width)), (0, 2, 1, 3))
 
 
 class AxialBlock(Layer):
-    """A whole pre-LN block along every row of the grid, then one along every column.
-
-    The paper does not say where a class token would go: there is none.
+    """A pre-LN encoder block along every row of the grid, then one along every column. There is no class token.
 
     Args:
         num_heads: heads of both attentions; must divide the width.
@@ -70,15 +68,16 @@ class AxialBlock(Layer):
         layer_norm_epsilon: added to the variances of the norms.
         dropout_rate: as in `EncoderBlock`, in [0, 1).
         attention_dropout_rate: on the attention weights, in [0, 1).
-        drop_path_rate: stochastic depth of both blocks, in [0, 1): an image's rows, or columns, are dropped together.
-        relative_positions: whether the attentions know how far tokens of a row, or a column, lie apart.
+        drop_path_rate: stochastic depth of both blocks, in [0, 1). All rows, or all columns, of an image are
+            dropped together.
+        relative_positions: whether the attentions use relative positions.
 
     Input: tokens (B, h * w, D) and the embedded patches (B, h, w, any), whose grid is used.
     Output shape: (B, h * w, D).
 
     Raises:
-        ValueError: `num_heads` does not divide the width, a rate is out of range, or there are other tokens than
-            those of the patches.
+        ValueError: `num_heads` does not divide the width, a rate is out of range, or the number of tokens is not that
+            of the patches.
     """
 
     def __init__(

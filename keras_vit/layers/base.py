@@ -1,4 +1,4 @@
-"""What every layer here shares: a config that is exactly its constructor's arguments, and a start from given arrays."""
+"""Base classes of the layers: a config that equals the constructor's arguments, and initialisation from arrays."""
 
 import contextlib
 import contextvars
@@ -17,10 +17,10 @@ _values = contextvars.ContextVar("values", default=None)
 
 @contextlib.contextmanager
 def starting_from(values):
-    """Have variables that are made inside the `with` start from arrays where there are some: no random numbers drawn.
+    """Initialise variables that are created inside the `with` from arrays; no random values are drawn for these.
 
     Args:
-        values: (a variable's path, its shape) -> a float array of that shape, or None to leave it to its initialiser.
+        values: function (path of a variable, its shape) -> a float array of that shape, or None for the initialiser.
     """
     token = _values.set(values)
     try:
@@ -30,7 +30,7 @@ def starting_from(values):
 
 
 class Startable:
-    """Mixin: variables can start from the arrays of `starting_from` in place of their initialisers."""
+    """Mixin: variables are initialised from the arrays of `starting_from`, where there are any."""
 
     def add_weight(self, shape=None, initializer=None, *args, name=None, **kwargs):
         values = _values.get()
@@ -41,7 +41,7 @@ class Startable:
 
 
 def _copied(tensor):
-    """The tensor in memory of its own: JAX and torch may keep on using an array's, TensorFlow has copied it."""
+    """Copy the tensor: on JAX and torch it may share the memory of an array. TensorFlow has copied it."""
     return tensor if keras.backend.backend() == "tensorflow" else ops.copy(tensor)
 
 
@@ -54,7 +54,7 @@ class Biased(Startable):
 
 
 class Dense(Biased, AdaptableDense):
-    """Keras's dense layer as a part of the layers of this package."""
+    """Dense layer inside the layers of this package."""
 
     def call(self, inputs, training=False):
         x = ops.matmul(inputs, self.kernel)
@@ -69,10 +69,10 @@ def is_plain_dense(dense: keras.layers.Layer) -> bool:
 
 
 class Configured(Startable):
-    """Mixin: `get_config()` reads each constructor argument back from the attribute of the same name.
+    """Mixin: `get_config()` reads each constructor argument from the attribute of the same name.
 
-    So a layer never writes its config by hand, and `from_config(get_config())` is the same layer. Subclasses are
-    registered with Keras under `keras_vit>`, which is what lets `keras.saving.load_model` find them.
+    A layer therefore never writes its config by hand, and `from_config(get_config())` gives the same layer. Subclasses
+    are registered with Keras under `keras_vit>`, so that `keras.saving.load_model` finds them.
     """
 
     def __init_subclass__(cls, **kwargs):
@@ -85,11 +85,11 @@ class Configured(Startable):
         return {**keras.layers.Layer.get_config(self), **own, **self.changes()}
 
     def changes(self) -> dict:
-        """Return what was changed of the layer since it was built, as arguments of its constructor."""
+        """Return the constructor arguments that were changed after the layer was built."""
         return {}
 
     def get_build_config(self):
-        """Keras's own, with what to do: Keras prints it where it cannot find the class in a file."""
+        """Add a hint that Keras prints where it cannot find the class of a file."""
         config = super().get_build_config()
         return config and {**config, "needs": "import keras_vit"}
 
@@ -98,9 +98,9 @@ class Layer(Configured, keras.layers.Layer):
     """Base of the layers of this package.
 
     Args:
-        parts: what was changed of the layers inside, by their names: constructor arguments of each that differ from
-            those it is built with. `get_config()` has them where somebody froze or quantized a part, changed its dtype
-            or gave it LoRA's adapters.
+        parts: constructor arguments of inner layers that differ from those the layer gives them, by the names of the
+            inner layers. `get_config()` has an entry where a part was frozen, quantized, given another dtype, or given
+            LoRA adapters.
     """
 
     def __init__(self, **kwargs):
@@ -109,7 +109,7 @@ class Layer(Configured, keras.layers.Layer):
         self._changed_parts = parts or {}
 
     def make_part(self, kind: type, *args, name: str, **options) -> keras.layers.Layer:
-        """Make a layer inside this one: frozen where this one is, of its dtype, with the changes its config has."""
+        """Create an inner layer with this layer's dtype and `trainable`, and with the changes of the config."""
         common = {"dtype": self.dtype_policy, "trainable": self.trainable}
         return kind(*args, name=name, **{**common, **options, **self._changed_parts.get(name, {})})
 
@@ -141,7 +141,7 @@ def require_rate(name: str, rate: float) -> float:
 
 
 def half_on_jax(x) -> bool:
-    """Whether JAX has a tensor in 16 bits: there elementwise forms are chosen by what XLA makes of them on a GPU."""
+    """Return whether a tensor has 16 bits on JAX, where formulas are chosen for XLA on GPUs."""
     return keras.backend.backend() == "jax" and keras.backend.standardize_dtype(x.dtype) in ("bfloat16", "float16")
 
 

@@ -1,7 +1,7 @@
 """The pre-LN Transformer encoder block and its parts (section 3.1, equations 2 and 3).
 
-B batch, N tokens, D width, h heads, d = D / h. Matrix products run on flat (B * N, D) rows: there the bias fuses into
-the product, and a free batch size costs no shape arithmetic.
+B batch, N tokens, D width, h heads, d = D / h. Matrix products use flattened tokens (B * N, D): the bias fuses into the
+matmul, and a free batch size costs no shape arithmetic.
 """
 
 import math
@@ -33,7 +33,7 @@ class StochasticDepth(Layer):
     Args:
         rate: probability that an example's branch is dropped, in [0, 1).
 
-    Input and output shape: (B, ...), or (B * lines, ...) where so many neighbours along the first axis are one example.
+    Input and output shape: (B, ...), or (B * lines, ...) where `lines` neighbours along the first axis are one example.
     """
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs):
@@ -61,19 +61,19 @@ class StochasticDepth(Layer):
 class MultiHeadSelfAttention(Layer):
     """Multi-head self-attention (appendix A).
 
-    Query, key and value share one (D, 3 D) product; each third is initialised as the D x D matrix it is.
+    Query, key and value share one (D, 3 D) matrix product; each third is initialised as a D x D matrix.
 
     Args:
         num_heads: h; must divide the width.
         attention_dropout_rate: dropout on the attention weights, in [0, 1).
-        relative_positions: whether a query's logits get its products with a learned embedding of how far each key
-            lies behind it in the sequence (appendix D.4, "relative"); the class token lies in front.
+        relative_positions: whether the logits get the dot product of the query with a learned embedding of the offset
+            between key and query in the sequence, the class token first (appendix D.4, "relative").
 
-    Input and output shape: (B, N, D); with relative positions N is the one that it was built for. Called with
+    Input and output shape: (B, N, D); with relative positions N is fixed when the layer is built. Called with
     `class_token_only` it returns the first token, (B, 1, D), and ignores relative positions.
 
     Raises:
-        ValueError: `num_heads` does not divide the width, or there are relative positions and another N, or none.
+        ValueError: `num_heads` does not divide the width, or with relative positions N is unknown or has changed.
     """
 
     def __init__(self, num_heads: int, attention_dropout_rate: float = 0.0, relative_positions: bool = False, **kwargs):
@@ -96,7 +96,7 @@ class MultiHeadSelfAttention(Layer):
             if input_shape[1] is None:
                 raise ValueError(f"{self.name} expected a known number of tokens with relative positions, received "
                                  f"shape {tuple(input_shape)}.")  # fmt: skip
-            shape = (2 * input_shape[1] - 1, width)  # row j: of a key j - (N - 1) tokens behind the query
+            shape = (2 * input_shape[1] - 1, width)  # row j: the key is j - (N - 1) tokens after the query
             small = keras.initializers.RandomNormal(stddev=0.02)
             self.offsets = self.add_weight(name="offsets", shape=shape, initializer=small)
         self.attention_dropout = Dropout(self.attention_dropout_rate, dtype=self.dtype_policy)
@@ -105,7 +105,7 @@ class MultiHeadSelfAttention(Layer):
         return input_shape
 
     def _project(self, tokens):
-        """Query, key and value in one: (B, N, 3, h, d)."""
+        """Return query, key and value in one tensor: (B, N, 3, h, d)."""
         return self.by_head(self.qkv(flatten_tokens(tokens)), tokens)
 
     def by_head(self, flat, tokens):
@@ -113,12 +113,12 @@ class MultiHeadSelfAttention(Layer):
         return ops.reshape(flat, (-1, ops.shape(tokens)[1], 3, self.num_heads, tokens.shape[-1] // self.num_heads))
 
     def split(self, qkv):
-        """Query, already scaled, transposed key, and value: (B, h, N, d), (B, h, d, N) and (B, h, N, d)."""
+        """Return the scaled query (B, h, N, d), the transposed key (B, h, d, N) and the value (B, h, N, d)."""
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)), 3, axis=0)  # each (B, h, N, d)
         return query * qkv.shape[-1] ** -0.5, ops.transpose(key, (0, 1, 3, 2)), value
 
     def _logits(self, query, key):
-        """(B, h, N, d) and (B, h, d, N) -> (B, h, N, N)."""
+        """Return the attention logits: (B, h, N, d) and (B, h, d, N) -> (B, h, N, N)."""
         logits = ops.matmul(query, key)
         if not self.relative_positions:
             return logits
@@ -131,12 +131,12 @@ class MultiHeadSelfAttention(Layer):
         return logits + relative_shift(ops.matmul(query, offsets[None]), tokens)
 
     def attention_weights(self, tokens):
-        """The attention each token pays to each: (B, N, D) -> (B, h, N, N), rows summing to 1."""
+        """Return the attention weights: (B, N, D) -> (B, h, N, N). Each row sums to 1."""
         query, key, _ = self.split(self._project(tokens))
         return ops.softmax(self._logits(query, key), axis=-1)
 
     def attend(self, qkv, training=False):
-        """The values that each token gathers: (B, N, 3, h, d) -> (B * N, D)."""
+        """Return the attended values, flattened: (B, N, 3, h, d) -> (B * N, D)."""
         return ops.reshape(self._gathered(qkv, training), (-1, qkv.shape[3] * qkv.shape[4]))
 
     def _gathered(self, qkv, training):
@@ -182,17 +182,17 @@ class EncoderBlock(Layer):
         dropout_rate: after the attention's output and after both dense layers of the MLP, in [0, 1).
         attention_dropout_rate: on the attention weights, in [0, 1).
         drop_path_rate: stochastic depth of this block, in [0, 1).
-        mlp_kernel_size: of the depth-wise convolution inside the MLP, odd; 0 for none.
-        prefix_tokens: tokens in front of the patches (the class token), which that convolution leaves out.
-        relative_positions: whether the attention knows how far tokens lie apart.
+        mlp_kernel_size: kernel size of the depth-wise convolution inside the MLP, odd; 0 for none.
+        prefix_tokens: number of tokens in front of the patches (the class token); the convolution skips them.
+        relative_positions: whether the attention uses relative positions.
 
     Input: tokens (B, N, D) and, with an `mlp_kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
     Output shape: (B, N, D). Called with `class_token_only`, where `supports_class_token_only`, it returns (B, 1, D).
     `compute_output_shape` does not say so.
 
     Raises:
-        ValueError: `num_heads` does not divide the width, a rate or the kernel's size is out of range, there is a
-            kernel and no patches, or the first token cannot be computed alone.
+        ValueError: `num_heads` does not divide the width, a rate or the kernel size is out of range, the patches are
+            missing, or `class_token_only` is not supported.
     """
 
     def __init__(

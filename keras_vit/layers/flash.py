@@ -1,6 +1,6 @@
-"""Attention by the backend's own operation: flash attention (arXiv 2205.14135) where it has that.
+"""Attention by the backend's fused operation, which is flash attention (arXiv 2205.14135) where the backend has it.
 
-B batch, N tokens, h heads, d numbers a head.
+B batch, N tokens, h heads, d width of a head.
 """
 
 import functools
@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_vit.layers.base import half_on_jax
 
-# TensorFlow has none.
+# TensorFlow has no fused operation.
 HAS_FUSED_ATTENTION = keras.backend.backend() != "tensorflow"
 
 
@@ -23,10 +23,9 @@ def fused_attention(query, key, value):
 
 @functools.cache
 def _of_odd():
-    """Attention among an odd number of tokens, whose gradient is that of `_of_even`.
+    """Return attention for an odd sequence length, whose gradient is computed by `_of_even`.
 
-    The one place of this room that knows a backend: JAX has cuDNN's attention for an odd number, but refuses its
-    gradient, and Keras's operation would write the weights out.
+    On JAX cuDNN has attention for odd lengths but refuses its gradient. Keras's operation would store the weights.
     """
     import jax
 
@@ -43,7 +42,7 @@ def _of_odd():
 
 
 def _of_even(query, key, value, implementation="cudnn"):
-    """With one token more, which none sees; Keras's operation takes no lengths, and with a mask it is slower."""
+    """Attend with one padding token. Keras's operation takes no lengths, and is slower with a mask."""
     import jax
 
     tokens = key.shape[1]

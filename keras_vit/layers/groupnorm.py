@@ -1,4 +1,4 @@
-"""Group normalisation, the norm of the hybrids' stem and of BiT.
+"""Group normalisation of the hybrids' stem and of BiT.
 
 B batch, H W C feature map.
 """
@@ -13,16 +13,16 @@ _GROUPS = 32
 
 
 class GroupNorm(Layer):
-    """Group normalisation over 32 groups of channels, in float32 whatever the compute type.
+    """Group normalisation over 32 groups of channels, computed in float32.
 
     Args:
         epsilon: added to the variance; 1e-6 in the official hybrids, 1e-5 in BiT and timm.
-        gamma_initializer: start of the scale; zeros on the last norm of a v1 unit.
+        gamma_initializer: initializer of the scale; zeros in the last norm of a v1 unit.
 
     Input and output shape: (B, H, W, C). With `relu=True` the output passes through a ReLU.
 
     Raises:
-        ValueError: the channels are no multiple of 32.
+        ValueError: the number of channels is not a multiple of 32.
     """
 
     def __init__(self, epsilon: float = 1e-6, gamma_initializer: str = "ones", **kwargs):
@@ -50,7 +50,7 @@ class GroupNorm(Layer):
 
 
 def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
-    """Group normalisation in float32, and a ReLU where asked: (B, H, W, C), (C,), (C,) -> the same in x's type."""
+    """Normalise each group in float32, then apply a ReLU if requested: (B, H, W, C) -> (B, H, W, C)."""
     # Means over the pixels first: a reduction over contiguous channels, then a small one inside the groups.
     deviation = ops.cast(x, "float32")
     deviation = deviation - _means(deviation)
@@ -60,15 +60,15 @@ def group_norm(x, gamma, beta, epsilon: float, relu: bool = False):
 
 
 def _means(x):
-    """Mean over the pixels and the channels of a group, for each channel: (B, H, W, C) -> (B, 1, 1, C)."""
+    """Return each channel's mean over the pixels and channels of its group: (B, H, W, C) -> (B, 1, 1, C)."""
     return mean_of_groups(ops.mean(x, axis=(1, 2)), sides=2)
 
 
 def mean_of_groups(x, sides: int = 1):
-    """Each channel's number -> the mean of its group's: (B, C) -> (B, 1, C), with so many sides of one."""
+    """Return the mean of each channel's group: (B, C) -> (B, 1, C), with `sides` axes of length 1."""
     channels = x.shape[-1]
     mean = ops.mean(ops.reshape(x, (-1, _GROUPS, channels // _GROUPS)), axis=-1, keepdims=True)
-    # A product repeats it: of `ops.repeat` TensorFlow makes thirty operations, each to be traced and optimized; and of
-    # a sum with 32 zeros Keras 3.15 makes a bias, which it adds to the 32 groups.
+    # Repeat by multiplying with ones. `ops.repeat` makes thirty operations in TensorFlow, and Keras 3.15 turns a sum
+    # with 32 zeros into a bias that is added to the 32 groups.
     repeated = ops.multiply(mean, np.ones(channels // _GROUPS, "float32"))
     return ops.reshape(repeated, (-1, *[1] * sides, channels))

@@ -1,4 +1,4 @@
-"""Layer normalisation, that of the Transformer's blocks and of pooling."""
+"""Layer normalisation of the encoder blocks and of pooling."""
 
 from keras import ops
 
@@ -7,10 +7,10 @@ from keras_vit.layers.override import override_of
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
-    """Normalise over the last axis, in float32: (..., D) of any type -> float32.
+    """Normalise over the last axis in float32: (..., D) of any dtype -> float32.
 
-    Written as `d = x - mean; var = mean(d * d)`: this form converts to integer TFLite, and quantises, best. Of 16-bit
-    numbers on JAX as the official code (flax) has it, `var = mean(x * x) - mean * mean`, of which XLA makes one pass.
+    The variance is written as `d = x - mean; mean(d * d)`, which converts to integer TFLite best. In 16 bits on JAX it
+    is `mean(x * x) - mean * mean` as in the official code (flax), which XLA computes in one pass.
     """
     half, x = half_on_jax(x), ops.cast(x, "float32")
     mean = ops.mean(x, axis=-1, keepdims=True)
@@ -23,7 +23,7 @@ def layer_norm(x, gamma, beta, epsilon: float):
 
 
 class LayerNorm(Layer):
-    """Layer normalisation over the last axis, in float32 whatever the compute type.
+    """Layer normalisation over the last axis, computed in float32.
 
     Args:
         epsilon: added to the variance; 1e-6 in the official code, 1e-12 in transformers.

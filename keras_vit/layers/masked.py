@@ -1,4 +1,4 @@
-"""Masked patch prediction: patches hidden from the encoder, and what is said of them (appendix B.1.2).
+"""Masked patch prediction: corrupt patches, and predict their content (appendix B.1.2).
 
 B batch, N patches, K of them corrupted, D width.
 """
@@ -10,10 +10,10 @@ from keras_vit.layers.base import Dense, Layer, require_rank
 
 
 class PatchCorruption(Layer):
-    """Puts a learned mask token, or another patch's embedding, in the place of some patches'.
+    """Replaces the embeddings of some patches by a learned mask token or by another patch's embedding.
 
-    Input: tokens (B, N, D) of the patches alone, and sources (B, N): what comes to each place, 0 for the mask token and
-    i for the embedding of patch i - 1. Output shape: (B, N, D).
+    Input: the patch tokens (B, N, D), and sources (B, N): 0 puts the mask token at that place, and i the embedding of
+    patch i - 1. Output shape: (B, N, D).
     """
 
     def build(self, tokens_shape, sources_shape):
@@ -30,15 +30,14 @@ class PatchCorruption(Layer):
 
 
 class PatchPrediction(Layer):
-    """Says something of patches, each from its own token: one linear layer, which starts at zero.
+    """Predicts the content of patches from their tokens by one linear layer, initialised to zeros.
 
     Args:
-        units: numbers said of a patch.
-        target: what they mean, kept for those who draw them: `mean_colour`, `colours` or `pixels`.
-        prefix_tokens: tokens in front of the patches (the class token).
+        units: number of outputs per patch.
+        target: meaning of the outputs, saved for plots: `mean_colour`, `colours` or `pixels`.
+        prefix_tokens: number of tokens in front of the patches (the class token).
 
-    Input: tokens (B, prefix_tokens + N, D), and places (B, K): the patches asked for, from 0. Output shape: (B, K,
-    units).
+    Input: tokens (B, prefix_tokens + N, D), and places (B, K): indices of patches, from 0. Output shape: (B, K, units).
     """
 
     def __init__(self, units: int, target: str = "mean_colour", prefix_tokens: int = 0, **kwargs):
@@ -57,12 +56,12 @@ class PatchPrediction(Layer):
 
     def call(self, tokens, places):
         chosen = take_each(tokens, ops.cast(places, "int32") + self.prefix_tokens)  # (B, K, D)
-        said = self.dense(ops.reshape(chosen, (-1, tokens.shape[-1])))
-        return ops.reshape(said, (-1, ops.shape(places)[1], self.units))
+        predicted = self.dense(ops.reshape(chosen, (-1, tokens.shape[-1])))
+        return ops.reshape(predicted, (-1, ops.shape(places)[1], self.units))
 
 
 def take_each(tokens, places):
-    """Of each sequence its own tokens: (B, N, D) and (B, K) -> (B, K, D). One gather of whole rows."""
+    """Take the tokens at each sequence's own places, by one gather: (B, N, D) and (B, K) -> (B, K, D)."""
     batch, count = ops.shape(tokens)[0], ops.shape(tokens)[1]
     places = ops.cast(places, "int32") + ops.reshape(ops.arange(batch, dtype="int32") * count, (-1, 1))
     taken = ops.take(ops.reshape(tokens, (-1, tokens.shape[-1])), ops.reshape(places, (-1,)), axis=0)

@@ -1,7 +1,7 @@
 """The MLP of an encoder block, and its activations (section 3.1, appendix B.1).
 
-B batch, N tokens, D width, M MLP width. Matrix products run on flat (B * N, D) rows: there the bias and the activation
-fuse into the product, and a free batch size costs no shape arithmetic.
+B batch, N tokens, D width, M MLP width. Matrix products use flattened tokens (B * N, D): the bias and the activation
+fuse into the matmul, and a free batch size costs no shape arithmetic.
 """
 
 import math
@@ -23,10 +23,9 @@ from keras_vit.layers.override import override_of
 
 
 def gelu_tanh(x):
-    """GELU by its tanh approximation: the one of the official code (flax's default).
+    """Return the tanh approximation of GELU, as in the official code (flax's default).
 
-    The cube is written as products: Keras's own form has a power in it, which TensorFlow neither fuses into the
-    product in front nor computes fast (benchmarks/notes).
+    The cube is written as a product. Keras writes a power, which TensorFlow does not fuse into the matmul.
     """
     if half_on_jax(x):
         return _x_times(_logistic, x)
@@ -34,26 +33,26 @@ def gelu_tanh(x):
 
 
 def gelu(x):
-    """GELU by the error function: timm's and transformers' form. Written with erf so that ONNX exports are valid."""
+    """Return exact GELU, as in timm and transformers; written with erf, which ONNX has."""
     if half_on_jax(x):
         return _x_times(_normal, x)
     return 0.5 * x * (1.0 + ops.erf(x / math.sqrt(2.0)))
 
 
 def _logistic(x):
-    """GELU's factor of x by the approximation, where (1 + tanh(u)) / 2 is the logistic function of 2 u; its slope."""
+    """Return (1 + tanh(u)) / 2, the logistic function of 2 u, and its derivative by x."""
     scale = 2 * math.sqrt(2 / math.pi)
     factor = ops.sigmoid(scale * (x + 0.044715 * (x * x * x)))
     return factor, factor * (1 - factor) * scale * (1 + 3 * 0.044715 * (x * x))
 
 
 def _normal(x):
-    """GELU's factor of x, the normal distribution's probability of less; its slope, the density."""
+    """Return the cumulative distribution function of the normal distribution at x, and its density."""
     return 0.5 * (1 + ops.erf(x / math.sqrt(2))), ops.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
 
 
 def _x_times(factor_and_slope, x):
-    """A factor times x, computed in float32; for its gradient nothing but x is kept, where XLA would keep more."""
+    """Return factor(x) times x, computed in float32. Only x is saved for the gradient; XLA would save more."""
 
     @ops.custom_gradient
     def product(x):
@@ -69,7 +68,7 @@ def _x_times(factor_and_slope, x):
 
 
 def activation_function(name: str):
-    """The function called `name`: `gelu_tanh`, `gelu`, or any activation Keras knows."""
+    """Return the activation `name`: `gelu_tanh`, `gelu`, or an activation of Keras."""
     try:
         return {"gelu_tanh": gelu_tanh, "gelu": gelu}.get(name) or keras.activations.get(name)
     except ValueError:
@@ -77,7 +76,7 @@ def activation_function(name: str):
 
 
 class LocalConv(Biased, keras.layers.DepthwiseConv2D):
-    """Keras's depth-wise convolution, of stride 1 and with a bias: (B, h, w, M) -> (B, h, w, M)."""
+    """Depth-wise convolution of Keras with stride 1 and a bias: (B, h, w, M) -> (B, h, w, M)."""
 
     def call(self, grid, training=False):
         convolved = ops.depthwise_conv(grid, self.kernel, padding=self.padding, data_format=self.data_format)
@@ -87,22 +86,21 @@ class LocalConv(Biased, keras.layers.DepthwiseConv2D):
 class MLPBlock(Layer):
     """Two dense layers with an activation between them, dropout after each (section 3.1, appendix B.1).
 
-    With a `kernel_size` it sees its neighbours, too: a depth-wise convolution over the grid of patches and the
-    activation once more stand between the two (LocalViT, arXiv 2104.05707, equation 5); tokens in front of the
-    patches pass the convolution by.
+    With a `kernel_size`, a depth-wise convolution over the grid of patches and a second activation stand between the
+    dense layers (LocalViT, arXiv 2104.05707, equation 5). Tokens in front of the patches skip the convolution.
 
     Args:
-        mlp_dim: M, the width between the two.
-        activation: `gelu_tanh`, `gelu`, or an activation Keras knows.
+        mlp_dim: M, the width between the two dense layers.
+        activation: `gelu_tanh`, `gelu`, or an activation of Keras.
         dropout_rate: in [0, 1).
-        kernel_size: patches along a side of the convolution's kernel, odd; 0 for no convolution.
+        kernel_size: side of the convolution's kernel in patches, odd; 0 for no convolution.
         prefix_tokens: tokens in front of the patches (the class token).
 
     Input: tokens (B, N, D) and, with a `kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
     Output shape: (B, N, D).
 
     Raises:
-        ValueError: `dropout_rate` or `kernel_size` is out of range, or there is a `kernel_size` and no patches.
+        ValueError: `dropout_rate` or `kernel_size` is out of range, or the patches are missing.
     """
 
     def __init__(
@@ -133,7 +131,7 @@ class MLPBlock(Layer):
             if patches_shape is None:
                 raise ValueError(f"{self.name} expected tokens and patches with kernel_size={self.kernel_size}, "
                                  "received tokens alone.")  # fmt: skip
-            # Keras counts all channels as inputs of a depth-wise kernel; each output has kernel_size ** 2 of them.
+            # Keras's fan-in of a depth-wise kernel counts all channels; each output has kernel_size ** 2 inputs.
             even = keras.initializers.TruncatedNormal(stddev=1 / self.kernel_size)
             options = {"padding": "same", "data_format": "channels_last", "depthwise_initializer": even}
             self.local = self.make_part(LocalConv, self.kernel_size, name="local", **options)
@@ -156,7 +154,7 @@ class MLPBlock(Layer):
         return unflatten_tokens(self.dropout(hidden, training=training), tokens)
 
     def _convolved(self, hidden, tokens, patches, training):
-        """(B * N, M) -> (B * N, M), the patches' rows convolved over their grid."""
+        """Convolve the patch tokens over their grid: (B * N, M) -> (B * N, M)."""
         _, h, w, _ = ops.shape(patches)
         prefix, width = self.prefix_tokens, self.mlp_dim
         if not prefix:

@@ -1,4 +1,4 @@
-"""Image -> grid of patches -> grid of embeddings.
+"""Split images into patches and embed each patch.
 
 B batch, H W C image, P patch height or width, h w patch grid, D width.
 """
@@ -18,24 +18,25 @@ def as_pair(size: int | tuple[int, int], name: str = "patch_size") -> tuple[int,
 
 
 def extract_patches(images, patch_size: tuple[int, int]):
-    """Cut images into patches; what the patch does not divide is left out at the right and bottom.
+    """Split images into patches: (B, H, W, C) -> (B, H // P, W // P, P * P * C).
 
-    (B, H, W, C) -> (B, H // P, W // P, P * P * C), a patch's pixels in row-major order.
+    The pixels of a patch are in row-major order. Pixels at the right and the bottom that do not fill a patch are
+    dropped.
     """
     height, width = patch_size
     _, rows, columns, channels = ops.shape(images)
     h, w = rows // height, columns // width
-    # A side that is free at run time is a tensor while TensorFlow traces: it cannot be compared, so always cut.
+    # A side that is free at run time is a tensor while TensorFlow traces and cannot be compared: slice always.
     if not all(isinstance(side, int) and side % patch == 0 for side, patch in ((rows, height), (columns, width))):
         images = images[:, : h * height, : w * width, :]
-    # A patch row's pixels and channels lie side by side in memory, so five axes are enough.
+    # The pixels and channels of a patch row are contiguous in memory, so five axes are enough.
     images = ops.reshape(images, (-1, h, height, w, width * channels))
     images = ops.transpose(images, (0, 1, 3, 2, 4))
     return ops.reshape(images, (-1, h, w, height * width * channels))
 
 
 class PatchExtraction(Layer):
-    """Cuts images into flat patches, without weights.
+    """Splits images into flattened patches; has no weights.
 
     Args:
         patch_size: pixels of a patch, one int or (height, width).
@@ -76,15 +77,15 @@ class PatchExtraction(Layer):
 
 
 class PatchEmbedding(Biased, PatchExtraction):
-    """Projects every patch to D numbers: a convolution whose kernel equals its stride (section 3.1).
+    """Projects every patch to a vector of width D: a convolution whose stride is its kernel size (section 3.1).
 
-    Computed as one matrix product over the patches, which is the same sum.
+    It is computed as one matrix product over the flattened patches.
 
     Args:
-        width: D, the size of an embedding.
+        width: D, the width of an embedding.
         patch_size: pixels of a patch, one int or (height, width).
-        conversion: how a loaded kernel was changed to fit, kept in the config.
-        image_spec: fields of the `keras_vit.ImageSpec` of the weights, kept in the config.
+        conversion: how a loaded kernel was converted; saved in the config.
+        image_spec: fields of the `keras_vit.ImageSpec` of the weights; saved in the config.
 
     Input shape: (B, H, W, C). Output shape: (B, H // P, W // P, D).
 
@@ -117,6 +118,6 @@ class PatchEmbedding(Biased, PatchExtraction):
     def call(self, images, training=False):
         patches = super().call(images)  # (B, h, w, P * P * C)
         _, h, w, pixels = ops.shape(patches)
-        rows = ops.reshape(patches, (-1, pixels))  # flat rows, so that the bias fuses into the product
+        rows = ops.reshape(patches, (-1, pixels))  # flattened, so that the bias fuses into the matmul
         rows = self.add_bias(ops.matmul(rows, ops.reshape(self.kernel, (pixels, self.width))), training)
         return ops.reshape(rows, (-1, h, w, self.width))

@@ -1,4 +1,4 @@
-"""Token sequence -> one vector an image -> logits.
+"""Pool the tokens of an image into one vector, and classify it.
 
 B batch, N tokens, D width, h heads, d = D / h.
 """
@@ -16,7 +16,7 @@ from keras_vit.layers.override import override_of
 
 
 class TokenPooling(Layer):
-    """Takes the first token, the class token. (B, N, D) -> (B, D)."""
+    """Returns the class token, which is the first: (B, N, D) -> (B, D)."""
 
     def build(self, input_shape):
         require_rank(self, input_shape, 3, "tokens (batch, tokens, width)")
@@ -29,10 +29,10 @@ class TokenPooling(Layer):
 
 
 class MeanPooling(TokenPooling):
-    """Takes the mean over the tokens of the patches (appendix D.3).
+    """Returns the mean of the patch tokens (appendix D.3).
 
     Args:
-        prefix_tokens: tokens in front of the patches (a class token), left out.
+        prefix_tokens: number of tokens in front of the patches (a class token); they are skipped.
 
     Input shape: (B, N, D). Output shape: (B, D).
     """
@@ -51,8 +51,8 @@ class AttentionPooling(TokenPooling):
     Args:
         num_heads: h; must divide the width.
         mlp_dim: width between the MLP's dense layers.
-        activation: the MLP's.
-        layer_norm_epsilon: added to the norm's variance.
+        activation: activation of the MLP.
+        layer_norm_epsilon: added to the variance of the norm.
 
     Input shape: (B, N, D). Output shape: (B, D).
 
@@ -75,7 +75,7 @@ class AttentionPooling(TokenPooling):
         if width % self.num_heads:
             raise ValueError(f"num_heads expected a divisor of the width {width}, received {self.num_heads}.")
         self.probe = self.add_weight(name="probe", shape=(1, 1, width), initializer="glorot_uniform")
-        # Key and value in one product, each half initialised as the D x D matrix it is in the official code.
+        # Key and value share one matmul; each half is initialised as the D x D matrix of the official code.
         glorot = keras.initializers.RandomUniform(-math.sqrt(3 / width), math.sqrt(3 / width))
         self.key_value = self.make_part(Dense, 2 * width, kernel_initializer=glorot, name="key_value")
         self.query, self.out = (self.make_part(Dense, width, name=name) for name in ("query", "out"))
@@ -87,11 +87,11 @@ class AttentionPooling(TokenPooling):
         self.mlp.build((None, 1, width))
 
     def attention_weights(self, tokens):
-        """The attention the probe pays to each token: (B, N, D) -> (B, h, 1, N)."""
+        """Return the attention weights of the probe: (B, N, D) -> (B, h, 1, N)."""
         return self._attend(tokens)[0]
 
     def _attend(self, tokens):
-        """The attention weights (B, h, 1, N), and the values (B, h, N, d)."""
+        """Return the attention weights (B, h, 1, N) and the values (B, h, N, d)."""
         size = tokens.shape[-1] // self.num_heads
         query = ops.reshape(self.query(flatten_tokens(self.probe)), (1, self.num_heads, 1, size)) * size**-0.5
         split = (-1, ops.shape(tokens)[1], 2, self.num_heads, size)
@@ -111,25 +111,25 @@ class AttentionPooling(TokenPooling):
 
 
 class Head(Configured, AdaptableDense):
-    """The linear classifier: zeros at the start, so that every class starts equally likely (appendix B.1.1).
+    """Linear classifier, initialised to zeros, so that every class starts equally likely (appendix B.1.1).
 
     Args:
         units: number of classes.
-        bias_constant: start of the bias; big_vision pre-trains with -10 under a sigmoid loss on 21,843 classes.
-        labels: the classes' names in order, kept in the model so that exports and predictions can show them.
-        conversion: why loaded weights left this layer at its start, kept in the config.
+        bias_constant: initial bias; big_vision pre-trains with -10 and a sigmoid loss on 21,843 classes.
+        labels: names of the classes in order, saved in the model for exports and predictions.
+        conversion: why loaded weights did not fill this layer; saved in the config.
 
     Input shape: (B, D). Output shape: (B, units).
 
     Raises:
-        ValueError: `labels` are not `units` many, or another argument of a dense layer's is given.
+        ValueError: the number of `labels` is not `units`, or another argument of `keras.layers.Dense` is given.
     """
 
     changes = AdaptableDense.changes
 
     def __init__(self, units: int, bias_constant: float = 0.0, labels=None, conversion: str | None = None, **kwargs):
         own = {"name", "trainable", "dtype", "quantization_config", "lora_rank", "lora_alpha"}
-        if others := kwargs.keys() - own:  # a dense layer's, which no config would keep
+        if others := kwargs.keys() - own:  # arguments of a dense layer that the config would not save
             raise ValueError(f"Head expected name, trainable and dtype beside its own, received {sorted(others)}.")
         bias = keras.initializers.Constant(bias_constant)
         super().__init__(units, kernel_initializer="zeros", bias_initializer=bias, **kwargs)

@@ -1,4 +1,4 @@
-"""Where a token lies: what is added to tell the encoder (section 3.1; appendix D.4).
+"""Position embeddings (section 3.1; appendix D.4).
 
 B batch, h w patch grid, N tokens, D width.
 """
@@ -11,7 +11,7 @@ from keras_vit.layers.patches import as_pair
 
 
 class Positions(Layer):
-    """Base of the layers that take tokens, and the embedded patches where those are to say the grid."""
+    """Base of the position layers: (tokens) or (tokens, embedded patches) -> tokens. The patches state the grid."""
 
     def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, **kwargs):
         super().__init__(**kwargs)
@@ -31,19 +31,19 @@ class Positions(Layer):
 
 
 class PositionEmbedding(Positions):
-    """Adds a learned embedding of its position to every token, the class token's slot included.
+    """Adds a learned position embedding to every token, including the class token.
 
     Args:
-        grid: patches (down, across) that the embedding is stored for.
+        grid: patches (down, across) of the stored embedding.
         prefix_tokens: tokens in front of the patches (the class token).
-        conversion: how a loaded embedding was changed to fit, kept in the config.
+        conversion: how a loaded embedding was converted; saved in the config.
 
     Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded
-    patches (B, h, w, any): the embedding is then resized to their grid inside the graph, corner-aligned
-    bilinear as in the official code (section 3.2). Output shape: that of the tokens.
+    patches (B, h, w, any): the embedding is then resized to the grid of the patches inside the graph, by corner-aligned
+    bilinear interpolation as in the official code (section 3.2). Output shape: that of the tokens.
 
     Raises:
-        ValueError: the number of tokens is not the grid's.
+        ValueError: the number of tokens does not match the grid.
     """
 
     def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs):
@@ -64,7 +64,7 @@ class PositionEmbedding(Positions):
         return tokens + self._resized(*ops.shape(patches)[1:3])
 
     def _resized(self, h, w):
-        """The embedding for an (h, w) grid: (1, prefix_tokens + h * w, D)."""
+        """Resize the embedding to an (h, w) grid: (1, prefix_tokens + h * w, D)."""
         prefix, body = self.embedding[:, : self.prefix_tokens], self.embedding[:, self.prefix_tokens :]
         old_h, old_w = self.grid
         width = body.shape[-1]
@@ -77,7 +77,7 @@ class PositionEmbedding(Positions):
 
 
 def _interpolation(new, old: int, dtype):
-    """Matrix (new, old) of linear interpolation with the corners of both grids on top of each other."""
+    """Return the matrix (new, old) of corner-aligned linear interpolation."""
     step = (old - 1) / ops.maximum(ops.cast(new, "float32") - 1, 1)
     source = ops.minimum(ops.cast(ops.arange(new), "float32") * step, old - 1)
     distance = ops.abs(source[:, None] - ops.arange(old, dtype="float32")[None, :])
@@ -85,21 +85,22 @@ def _interpolation(new, old: int, dtype):
 
 
 class PositionEmbedding2D(Positions):
-    """Adds a learned embedding of its column and one of its row to every patch token (appendix D.4, "2-D").
+    """Adds learned embeddings of the column and the row to every patch token (appendix D.4, "2-D").
 
-    Each is half as wide as the token, and the two stand side by side: [column; row]. The paper does not say what the
-    class token gets; here it has a slot of its own, as in the 1-D embedding.
+    Each has half of the token's width; they are concatenated as [column; row]. The paper does not state an embedding
+    for the class token; here it has its own, as in the 1-D embedding.
 
     Args:
-        grid: patches (down, across) that the embeddings are stored for.
+        grid: patches (down, across) of the stored embeddings.
         prefix_tokens: tokens in front of the patches (the class token).
-        conversion: how loaded embeddings were changed to fit, kept in the config.
+        conversion: how loaded embeddings were converted; saved in the config.
 
     Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded patches
-    (B, h, w, any), to whose grid both are resized as the 1-D embedding is. Output shape: that of the tokens.
+    (B, h, w, any): both are then resized to the grid of the patches, as the 1-D embedding is. Output shape: that of
+    the tokens.
 
     Raises:
-        ValueError: D is odd, or the number of tokens is not the grid's.
+        ValueError: D is odd, or the number of tokens does not match the grid.
     """
 
     def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs):
@@ -131,17 +132,17 @@ class PositionEmbedding2D(Positions):
         return tokens + ops.cast(table, tokens.dtype)
 
     def _side(self, embedding, side):
-        """The embedding of one axis for so many patches."""
+        """Return the embedding of one axis, resized to `side` patches."""
         if isinstance(side, int) and side == embedding.shape[0]:
             return ops.convert_to_tensor(embedding)
         return ops.matmul(_interpolation(side, embedding.shape[0], embedding.dtype), embedding)
 
 
 class NoPositions(Positions):
-    """Adds nothing, and keeps the grid for those who ask: for models without positions, or with them elsewhere.
+    """Adds nothing and stores the grid: for models without positions, or with positions inside the blocks.
 
     Args:
-        grid: patches (down, across), where the image size is known.
+        grid: patches (down, across) of the model's own image size.
         prefix_tokens: tokens in front of the patches (the class token).
 
     Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded patches
@@ -153,20 +154,20 @@ class NoPositions(Positions):
 
 
 class SinCosPositions(Positions):
-    """Adds a fixed code of its place to every patch token: sines and cosines of the column, then of the row.
+    """Adds a fixed sine-cosine embedding to every patch token: of the column, then of the row.
 
-    The two-dimensional code of MoCo v3 (arXiv 2104.02057) that big_vision's "Better plain ViT baselines" (arXiv
-    2205.01580) train with: D / 4 wavelengths, from 2 pi to 10,000 times that. Nothing is learned; a class token gets 0.
+    This is the two-dimensional embedding of MoCo v3 (arXiv 2104.02057), which "Better plain ViT baselines" (arXiv
+    2205.01580) trains with: D / 4 wavelengths, from 2 pi to 10,000 times 2 pi. A class token gets zeros.
 
     Args:
-        grid: patches (down, across), where the image size is known.
+        grid: patches (down, across) of the model's own image size.
         prefix_tokens: tokens in front of the patches (the class token).
 
     Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded patches
     (B, h, w, any). Output shape: that of the tokens.
 
     Raises:
-        ValueError: D is not a multiple of 4, or less than 8, or the number of tokens is not the grid's.
+        ValueError: D is not a multiple of 4, or less than 8, or the number of tokens does not match the grid.
     """
 
     def build(self, tokens_shape, patches_shape=None):

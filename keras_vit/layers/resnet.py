@@ -1,6 +1,6 @@
-"""The convolutional parts: the hybrids' ResNet v1 stem and BiT's pre-activation ResNet v2. They share no unit.
+"""Residual units: ResNet v1 for the hybrids' stem, and pre-activation ResNet v2 for BiT.
 
-B batch, H W C feature map, F filters of the narrow convolutions of a unit, 4 F the channels it puts out.
+B batch, H W C feature map, F filters of a unit's narrow convolutions, 4 F output channels of a unit.
 """
 
 from keras import ops
@@ -10,15 +10,15 @@ from keras_vit.layers.base import Layer, require_rank
 from keras_vit.layers.groupnorm import GroupNorm
 from keras_vit.layers.stdconv import StdConv
 
-_AXIAL_HEADS = 8  # Axial-DeepLab's (arXiv 2003.07853)
+_AXIAL_HEADS = 8  # as in Axial-DeepLab (arXiv 2003.07853)
 
 
 class StemPool(Layer):
-    """3 x 3 maximum of every second pixel, behind the first convolution.
+    """3 x 3 max pooling with stride 2, after the first convolution.
 
     Args:
-        padding: `same` as TensorFlow pads, with minus infinity (the hybrids); `zeros` on every side, which counts
-            where the map is negative (BiT's released weights were trained so).
+        padding: `same` pads as TensorFlow does, with minus infinity (the hybrids); `zeros` pads every side with zeros
+            (BiT), which matters where the map is negative.
 
     Input shape: (B, H, W, C). Output shape: (B, H / 2, W / 2, C).
 
@@ -47,15 +47,15 @@ class StemPool(Layer):
 
 
 class ResidualUnit(Layer):
-    """Bottleneck unit of ResNet v1: norm and ReLU behind every convolution, the stride in the 3 x 3 (section 4.1).
+    """Bottleneck unit of ResNet v1: norm and ReLU after every convolution, the stride in the 3 x 3 (section 4.1).
 
     Args:
         filters: F.
         strides: of the 3 x 3 convolution.
         group_norm_epsilon: 1e-6 in the official code, 1e-5 in timm.
-        weight_epsilon: of the weight standardisation; 1e-5 in the official code, 1e-8 in timm.
-        weight_epsilon_on: what it is added to, `std` (official) or `variance` (timm).
-        axial: whether axial attention with 8 heads stands in place of the 3 x 3 convolution (appendix D.6).
+        weight_epsilon: epsilon of the weight standardisation; 1e-5 in the official code, 1e-8 in timm.
+        weight_epsilon_on: where it is added, to the `std` (official) or to the `variance` (timm).
+        axial: whether axial attention with 8 heads replaces the 3 x 3 convolution (appendix D.6).
 
     Input shape: (B, H, W, C). Output shape: (B, H / strides, W / strides, 4 F).
     """
@@ -87,7 +87,7 @@ class ResidualUnit(Layer):
             self.proj_norm = self._norm("proj_norm", shape)
 
     def _convolutions(self, input_shape, padding):
-        """Build the three convolutions, and the shortcut's where the shape changes; returns the output's shape."""
+        """Build the three convolutions and, where the shape changes, the shortcut's; return the output shape."""
         require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
         options = {"padding": padding, "epsilon": self.weight_epsilon, "epsilon_on": self.weight_epsilon_on}
         shape = self.compute_output_shape(input_shape)
@@ -123,15 +123,15 @@ class ResidualUnit(Layer):
 
 
 class PreActivationUnit(ResidualUnit):
-    """Bottleneck unit of ResNet v2: norm and ReLU before every convolution, none behind the sum (arXiv 1603.05027).
+    """Bottleneck unit of ResNet v2: norm and ReLU before every convolution, none after the sum (arXiv 1603.05027).
 
     Args:
         filters: F.
         strides: of the 3 x 3 convolution.
         group_norm_epsilon: 1e-5 in BiT.
-        weight_epsilon: of the weight standardisation; 1e-10 in BiT.
-        weight_epsilon_on: what it is added to, `variance` in BiT.
-        axial: whether axial attention with 8 heads stands in place of the 3 x 3 convolution (arXiv 2010.11929, D.6).
+        weight_epsilon: epsilon of the weight standardisation; 1e-10 in BiT.
+        weight_epsilon_on: where it is added, to the `variance` in BiT.
+        axial: whether axial attention with 8 heads replaces the 3 x 3 convolution (arXiv 2010.11929, D.6).
 
     Input shape: (B, H, W, C). Output shape: (B, H / strides, W / strides, 4 F).
     """

@@ -1,4 +1,4 @@
-"""Weight-standardised convolution, that of the hybrids' stem and of BiT.
+"""Weight-standardised convolution of the hybrids' stem and of BiT.
 
 B batch, H W C feature map.
 """
@@ -14,16 +14,16 @@ class StdConv(Layer):
     """Convolution without bias whose kernel is standardised over height, width and inputs (arXiv 1903.10520).
 
     Args:
-        filters: channels put out.
+        filters: number of output channels.
         kernel_size: one int or (height, width).
-        strides: pixels from one output to the next, in both directions.
-        padding: `same` pads as TensorFlow does, unevenly where the stride asks for it; `symmetric` pads
-            `kernel_size // 2` zeros on every side.
-        epsilon: against division by zero.
+        strides: stride in both directions.
+        padding: `same` pads as TensorFlow does, which may be uneven with a stride; `symmetric` pads `kernel_size // 2`
+            zeros on every side.
+        epsilon: avoids division by zero.
         epsilon_on: `std` divides by std + epsilon (the official hybrids), `variance` by sqrt(variance + epsilon)
             (BiT and timm).
-        conversion: how a loaded kernel was changed to fit, kept in the config.
-        image_spec: fields of the `keras_vit.ImageSpec` of the weights, kept in the config of a BiT's first layer.
+        conversion: how a loaded kernel was converted; saved in the config.
+        image_spec: fields of the `keras_vit.ImageSpec` of the weights; saved in the config of BiT's first layer.
 
     Input shape: (B, H, W, C). Output shape: (B, H / strides, W / strides, filters).
 
@@ -70,13 +70,13 @@ class StdConv(Layer):
         return (batch, *(side and -(-side // self.strides) for side in sides), self.filters)
 
     def standardized_kernel(self, training=False):
-        """The kernel as the convolution uses it: mean 0 and variance 1 for each filter."""
+        """Return the kernel that the convolution uses, with mean 0 and variance 1 for each filter."""
         standardize = override_of(self, "standardize", training) or standardized
         return standardize(ops.cast(self.kernel, "float32"), self.epsilon, self.epsilon_on)
 
     def call(self, x, training=False):
         padding = "same"
-        if self.padding == "symmetric" and self.strides > 1:  # without strides `same` is just that
+        if self.padding == "symmetric" and self.strides > 1:  # without a stride `same` gives the same padding
             top, left = (size // 2 for size in self.kernel_size)
             x = ops.pad(x, ((0, 0), (top, top), (left, left), (0, 0))) if top or left else x
             padding = "valid"
@@ -86,12 +86,12 @@ class StdConv(Layer):
 
 
 def convolved(x, kernel, strides: int, padding: str):
-    """A map (B, H, W, C) convolved with a kernel (height, width, C, filters), as `StdConv` says."""
+    """Convolve a map (B, H, W, C) with a kernel (height, width, C, filters)."""
     return ops.conv(x, kernel, strides, padding, data_format="channels_last")
 
 
 def standardized(kernel, epsilon: float, epsilon_on: str):
-    """A kernel (height, width, inputs, filters) with mean 0 and variance 1 for each filter, as `StdConv` says."""
+    """Standardise a kernel (height, width, inputs, filters): mean 0 and variance 1 for each filter."""
     deviation = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
     variance = ops.mean(deviation * deviation, axis=(0, 1, 2), keepdims=True)
     if epsilon_on == "std":

@@ -1,4 +1,4 @@
-"""Grid of embeddings -> token sequence, and back.
+"""Convert a grid of embeddings to a token sequence, and back.
 
 B batch, h w patch grid, N tokens, D width.
 """
