@@ -1,4 +1,4 @@
-"""The state of a training run on disk, whole or not at all."""
+"""Checkpoints of a training run, complete or absent."""
 
 import shutil
 import tempfile
@@ -9,14 +9,14 @@ import tensorflow as tf
 
 
 class Checkpoints:
-    """The newest few states in a folder, one sub-folder a step.
+    """The newest checkpoints in a folder, one sub-folder per step.
 
     Args:
-        folder: where they lie; made when the first one is saved.
-        keep: how many to keep.
-        state: name -> list of `tf.Variable`: all that is saved and restored.
-        chief: whether this worker's files are the ones that stay; TensorFlow has all workers save, and the others'
-            files are removed at once.
+        folder: the folder; created by the first save.
+        keep: how many checkpoints to keep.
+        state: lists of `tf.Variable` by name, to save and restore.
+        chief: whether this worker's files stay. TensorFlow makes all workers save; the files of the others are removed
+            at once.
     """
 
     def __init__(self, folder: Path, keep: int, state: dict[str, list], chief: bool = True):
@@ -24,14 +24,14 @@ class Checkpoints:
         self._checkpoint = tf.train.Checkpoint(**state)
 
     def steps(self) -> list[int]:
-        """Steps that a state lies on disk for, in order."""
+        """Return the steps of the checkpoints on disk, in order."""
         return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
 
     def save(self, step: int) -> None:
-        """Write the state of a step under a name of its own, then rename it, then remove the oldest ones.
+        """Write a checkpoint under a temporary name, rename it, and remove the oldest checkpoints.
 
         Raises:
-            OSError: it cannot be written; the older ones are as they were.
+            OSError: the checkpoint cannot be written; the older ones are intact.
         """
         if not self.chief:
             with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +56,7 @@ class Checkpoints:
         self._checkpoint.write(str(beside / "state"))
         final = self.folder / f"{step:08d}"
         before = self.folder / f"{step:08d}.before"
-        if final.exists():  # a folder cannot take another's place: the one before steps aside, not away
+        if final.exists():  # a folder cannot replace another, so the older one is renamed first
             final.rename(before)
         beside.rename(final)
         shutil.rmtree(before, ignore_errors=True)
@@ -64,29 +64,29 @@ class Checkpoints:
             shutil.rmtree(self.folder / f"{old:08d}", ignore_errors=True)
 
     def tidy(self) -> None:
-        """Clear up what a kill in the middle of `save` has left; for the chief, while no other worker reads."""
+        """Remove what an interrupted `save` has left. Only the chief calls it, while no other worker reads."""
         for partial in self.folder.glob("*.partial"):
             shutil.rmtree(partial, ignore_errors=True)
         for before in self.folder.glob("*.before"):
             if before.with_suffix("").exists():
                 shutil.rmtree(before, ignore_errors=True)
-            else:  # between the two renames
+            else:  # stopped between the two renames
                 before.rename(before.with_suffix(""))
 
     def restore(self) -> int | None:
-        """Fill the variables from the newest state that can be read; returns its step, None where there is none.
+        """Restore the newest readable checkpoint and return its step; None without checkpoints.
 
-        Warns of every newer one that cannot be read.
+        Warns of every newer checkpoint that cannot be read.
 
         Raises:
-            ValueError: there are states, and none can be read.
+            ValueError: there are checkpoints, and none can be read.
         """
         steps = self.steps()
         for step in reversed(steps):
             try:
                 self._checkpoint.read(str(self.folder / f"{step:08d}" / "state")).assert_consumed()
                 return step
-            except Exception as error:  # TensorFlow raises half a dozen kinds for a torn file, IndexError among them
+            except Exception as error:  # TensorFlow raises many kinds, even IndexError
                 reason = str(error).strip().splitlines()[0][:200]
                 warnings.warn(
                     f"checkpoint of step {step} in {str(self.folder)!r} cannot be read ({reason}); "
@@ -101,7 +101,7 @@ class Checkpoints:
         return None
 
     def set_aside(self, step: int) -> None:
-        """Rename the states of later steps, which could not be read, to `STEP.broken`; for the chief alone."""
+        """Rename unreadable checkpoints of later steps to `STEP.broken`. Only the chief calls it."""
         for later in self.steps():
             if later > step:
                 aside = self.folder / f"{later:08d}.broken"

@@ -1,4 +1,4 @@
-"""What a run reads: its splits, and how many steps they make."""
+"""The data splits of a run, and the number of steps."""
 
 import hashlib
 import os
@@ -19,11 +19,11 @@ class Datasets:
     """The splits of a run.
 
     Args:
-        recipe: of the run.
-        train: examples to train on.
-        test: examples of the last evaluation.
-        validation: examples of the evaluations on the way.
-        few_shot: examples to fit linear heads to, and to test these on; None without few-shot evaluation.
+        recipe: recipe of the run.
+        train: training examples.
+        test: test examples.
+        validation: examples of the evaluations during training.
+        few_shot: examples to fit linear heads to, and to test the heads on; None without few-shot evaluation.
     """
 
     recipe: Recipe
@@ -34,12 +34,12 @@ class Datasets:
 
     @classmethod
     def open(cls, recipe: Recipe, data_dir: str | None = None, left_out: tuple[str, ...] = ()) -> "Datasets":
-        """Open all that a recipe names, before anything is trained.
+        """Open all splits of a recipe before training.
 
         Args:
-            recipe: of the run.
-            data_dir: in place of the directory in the recipe's data.
-            left_out: names of files of the recipe's own data that may be gone since the run began.
+            recipe: recipe of the run.
+            data_dir: replaces the directory of the recipe's data.
+            left_out: names of files that may have been removed since the run began.
 
         Raises:
             FileNotFoundError: the data is absent.
@@ -64,14 +64,14 @@ class Datasets:
 
     @property
     def splits(self) -> list[Examples]:
-        """All of them, to look for broken files in."""
+        """Return all splits, for the search for broken files."""
         return [*self._own, *(self.few_shot or ())]
 
     @property
     def facts(self) -> dict:
-        """Numbers and names that change with the data; of splits with files, hashes of their names and classes, too.
+        """Return counts, names and hashes that change with the data.
 
-        Files that are left out count, so that a run may leave out more of them when it goes on.
+        Files that are left out are counted, so that a resumed run may leave out more files.
         """
         train, test, validation = (split.whole or split for split in self._own)
         found = {"train_examples": train.count, "test_examples": test.count}
@@ -82,7 +82,7 @@ class Datasets:
 
     @property
     def left_out(self) -> list[str]:
-        """Paths of the files that are left out, in order."""
+        """The paths of the files that are left out, in order."""
         found = (set(split.whole.files or ()) - set(split.files or ()) for split in self._own if split.whole)
         return sorted(set().union(*found))
 
@@ -92,26 +92,26 @@ class Datasets:
 
     @property
     def epoch_steps(self) -> int:
-        """Updates that go through the training examples once."""
+        """The number of updates of one epoch."""
         return steps_per_epoch(self.train, self.recipe.data.batch_size)
 
     @property
     def report_steps(self) -> int:
-        """Updates from one report of the training loss to the next."""
+        """The number of updates between two reports of the training loss."""
         return self.recipe.evaluate.interval or self.epoch_steps
 
     @property
     def steps(self) -> int:
-        """Updates of the whole run."""
+        """The number of updates of the whole run."""
         return self.recipe.steps or self.epoch_steps * self.recipe.epochs
 
     @property
     def epochs(self) -> int:
-        """Epochs that the run begins."""
+        """The number of epochs that the run begins."""
         return -(-self.steps // self.epoch_steps)
 
     def batches(self, input_shape: tuple[int, int, int], start: int) -> Callable:
-        """A function (part, parts) -> that part of the training batches from a step on, as a `tf.data.Dataset`."""
+        """Return a function (part, parts) that returns a part of the training batches from a step on."""
 
         corrupt = MaskedPatches(self.recipe, input_shape).corrupt if self.recipe.masked else None
         augment = augment_at(self.recipe.augment, input_shape[:2], self.recipe.model.input_shape[:2])
@@ -126,11 +126,11 @@ class Datasets:
         return of_part
 
     def evaluation(self, examples: Examples, shard: tuple[int, int] = (0, 1)):
-        """A split, or a worker's part of it, as evaluations see it, at the model's own size."""
+        """Return the batches of a split, or of a worker's part, for evaluations, at the model's own size."""
         return self._whole(examples, self.recipe.data.resize, shard)
 
     def few_shot_evaluation(self, examples: Examples, shard: tuple[int, int] = (0, 1)):
-        """A split as few-shot evaluations see it, whatever the recipe's `resize`: the middle of squeezed images."""
+        """Return the batches of a split for few-shot evaluations: center crops of squeezed images."""
         return self._whole(examples, squeezed(self.recipe.model.input_shape[:2]), shard)
 
     def _whole(self, examples, resize, shard):
@@ -145,7 +145,7 @@ class Datasets:
 
 
 def files_hash(examples: Examples) -> str:
-    """First 16 digits of the SHA-256 of a split's files and their classes, in order, wherever its folder lies."""
+    """Return the first 16 digits of the SHA-256 of a split's file names and classes, in order."""
     above = os.path.commonprefix(examples.files).rfind("/") + 1
     found = hashlib.sha256()
     targets = [""] * len(examples.files) if examples.targets is None else examples.targets.tolist()

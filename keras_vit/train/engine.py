@@ -29,7 +29,7 @@ from keras_vit.train.step import compiled_steps
 from keras_vit.train.strategy import Devices, choose
 from keras_vit.train.workdir import claim, find_summary, require_same_rates, save_model, write_summary
 
-CALL_SECONDS = 1.0  # of updates in one call from Python: often enough to show, and to be interrupted
+CALL_SECONDS = 1.0  # duration of one call from Python: short enough for progress and interruption
 
 
 def train(
@@ -40,60 +40,59 @@ def train(
     tpu: str | None = None,
     profile: bool = False,
 ) -> dict:
-    """Train a recipe's model; run again with the same arguments, it goes on where it was stopped.
+    """Train the model of a recipe. A second call with the same arguments resumes a stopped run.
 
-    On the CPUs of one machine the end is the same to the bit however often the run was stopped. TensorFlow's kernels
-    for GPUs are not deterministic unless `tf.config.experimental.enable_op_determinism()` was called. Order of resume:
+    On the CPUs of one machine the final weights are bit-identical however often the run was stopped. TensorFlow's GPU
+    kernels are not deterministic unless `tf.config.experimental.enable_op_determinism()` was called. Order of resume:
 
-    1. `recipe.json` in the workdir must be this recipe, `data.json` must fit the data; with a `summary.json` beside
-       them the run is over.
+    1. `recipe.json` in the workdir must equal the recipe, and `data.json` the data. If `summary.json` exists, the run
+       is finished.
     2. Model, average and optimizer are built from the recipe's seed, as for a new run.
-    3. The newest readable checkpoint fills their variables, the loss scale and the counters (seconds, speed and
-       memory, the losses since the last report, updates left out, the best accuracy), and says how many steps are
-       done; newer ones, which cannot be read, are set aside.
-    4. `metrics.jsonl` loses the lines of later steps.
-    5. The step is compiled for the stage of the curriculum that the next update lies in.
-    6. The data goes on at that step: order, augmentation and dropout hang on (seed, epoch or step, example) alone.
+    3. The newest readable checkpoint restores their variables, the loss scale, the counters and the step. Newer,
+       unreadable checkpoints are renamed.
+    4. Lines of later steps are removed from `metrics.jsonl`.
+    5. The step is compiled for the stage of the next update.
+    6. The data continues at that step: order, augmentation and dropout depend only on (seed, epoch or step, example).
 
     Args:
-        recipe: what to do.
-        workdir: folder of the run; see `keras_vit.train.workdir`. All workers must see the same one.
-        data_dir: in place of the directory in the recipe's data.
+        recipe: the recipe.
+        workdir: folder of the run; see `keras_vit.train.workdir`. All workers must share it.
+        data_dir: replaces the directory of the recipe's data.
         strategy: `auto`, `one`, `cores`, `mirrored`, `multiworker` or `tpu`; see `keras_vit.train.strategy.choose`.
         tpu: name or address of a TPU.
-        profile: whether to leave TensorBoard's profile of a few steps in `workdir/profile`.
+        profile: whether to write a TensorBoard profile of a few steps to `workdir/profile`.
 
     Returns:
-        What `summary.json` holds; see `keras_vit.train.log.summary`.
+        The content of `summary.json`; see `keras_vit.train.log.summary`.
 
     Raises:
         FileNotFoundError: the data or the weights are absent.
         FloatingPointError: the loss or its gradient is no longer finite.
-        OSError: a checkpoint, or what is told of the run, cannot be written; the older checkpoints are intact. Or
-            another worker stopped (`ConnectionError`).
+        OSError: a checkpoint, the metrics or the model cannot be written; older checkpoints are intact. Or another
+            worker stopped (`ConnectionError`).
         SystemExit: Ctrl-C (130) or SIGTERM (143), to any worker; the state has been saved.
-        ValueError: an argument is out of range, a data file is broken or gone, a batch takes more memory than there
-            is, or the workdir holds something else.
+        ValueError: an argument is out of range, a data file is broken or gone, a batch does not fit into memory, or the
+            workdir belongs to another run.
     """
     finished = find_summary(workdir, recipe)
     if finished is not None:
         return finished
     check_sizes(recipe)
     devices = choose(strategy, recipe.data.batch_size, recipe.optimizer.accumulate, tpu)
-    # The interrupt comes after the workers have met, for which TensorFlow takes SIGTERM for itself.
-    lock = locked(workdir) if devices.chief else contextlib.nullcontext()  # the others share the chief's folder
+    # The signal handler is set after the workers have connected, during which TensorFlow handles SIGTERM.
+    lock = locked(workdir) if devices.chief else contextlib.nullcontext()  # the other workers share the chief's folder
     with lock, devices.naming_lost_workers(), Interrupt() as interrupt:
         return _run(recipe, Path(workdir), data_dir, devices, profile, interrupt)
 
 
 @contextlib.contextmanager
 def _naming_memory(batch: int):
-    """Turn TensorFlow's error about too little memory into a ValueError that says what takes less."""
+    """Turn TensorFlow's out-of-memory error into a ValueError that says what needs less memory."""
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
         reason = re.search(r"(OOM|Out of memory|failed to allocate).*", str(error.message))
-        if reason is None:  # of files or a disk
+        if reason is None:  # an error of a file or a disk
             raise
         raise ValueError(
             f"data.batch_size expected a batch that there is memory for, received {batch} ({reason[0].strip()}); a "
@@ -111,12 +110,12 @@ def _run(
     state = first_state(recipe, data.train.labels, total, devices.strategy)
     checkpoints = Checkpoints(workdir / "checkpoints", recipe.checkpoint.keep, state.variables(), devices.chief)
     require_same_rates(workdir, data, max(checkpoints.steps(), default=0))
-    devices.require_same_step(0)  # all have looked into the folder before the chief changes it
+    devices.require_same_step(0)  # all workers have read the folder before the chief changes it
     if devices.chief:
-        claim(workdir, recipe, data.facts)  # not before: a mistake in the recipe or the data must not lock the folder
+        claim(workdir, recipe, data.facts)  # not earlier: a mistake in the recipe or the data must not claim the folder
         remember_broken(workdir, directory, data.left_out)
         checkpoints.tidy()
-    devices.require_same_step(0)  # and the chief has, before they read it
+    devices.require_same_step(0)  # the chief has changed it before the others read it
     step = checkpoints.restore() or 0
     devices.require_same_step(step)
     if devices.chief:
@@ -159,7 +158,7 @@ def _run(
                 with profiler.around():
                     speed.timed(run_steps, iterator, tf.constant(count), images=count * batch)
             except DATA_ERRORS:
-                step = int(state.optimizer.iterations.numpy())  # each update is whole: they run one after the other
+                step = int(state.optimizer.iterations.numpy())  # updates run one after another, so each is complete
                 if devices.workers == 1 and not (recipe.nonfinite == "stop" and counters.skipped):
                     save()
                     report.say(

@@ -13,13 +13,13 @@ from keras_vit.train.strategy import Devices
 
 
 class Measure:
-    """Evaluates a run's model when its recipe says so.
+    """Evaluates the model of a run when the recipe says so.
 
     Args:
-        recipe: of the run.
-        model: to be evaluated.
-        data: of the run.
-        devices: of the run, which share the work.
+        recipe: recipe of the run.
+        model: the model to evaluate.
+        data: data splits of the run.
+        devices: devices of the run, which share the work.
     """
 
     def __init__(self, recipe: Recipe, model: keras.Model, data: Datasets, devices: Devices):
@@ -32,11 +32,11 @@ class Measure:
 
     @property
     def on_the_way(self) -> str:
-        """The split that the best weights are told by: `test`, or `validation` where the recipe has one."""
+        """The split that selects the best weights: `validation` where the recipe has one, else `test`."""
         return "test" if self._recipe.evaluate.split is None else "validation"
 
     def due(self, step: int) -> list[str]:
-        """The splits to evaluate after a step that ends a report or the run, the test split the last."""
+        """Return the splits to evaluate after a step, the test split last."""
         last = step == self._data.steps
         every = self._recipe.evaluate.every
         regular = bool(every) and step % (self._data.report_steps * every) == 0
@@ -45,9 +45,9 @@ class Measure:
         return found + ["test"] if last and "test" not in found else found
 
     def __call__(self, split: str) -> dict:
-        """What `keras_vit.evaluate.accuracy.evaluate` gives of a split, and the few-shot accuracies.
+        """Return the metrics of `keras_vit.evaluate.accuracy.evaluate` on a split, and the few-shot accuracies.
 
-        Of masked patches `loss` and `accuracy` are means over these; pixels have no accuracy.
+        For masked patch prediction `loss` and `accuracy` are means over patches; pixel targets have no accuracy.
         """
         if split not in self._batches:
             self._batches[split] = self._spread(self._evaluation, getattr(self._data, split))

@@ -15,14 +15,14 @@ _OF_TOKENS = ("patch_size", "representation_size", "dropout_rate", "attention_dr
 
 
 def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
-    """The classifier of `labels` that a recipe trains, its head at zero on top of the recipe's weights.
+    """Return the classifier of `labels` that a recipe trains: the recipe's weights and a head of zeros.
 
-    It computes as the weights' origin does: activation and epsilons are the file's. The file's own head is left out,
-    and its representation layer as well unless the recipe has one of that size (section 3.2).
+    Activation and epsilons are those of the weights file. The file's head is not loaded, nor is its representation
+    layer unless the recipe has one of the same size (section 3.2).
 
     Raises:
         FileNotFoundError: the weights are absent.
-        ValueError: the weights do not fit, or the row lacks what the recipe asks for.
+        ValueError: the weights do not fit, or the row does not support a field of the recipe.
     """
     if recipe.masked is not None:
         return build_masked_model(recipe)
@@ -55,7 +55,7 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
     if source is not None:
         last = "pre_logits" if settings.representation_size else "pooling"
         load_weights(keras.Model(model.inputs, model.get_layer(last).output), source)
-        # Batches are resized by training's own rule, and scaled to [-1, 1] unless the model normalises pixels itself.
+        # Training resizes batches by its own rule, and scales to [-1, 1] unless the model normalises pixels.
         spec = preprocessing_of(model) if settings.include_preprocessing else ImageSpec()
         keep_preprocessing(model, ImageSpec(mean=spec.mean, std=spec.std))
     if settings.head_bias:
@@ -65,7 +65,7 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
 
 
 def _source(settings) -> str | None:
-    """A file or a full tag of weights to start from."""
+    """Return the file or the full tag of the initial weights, or None."""
     if settings.weights is not None or not isinstance(settings.variant, str):
         return settings.weights
     row, tag = find_variant(settings.variant)

@@ -1,4 +1,4 @@
-"""The stages of a run, in each of which images and patches keep their sizes, and the model as a stage computes it.
+"""The stages of a run, each with fixed image and patch sizes, and the model at the sizes of a stage.
 
 B batch, H W C image, K classes, P patch, D width.
 """
@@ -20,13 +20,13 @@ from keras_vit.weights.resize import resize_kernel
 
 @dataclass(frozen=True)
 class Span:
-    """Steps of a run that have the same sizes.
+    """Consecutive steps of a run with the same sizes.
 
     Args:
-        begin: updates done before the first of them.
-        end: updates done after the last of them.
+        begin: number of updates before the first of these steps.
+        end: number of updates after the last of these steps.
         input_shape: (height, width, channels) of the images.
-        patch_size: (height, width) in place of the model's own; None for that.
+        patch_size: (height, width) instead of the model's own; the model's own where None.
     """
 
     begin: int
@@ -36,7 +36,7 @@ class Span:
 
 
 def spans_of(recipe, steps: int) -> list[Span]:
-    """The stages of a recipe's run of so many steps, in order; those too short for a step are left out."""
+    """Return the stages of a run of `steps` steps, in order, without those shorter than one step."""
     found, begin = [], 0
     for stage in recipe.curriculum.stages:
         end = round(stage.until * steps)
@@ -49,25 +49,25 @@ def spans_of(recipe, steps: int) -> list[Span]:
 
 
 class Forward:
-    """The logits of a model with other values in place of some of its variables, at a stage's sizes.
+    """Computes the logits of a model with given values of its trained variables, at the sizes of a stage.
 
-    All stages share the model's variables: the position embedding is resized inside the graph, the patch kernel is
-    a constant matrix times the model's own, so that gradients reach what is trained.
+    All stages share the variables of the model, so that gradients reach them: the position embedding is resized inside
+    the graph, and the patch kernel is a constant matrix times the model's kernel.
 
     Args:
-        model: that is trained.
-        variables: of it that are trained.
+        model: the model that is trained.
+        variables: trained variables of the model.
         span: the stage.
-        recompute: whether each block's insides are computed again in the backward pass.
+        recompute: whether the backward pass recomputes the activations of each block.
     """
 
     def __init__(self, model: keras.Model, variables: list, span: Span, recompute: bool = False):
         self._variables = variables
-        self._mapping = []  # of the call under way
-        self.own_layers = []  # of the stage, not of the model
+        self._mapping = []  # (variable, value) pairs of the current call
+        self.own_layers = []  # layers that the model does not have
         self._kernel = None  # (stage's variable, model's variable, matrix from the one to the other)
         logits = logits_model(model)
-        lean = block_read_at_first_token(logits)  # its insides, those of one token, are not worth a second time
+        lean = block_read_at_first_token(logits)  # it computes the class token alone, which is not worth recomputing
         own = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)]
         patch = span.patch_size if own and span.patch_size not in (None, own[0].patch_size) else None
         if span.patch_size and not own:
@@ -82,7 +82,7 @@ class Forward:
                              f" are stored for it, received {span.input_shape[:2]}.")  # fmt: skip
         embedding = PatchEmbedding(own[0].width, patch, dtype=own[0].dtype_policy) if patch else None
         self.own_layers = [embedding] if patch else []
-        grid = []  # the embedded patches, which the positions are resized to
+        grid = []  # the embedded patches; positions are resized to their grid
 
         def call(layer, *args, **options):
             if isinstance(layer, Positions):
@@ -106,12 +106,12 @@ class Forward:
             self._kernel = (embedding, own[0], _resampling(own[0].patch_size, patch))
 
     def __call__(self, values: list, states: list, *inputs):
-        """Logits (B, K) of images (B, H, W, C) in training, or what else the model puts out.
+        """Return the model's output in training, logits (B, K) for a classifier.
 
         Args:
-            values: of the trained variables.
-            states: (variable, value) of the dropouts' seeds.
-            inputs: images of the stage's size, and what else the model takes.
+            values: values of the trained variables.
+            states: (variable, value) of the seeds of the dropout layers.
+            inputs: images (B, H, W, C) of the stage's size, and further inputs of the model.
         """
         mapping = [*zip(self._variables, values, strict=True), *states]
         if self._kernel is not None:
@@ -123,7 +123,7 @@ class Forward:
         return logits
 
     def _resampled(self, values):
-        """The stage's patch embedding from the model's."""
+        """Return (variable, value) of the stage's patch embedding, computed from the model's."""
         stage, own, matrix = self._kernel
         known = {id(variable): value for variable, value in zip(self._variables, values, strict=True)}
         kernel, bias = (known.get(id(v), tf.convert_to_tensor(v.value)) for v in (own.kernel, own.bias))
@@ -133,7 +133,7 @@ class Forward:
 
 
 def _resampling(old: tuple[int, int], new: tuple[int, int]) -> np.ndarray:
-    """`resize_kernel`, which is linear, as a matrix (P' * P', P * P)."""
+    """Return the matrix (P' * P', P * P) of `resize_kernel`, which is linear."""
     cells = old[0] * old[1]
     basis = np.eye(cells, dtype="float32").reshape(*old, 1, cells)
     return resize_kernel(basis, new).reshape(-1, cells)

@@ -1,4 +1,4 @@
-"""All that a training run changes: model, average, optimizer, and the run's own counters."""
+"""The state of a training run: model, moving average, optimizer and counters."""
 
 import contextlib
 import math
@@ -19,22 +19,22 @@ try:
 except ModuleNotFoundError:  # Windows
     resource = None
 
-FIRST_SCALE = 2.0**15  # of the loss in half precision, as Keras's `LossScaleOptimizer` begins
+FIRST_SCALE = 2.0**15  # initial loss scale of Keras's `LossScaleOptimizer`
 
 
 @dataclass(frozen=True)
 class State:
-    """What a checkpoint holds.
+    """The content of a checkpoint.
 
     Args:
-        model: that is trained.
-        average: that is evaluated and saved: the moving average of the model, or the model itself.
-        trained: the model's variables that move: all that are not frozen.
-        averages: the average's variables, in the same order.
-        optimizer: knows the step, too.
-        rate: the learning rate over the steps.
-        scale: of the loss, and updates since it was last changed; None in other precisions than float16.
-        counters: what the run itself counts.
+        model: the model that is trained.
+        average: the model that is evaluated and saved: the moving average, or the model itself.
+        trained: the trained variables of the model: all that are not frozen.
+        averages: variables of the average, in the same order.
+        optimizer: the optimizer, which counts the steps.
+        rate: the learning-rate schedule.
+        scale: loss scale, and updates since its last change; None except in float16.
+        counters: counters of the run.
     """
 
     model: keras.Model
@@ -47,7 +47,7 @@ class State:
     counters: "Counters"
 
     def variables(self) -> dict[str, list]:
-        """Name -> TensorFlow variables, as `Checkpoints` takes them."""
+        """Return a dict of TensorFlow variables by name, for `Checkpoints`."""
         parts = {"model": self.model.variables, "optimizer": self.optimizer.variables}
         if self.average is not self.model:
             parts["average"] = self.average.variables
@@ -56,39 +56,42 @@ class State:
 
 
 class Counters:
-    """Numbers of a run that outlive it in the checkpoint.
+    """Counters of a run that are saved in the checkpoint.
 
     Args:
-        seconds: of training so far.
-        skipped_before: updates left out before the last report.
-        best: the highest accuracy of an evaluation; -1 before the first.
-        images: that the speed of the run is of, so without those of calls that compiled.
-        images_seconds: that these took.
-        peak_memory: in bytes, of this process on the host or of one that the run was stopped in.
-        peak_device_memory: the same of the GPU that held most; 0 where there was none.
-        tally: since the last report, which the steps themselves count: the sum of the losses, the updates these are
-            of, and those whose loss or gradient was not finite.
+        seconds: training time so far, in seconds.
+        skipped_before: updates skipped before the last report.
+        best: highest accuracy of an evaluation; -1 before the first.
+        images: images that the run's speed counts, without those of calls that compiled.
+        images_seconds: seconds that these images took.
+        peak_memory: highest memory of any process of the run, in bytes.
+        peak_device_memory: highest memory of a GPU, in bytes; 0 without a GPU.
+        tally: since the last report, counted in the graph: the sum of the losses, the number of updates, and the number
+            of updates whose loss or gradient was not finite.
     """
 
     def __init__(self):
         self.seconds, self.skipped_before, self.best = 0.0, 0.0, -1.0
         self.images = self.images_seconds = self.peak_memory = self.peak_device_memory = 0.0
-        # Of any length: checkpoints from before the last number was kept have one less.
+        # Any length: older checkpoints have one value less.
         self._kept = tf.Variable(tf.zeros(7, tf.float64), trainable=False, shape=tf.TensorShape([None]))
         with tf.device("CPU:0"):
             self.tally = tf.Variable(tf.zeros(3, tf.float64), trainable=False)
             self._first_wrong = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self.variables = [self._kept, self.tally]  # a run that stops at a wrong update saves no state behind it
+        self.variables = [
+            self._kept,
+            self.tally,
+        ]  # `first_wrong` is not saved: a run stops there
         self.store()
 
     def load(self) -> None:
-        """Take over what a checkpoint filled the variables with."""
+        """Read the counters from the variables that a checkpoint has filled."""
         self.seconds, self.skipped_before, self.best, *speed = self._kept.numpy().tolist()
         self.images, self.images_seconds, self.peak_memory, *device = speed
         self.peak_device_memory = device[0] if device else 0.0
 
     def store(self) -> None:
-        """Put the numbers where a checkpoint takes them from."""
+        """Write the counters to the variables that a checkpoint saves."""
         self.peak_memory = max(self.peak_memory, peak_memory())
         self.peak_device_memory = max(self.peak_device_memory, peak_device_memory())
         speed = [self.images, self.images_seconds, self.peak_memory, self.peak_device_memory]
@@ -98,45 +101,45 @@ class Counters:
         """Count an update, in the compiled steps.
 
         Args:
-            loss: of the update.
-            made: 1.0 where it was made.
-            wrong: 1.0 where its loss or gradient was not finite.
-            step: its number, from 1.
+            loss: loss of the update.
+            made: 1.0 if the update was made.
+            wrong: 1.0 if the loss or the gradient was not finite.
+            step: number of the update, from 1.
         """
         self.tally.assign_add(tf.cast(tf.stack([loss, made, wrong]), tf.float64))
         first = tf.convert_to_tensor(self._first_wrong)
         self._first_wrong.assign(tf.where((wrong > 0) & (first == 0), tf.cast(step, tf.int64), first))
 
     def next_report(self) -> None:
-        """Begin to count anew."""
+        """Reset the counters of a report."""
         self.skipped_before += self.skipped
         self.tally.assign(tf.zeros_like(self.tally))
 
     @property
     def mean_loss(self) -> float:
-        """Of the updates since the last report; not a number where none was made."""
+        """The mean loss of the updates since the last report; NaN if none was made."""
         loss, updates, _ = self.tally.numpy()
         return float(loss / updates) if updates else math.nan
 
     @property
     def skipped(self) -> float:
-        """Updates since the last report that were not finite."""
+        """The number of updates since the last report that were not finite."""
         return float(self.tally.numpy()[2])
 
     @property
     def first_wrong(self) -> int:
-        """Number, from 1, of the first update in this process that was not finite; 0 where all were."""
+        """The number, from 1, of the first update in this process that was not finite; 0 if all were."""
         return int(self._first_wrong.numpy())
 
 
 def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -> State:
-    """The state that a run starts from: the same one for the same seed.
+    """Return the initial state of a run, which depends only on the recipe.
 
     Args:
-        recipe: of the run.
+        recipe: recipe of the run.
         labels: names of the classes.
-        steps: of the whole run.
-        strategy: to make the variables in.
+        steps: number of steps of the whole run.
+        strategy: distribution strategy that creates the variables.
     """
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
@@ -156,17 +159,17 @@ def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -
 
 
 def peak_memory() -> float:
-    """Bytes that this process held at most; 0 where the system does not say."""
+    """Return the peak memory of this process in bytes; 0 where the system does not report it."""
     if resource is None:
         return 0.0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
 
 
 def peak_device_memory() -> float:
-    """Bytes that TensorFlow held at most on the GPU of this process that held most; 0 where there is none."""
+    """Return the peak memory of TensorFlow on a GPU in bytes, the highest of all GPUs; 0 without a GPU."""
     peaks = [0.0]
     for i in range(len(tf.config.list_logical_devices("GPU"))):
-        # An allocator without statistics stops no run.
+        # An allocator without statistics is no reason to stop a run.
         with contextlib.suppress(ValueError, tf.errors.OpError):
             peaks.append(float(tf.config.experimental.get_memory_info(f"GPU:{i}")["peak"]))
     return max(peaks)

@@ -24,19 +24,19 @@ GROWTH_STEPS = 2000  # updates in a row without overflow, after which the loss s
 
 
 class Step:
-    """The update of a stage.
+    """Updates the weights once, at the sizes of a stage.
 
-    In this order: each example's loss over the global batch; its gradient, micro-batch by micro-batch; the sum over
-    these and over the replicas; with `sam`, the same again at the weights a radius up that gradient; clipping by the
-    global norm; one update of the optimizer; the average. Where the gradient is not finite, the last two are left
-    out if the recipe says so, or a loss scale was too large.
+    In this order: the loss of each example, divided by the global batch size; its gradient, one micro-batch after
+    another; the sum over micro-batches and replicas; with `sam`, the same again at perturbed weights; clipping by the
+    global norm; one update of the optimizer; the moving average. Where the gradient is not finite, the update and the
+    average are skipped if the recipe says so, or if the loss scale was too large.
 
     Args:
-        recipe: of the run.
-        state: of `first_state`.
-        strategy: that the state was made in.
+        recipe: recipe of the run.
+        state: state of the run, from `first_state`.
+        strategy: the distribution strategy in whose scope the state was created.
         span: the stage.
-        cores: parts that are computed side by side; see `keras_vit.train.strategy.choose`.
+        cores: parts of a batch that run in parallel; see `keras_vit.train.strategy.choose`.
     """
 
     def __init__(self, recipe: Recipe, state: State, strategy, span: Span, cores: int = 1):
@@ -46,7 +46,7 @@ class Step:
         self._overrides = training_overrides([*layers_of(state.model), *self._forward.own_layers])
         self._task = task_of(recipe, span.input_shape)
         self._seeds = [variable for variable in state.model.variables if "seed_generator" in variable.path]
-        # On a TPU all of it is compiled; what replicas exchange, on GPUs, is not for XLA. Cores trace their parts once.
+        # On GPUs XLA compiles the gradient of each replica, not the exchange. With cores a part is traced once.
         jit, self._part = True if on_gpu() else None, self._of_part
         if jit or cores > 1:
             self._part = tf.function(self._part, jit_compile=jit, autograph=False)
@@ -54,10 +54,10 @@ class Step:
         self._guarded = recipe.nonfinite == "skip" or state.scale is not None
 
     def __call__(self, images, targets):
-        """One update on every replica's part of a batch.
+        """Update the weights from every replica's part of a batch.
 
         Returns:
-            Its loss, 1.0 where it was made, and 1.0 where loss or gradient was not finite.
+            The loss, 1.0 if the update was made, and 1.0 if the loss or the gradient was not finite.
         """
         step = tf.identity(self.state.optimizer.iterations.value)
         losses, gradients, norm = self.strategy.run(self._gradients, args=(images, targets))
@@ -72,7 +72,7 @@ class Step:
         return tf.where(finite, loss, 0.0), made, tf.cast(wrong, tf.float32)
 
     def _gradients(self, images, targets):
-        """On a replica: the loss of the global batch, its gradient, and the norm of that."""
+        """Return, on a replica, the loss of the global batch, its gradient, and the global norm of the gradient."""
         replica = tf.distribute.get_replica_context()
         values = [tf.convert_to_tensor(variable.value) for variable in self.variables]
         loss, gradients = self._summed(values, images, targets, replica)
@@ -83,10 +83,9 @@ class Step:
         return loss, gradients, global_norm(gradients)
 
     def _summed(self, values, images, targets, replica):
-        """Loss and gradient over all replicas, each of which goes through its examples in `accumulate` parts.
+        """Return loss and gradient over all replicas, each of which computes its examples in `accumulate` parts.
 
-        In float32, but the gradients of `early_casts` where there are neither parts, of a replica or of cores, nor a
-        strategy, which may send all in one piece.
+        Gradients are float32, except those of `early_casts` where there is one part, one core and no strategy.
         """
         parts = self.recipe.optimizer.accumulate
         if parts == 1:
@@ -103,7 +102,7 @@ class Step:
                 return part + 1, loss + more, [a + b for a, b in zip(gradients, _wide(slopes), strict=True)]
 
             first = (tf.constant(0), tf.zeros(()), [tf.zeros_like(value) for value in values])
-            # One part at a time, else they would lie in memory side by side.
+            # One part at a time; otherwise all parts would be in memory together.
             _, loss, gradients = tf.while_loop(
                 lambda part, *_: part < parts, add, first, parallel_iterations=1, maximum_iterations=parts
             )
@@ -114,10 +113,10 @@ class Step:
         return loss, gradients
 
     def _at_once(self, values, images, targets, part, replica):
-        """Loss and gradient of a part, or their sums over its own parts, of which each core computes one."""
+        """Return loss and gradient of a part; with several cores, the sums over the parts of the cores."""
         if self.cores == 1:
             return self._part(values, images, targets, part, replica)
-        numbers = tf.unstack(part * self.cores + tf.range(self.cores))  # tensors: for each int there were a trace
+        numbers = tf.unstack(part * self.cores + tf.range(self.cores))  # each Python int would be traced anew
         pieces = zip(cut((images, targets), self.cores), numbers, strict=True)
         found = [self._part(values, *piece, number, replica) for piece, number in pieces]
         losses, gradients = zip(*found, strict=True)
@@ -137,7 +136,7 @@ class Step:
             losses = self._task.losses(outputs, images, targets)
             loss = tf.reduce_sum(losses) / self.recipe.data.batch_size
             scaled = loss if self.state.scale is None else loss * tf.convert_to_tensor(self.state.scale)[0]
-        with overriding(self._overrides):  # for what the backward pass recomputes
+        with overriding(self._overrides):  # the backward pass recomputes layers
             gradients = tape.gradient(scaled, values, unconnected_gradients="zero")
         return loss, gradients
 
@@ -149,16 +148,16 @@ class Step:
             average_towards(self.state.averages, self.variables, decay, step, self.strategy)
 
     def _apply(self, loss, gradients, scale):
-        # Decay and step count need no batch: without this they would move although the batch cannot be read.
+        # Weight decay and the step count do not depend on the batch; without this they would apply to a failed batch.
         with tf.control_dependencies([loss]):
             self.state.optimizer.apply_scaled(gradients, self.variables, scale)
 
     def _pass_over(self):
-        """The step is counted, and nothing else."""
+        """Count the step and change nothing else."""
         self.strategy.run(lambda: self.state.optimizer.iterations.assign_add(1))
 
     def _rescale(self, finite, loss):
-        """Move the loss scale as Keras's `LossScaleOptimizer` does; returns whether something else was wrong."""
+        """Update the loss scale as Keras's `LossScaleOptimizer` does; return whether the loss itself was not finite."""
         scale, good = tf.unstack(tf.convert_to_tensor(self.state.scale))
         grow = good + 1.0 >= GROWTH_STEPS
         kept = tf.where(grow, [scale * 2.0, 0.0], [scale, good + 1.0])
@@ -170,10 +169,10 @@ class Step:
 
 
 def early_casts(model, variables) -> list[bool]:
-    """Whether each variable is best cast to bfloat16 before the pass, so that its gradient comes in bfloat16.
+    """Return for each variable whether it is cast to bfloat16 before the forward pass.
 
-    A product puts it out so anyway; cast to float32 it would be another pass and twice the bytes. These are the kernels
-    of products in bfloat16. On GPUs and TPUs XLA saves the passes by itself.
+    The gradients of these kernels, of dense layers in bfloat16, then stay in bfloat16; a cast to float32 would be
+    another pass and twice the memory. On GPUs and TPUs XLA removes the casts.
     """
     layers = [layer for layer in layers_of(model) if isinstance(layer, Dense)]
     found = {id(stored_kernel(layer)) for layer in layers if layer.compute_dtype == "bfloat16" and not by_xla()}
@@ -181,20 +180,20 @@ def early_casts(model, variables) -> list[bool]:
 
 
 def _wide(gradients):
-    """All of them in float32."""
+    """Cast gradients to float32."""
     return [tf.cast(gradient, tf.float32) for gradient in gradients]
 
 
 def compiled_steps(recipe: Recipe, state: State, strategy, span: Span, cores: int = 1):
-    """A compiled function (iterator of batches, count) that makes so many updates, and counts them in the state."""
-    # An update has no Python to turn into a graph's control flow; to look for some took seconds of the first step.
+    """Return a compiled function (iterator of batches, count) that makes and counts `count` updates."""
+    # An update has no Python control flow; AutoGraph would spend seconds of the first step to look for it.
     update = tf.autograph.experimental.do_not_convert(Step(recipe, state, strategy, span, cores))
     iterations = state.optimizer.iterations
 
     @tf.function
     def steps(iterator, count):
         for _ in tf.range(count):
-            # One update after the other: where the data breaks off, all before are whole.
+            # One update after another: where the data fails, all earlier updates are complete.
             tf.autograph.experimental.set_loop_options(parallel_iterations=1)
             loss, made, wrong = update(*next(iterator))
             state.counters.count(loss, made, wrong, tf.identity(iterations.value))
@@ -206,11 +205,11 @@ def average_towards(average: list, variables: list, decay: float, step, strategy
     """Move each average a step towards its variable: average -= (1 - d) * (average - variable).
 
     Args:
-        average: variables that hold the averages.
-        variables: that were just updated.
-        decay: d of late steps; step t keeps (1 + t) / (10 + t) at most, so that the first weights are forgotten.
+        average: variables of the averages.
+        variables: variables that were just updated.
+        decay: d of late steps; step t uses at most (1 + t) / (10 + t), so that the initial weights are forgotten.
         step: t, from 0.
-        strategy: whose cross-replica context this is called in.
+        strategy: the strategy, in its cross-replica context.
     """
     step = tf.cast(step, tf.float32)
     rest = 1.0 - tf.minimum(decay, (1.0 + step) / (10.0 + step))
@@ -221,11 +220,11 @@ def average_towards(average: list, variables: list, decay: float, step, strategy
 
 
 def dropout_states(seeds, seed: int, step) -> list:
-    """(variable, value): the state of every dropout, which depends on (recipe, step, layer) alone.
+    """Return (variable, value) of every dropout's state, which depends only on (seed, step, layer).
 
-    Which of a state's values an example gets depends on its place in the whole batch (`train/masks.py`).
+    The values that an example gets depend on its place in the whole batch (`train/masks.py`).
     """
-    # Two zeros: the numbers of the only replica and part of runs on one device, which go on as they began.
+    # The two zeros are replica and part of runs on one device; they keep old runs resumable.
     states = [seed_pair(seed, step, layer, 0, 0) for layer in range(len(seeds))]
     # 31 bits: Keras passes its seeds to TensorFlow as int32.
     return [(s, tf.bitwise.bitwise_and(state, 2**31 - 1)) for s, state in zip(seeds, states, strict=True)]

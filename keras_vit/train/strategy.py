@@ -1,6 +1,6 @@
-"""Which devices train, and what the workers of a run agree on.
+"""The devices of a run, and the communication between its workers.
 
-`keras.Model.fit` is right on one device. Under `tf.distribute` it clips each replica's gradient before the sum,
+`keras.Model.fit` is correct on one device. Under `tf.distribute` it clips each replica's gradient before the sum,
 draws the same dropout masks on every replica, and does not run at all on several workers (Keras 3.15).
 """
 
@@ -18,13 +18,13 @@ STRATEGIES = ("auto", "one", "cores", "mirrored", "multiworker", "tpu")
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices of a run, as one of its processes sees them.
+    """The devices of a run, seen from one of its processes.
 
     Args:
-        strategy: that its variables and updates live in.
-        worker: number of this process; 0 is the chief, which alone writes files.
-        workers: how many processes there are.
-        cores: parts that each batch is computed in, side by side, a thread each; see `choose`.
+        strategy: distribution strategy of the variables and updates.
+        worker: index of this process; 0 is the chief, which alone writes files.
+        workers: number of processes.
+        cores: parts of each batch that run in parallel, one thread each; see `choose`.
     """
 
     strategy: tf.distribute.Strategy
@@ -41,7 +41,7 @@ class Devices:
         return self.strategy.num_replicas_in_sync
 
     def spread(self, batches: Callable, batch_size: int):
-        """Batches on the devices: `batches((part, parts))` gives the examples of one process."""
+        """Distribute batches over the devices; `batches((part, parts))` returns the examples of one process."""
         if self.workers == 1 and not isinstance(self.strategy, tf.distribute.TPUStrategy):
             return self.strategy.experimental_distribute_dataset(batches((0, 1)))
 
@@ -52,7 +52,7 @@ class Devices:
         return self.strategy.distribute_datasets_from_function(own)
 
     def summed(self, function: Callable) -> Callable:
-        """A compiled function of a batch of `spread` -> the sum of what `function` gives of the replicas' parts."""
+        """Return a compiled function of a batch of `spread` that sums `function` over the replicas."""
 
         @tf.function
         def total(*batch):
@@ -62,7 +62,7 @@ class Devices:
         return total
 
     def gathered(self, function: Callable) -> Callable:
-        """A compiled function of a batch of `spread` -> the rows of each tensor that `function` gives, of all parts."""
+        """Return a compiled function of a batch of `spread` that concatenates the outputs of `function`."""
 
         @tf.function
         def rows(*batch):
@@ -73,38 +73,38 @@ class Devices:
         return rows
 
     def agree(self, stop: bool, count: int, save: bool) -> tuple[bool, int, bool]:
-        """What all workers do: stop as soon as one was asked to, and the rest as the chief has it."""
+        """Return the decisions of all workers: stop if any worker must, otherwise follow the chief."""
         if self.workers == 1:
             return stop, count, save
         stops, counts, saves = self._sum([stop, count * self.chief, save * self.chief])
         return stops > 0, counts, saves > 0
 
     def require_same_step(self, step: int) -> None:
-        """Raise unless all workers go on from the same step, which tells whether they see the same workdir."""
+        """Raise unless all workers resume from the same step, which shows that they share the workdir."""
         if self.workers > 1 and self._sum([step, step * step]) != [self.workers * step, self.workers * step**2]:
             raise ValueError(f"workdir expected a folder that all workers share, received one of step {step} here "
                              "and of another step elsewhere.")  # fmt: skip
 
     @contextlib.contextmanager
     def naming_lost_workers(self):
-        """Turn TensorFlow's errors about what is out of reach, another worker first of all, into one sentence.
+        """Turn TensorFlow's errors about an unreachable worker into one sentence.
 
         Raises:
-            ConnectionError: there are several workers, and one of them, or a remote storage, is gone.
+            ConnectionError: another worker, or a remote storage, is gone.
         """
         try:
             yield
         except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
             if self.workers == 1:
                 raise
-            # Which one stands among TensorFlow's own lines on the standard error: the message begins with a stack.
+            # The standard error names the worker, among TensorFlow's own lines; the message begins with a stack.
             raise ConnectionError(
                 f"workers expected all {self.workers} to go on, found that another worker, or the storage of the data, "
                 "stopped or cannot be reached; the same command on every machine goes on from the last checkpoint."
             ) from error
 
     def _sum(self, numbers: list) -> list[int]:
-        """Of every worker's numbers, three at most, the sums; returns when all workers have come here."""
+        """Return the sums of at most three values over the workers, once all workers have called it."""
         padded = [float(number) for number in numbers] + [0.0] * (3 - len(numbers))
         local = self.replicas // self.workers
         sums = self._total(tf.constant(padded, tf.float64)).numpy()
@@ -123,31 +123,30 @@ class Devices:
 
 
 def cut(batch: tuple, parts: int) -> list[tuple]:
-    """A batch (B, ...) of tensors in so many parts (B / parts, ...)."""
+    """Split a batch (B, ...) of tensors into `parts` parts (B / parts, ...)."""
     return [batch] if parts == 1 else list(zip(*(tf.split(tensor, parts) for tensor in batch), strict=True))
 
 
 def on_gpu() -> bool:
-    """Whether TensorFlow computes on a GPU."""
+    """Return whether TensorFlow computes on a GPU."""
     return bool(tf.config.list_logical_devices("GPU"))
 
 
 def choose(name: str, batch_size: int, accumulate: int = 1, tpu: str | None = None) -> Devices:
-    """The devices of a name. Call it before anything else touches TensorFlow: several workers must meet first.
+    """Choose the devices of a run. Call it before TensorFlow is used: several workers must connect first.
 
     Args:
-        name: `one` device; `cores`, a thread of its own for each core of the CPU, which computes its part of every
-            batch, where with `one` all cores share each operation: faster where operations are small; `mirrored` over
-            all GPUs (or all logical CPUs where there is no GPU); `multiworker` over the processes in the environment's
-            TF_CONFIG; `tpu`, untested on TPU hardware; `auto`: what TF_CONFIG, a TPU's name, or the number of GPUs
-            asks for.
-        batch_size: examples of one update, to be shared out evenly.
-        accumulate: parts that each replica goes through its examples in.
-        tpu: name or address of a TPU; the one of this machine where None.
+        name: `one` device; `cores`, one thread for each core of the CPU, each with its part of every batch (with `one`
+            all cores share each operation; `cores` is faster where operations are small); `mirrored` over all GPUs, or
+            all logical CPUs without a GPU; `multiworker` over the processes in the environment's TF_CONFIG; `tpu`,
+            untested on TPU hardware; `auto` follows TF_CONFIG, the name of a TPU, or the number of GPUs.
+        batch_size: examples of one update, split evenly.
+        accumulate: micro-batches of each replica.
+        tpu: name or address of a TPU; the TPU of this machine where None.
 
     Raises:
-        ValueError: the name is unknown, TF_CONFIG or the TPU is absent, the batch cannot be shared out, or TensorFlow
-            has threads already where `cores` wants others.
+        ValueError: the name is unknown, TF_CONFIG or the TPU is absent, the batch cannot be split evenly, or TensorFlow
+            has started with other threads than `cores` needs.
     """
     if name not in STRATEGIES:
         raise ValueError(f"strategy expected one of {STRATEGIES}, received {name!r}.")
@@ -159,15 +158,15 @@ def choose(name: str, batch_size: int, accumulate: int = 1, tpu: str | None = No
 
 
 def _on_cores(device: Devices, examples: int) -> Devices:
-    """The same in as many parts of equal size as examples can be cut into, no more than there are cores.
+    """Return the devices with the largest number of equal parts that is no larger than the number of cores.
 
-    An operation of one part gets the threads of that part's cores alone, and as many run at once as there are parts.
+    An operation of one part uses only the threads of that part's cores, and one operation of each part runs at a time.
     """
     if tf.config.list_physical_devices("GPU"):
         raise ValueError("strategy 'cores' expected a machine whose CPU trains, found a GPU.")
     cores, threads = usable_cores(), tf.config.threading
     parts = next(parts for parts in range(cores, 0, -1) if examples % parts == 0)
-    try:  # which goes well later, too, where they are as wanted
+    try:  # setting the same numbers again succeeds
         threads.set_intra_op_parallelism_threads(cores // parts)
         threads.set_inter_op_parallelism_threads(parts)
     except RuntimeError:
@@ -177,7 +176,7 @@ def _on_cores(device: Devices, examples: int) -> Devices:
 
 
 def usable_cores() -> int:
-    """That this process may run on."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -198,7 +197,7 @@ def _choose(name, tpu) -> Devices:
             reason = str(error).strip().splitlines()[0]
             raise ValueError(f"strategy 'tpu' expected a TPU, found none at {tpu or 'local'!r} ({reason}).") from None
     if name == "cores":
-        return Devices(tf.distribute.get_strategy())  # the devices' list would set TensorFlow's threads
+        return Devices(tf.distribute.get_strategy())  # listing devices would start TensorFlow's threads
     found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     if name == "one" or (name == "auto" and len(found) == 1):
         return Devices(tf.distribute.get_strategy())
@@ -213,13 +212,13 @@ def _mirrored(names: tuple[str, ...]):
 
 
 def worker_of(config: dict) -> tuple[int, int]:
-    """This process's number and how many train, as TensorFlow counts them: a `chief` is the first of the workers.
+    """Return the index of this process and the number of workers; a `chief` is the first worker.
 
     Args:
         config: TF_CONFIG.
 
     Raises:
-        ValueError: it has no workers, or tasks of another kind.
+        ValueError: TF_CONFIG has no workers, or tasks of another kind.
     """
     counts = {kind: len(addresses) for kind, addresses in config.get("cluster", {}).items()}
     task = config.get("task", {})

@@ -1,4 +1,4 @@
-"""What a run leaves in its folder: recipe.json, data.json, metrics.jsonl, checkpoints/, model.keras, summary.json."""
+"""The files of a run: recipe.json, data.json, metrics.jsonl, checkpoints/, model.keras, summary.json."""
 
 import json
 import os
@@ -11,18 +11,18 @@ from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.file import differences, from_json, to_json
 
 SUMMARY = "summary.json"
-LENGTH, SKIPPING = ("epochs", "steps"), ("data.on_error",)  # what may change while a run goes on
+LENGTH, SKIPPING = ("epochs", "steps"), ("data.on_error",)  # fields that may change during a run
 
 
 def find_summary(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
-    """The summary in a folder where this recipe has been run to its end; changes nothing.
+    """Return the summary of a finished run of this recipe in a folder; None if the run is not finished.
 
-    A recipe that differs in what may change while a run goes on has no summary yet where its run is longer.
+    A recipe may differ in the fields that may change during a run; a longer run is not finished yet.
 
     Raises:
-        ValueError: the folder holds something else, or a run that cannot go on so.
+        ValueError: the folder belongs to another recipe, or the changed fields do not allow the run to go on.
     """
-    if re.match(r"[A-Za-z][\w+.-]+:/", os.fspath(workdir)):  # one slash: pathlib makes it of two; C:/ is Windows's
+    if re.match(r"[A-Za-z][\w+.-]+:/", os.fspath(workdir)):  # pathlib merges two slashes; C:/ is a drive
         raise ValueError(f"workdir expected a local folder or one that is mounted, received {os.fspath(workdir)!r}.")
     workdir = Path(workdir)
     if workdir.exists() and not workdir.is_dir():
@@ -32,7 +32,7 @@ def find_summary(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
         text = written.read_text()
         other = from_json(text)
         if "exif" not in json.loads(text)["data"] and other.data.source not in ("digits", "arrays"):
-            other = replace(other, data=replace(other.data, exif=False))  # of a version that did not turn photographs
+            other = replace(other, data=replace(other.data, exif=False))  # written by a version that did not read EXIF
         fields = differences(recipe, other)
         if not set(fields) <= {*LENGTH, *SKIPPING}:
             older = "; --set data.exif=false goes on with it as it began" if fields == ["data.exif"] else ""
@@ -54,7 +54,7 @@ def find_summary(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
 
 
 def _another_length(workdir: Path, recipe: Recipe, field: str) -> str:
-    """The sentence about a run that was laid out for another number of steps."""
+    """Return the sentence about a run that was planned for another number of steps."""
     by = "stages" if recipe.curriculum.stages else "cool-down" if recipe.schedule.cooldown_steps else "learning rate"
     by = f"{recipe.schedule.decay} {by}" if by == "learning rate" else by
     begin = "pass another --workdir"
@@ -67,12 +67,12 @@ def _another_length(workdir: Path, recipe: Recipe, field: str) -> str:
 
 
 def require_same_rates(workdir: str | os.PathLike, data, done: int) -> None:
-    """Raise a ValueError unless the steps that a run has made are those of the recipe as it is now.
+    """Raise a ValueError if the learning rates of the steps already made differ from those of the changed recipe.
 
     Args:
         workdir: folder of the run.
         data: the run's `keras_vit.train.datasets.Datasets`.
-        done: steps made.
+        done: number of steps made.
     """
     recipe, written = data.recipe, Path(workdir) / "recipe.json"
     before = from_json(written.read_text()) if written.is_file() else recipe
@@ -87,34 +87,34 @@ def require_same_rates(workdir: str | os.PathLike, data, done: int) -> None:
 
 
 def claim(workdir: str | os.PathLike, recipe: Recipe, data: dict) -> None:
-    """Make a folder this recipe's own: from now on it is refused to any other.
+    """Claim a folder for a recipe; other recipes are refused from then on.
 
     Args:
         workdir: folder of the run.
-        recipe: of the run.
-        data: what tells whether a run goes on with the data that it began with.
+        recipe: recipe of the run.
+        data: facts that show whether a resumed run has the same data.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the data is not the same.
     """
     workdir = Path(workdir)
     workdir.mkdir(parents=True, exist_ok=True)
     written = workdir / "data.json"
     before = json.loads(written.read_text()) if written.is_file() else {}
-    changed = [  # what an older version did not write down cannot be compared
+    changed = [  # facts that an older version did not write cannot be compared
         f"{name} {before[name]!r} (now {value!r})" for name, value in data.items() if before.get(name, value) != value
     ]
     if changed:
         raise ValueError(f"data expected what the run in {str(workdir)!r} began with, found another "
                          f"{', '.join(changed)}; begin in a new folder.")  # fmt: skip
     if (workdir / "recipe.json").is_file() and from_json((workdir / "recipe.json").read_text()) != recipe:
-        (workdir / SUMMARY).unlink(missing_ok=True)  # it is that of the shorter run
-    write_atomically(workdir / "recipe.json", to_json(recipe))  # first: it tells whose folder this is
+        (workdir / SUMMARY).unlink(missing_ok=True)  # the summary of the shorter run
+    write_atomically(workdir / "recipe.json", to_json(recipe))  # first, because it identifies the run
     write_atomically(written, json.dumps(data, indent=2) + "\n")
 
 
 def write_atomically(path: str | os.PathLike, text: str) -> None:
-    """Write a text file beside its place, then move it there."""
+    """Write a text file under a temporary name, then rename it."""
     path = Path(path)
     beside = path.with_name(path.name + ".partial")
     try:
@@ -126,11 +126,11 @@ def write_atomically(path: str | os.PathLike, text: str) -> None:
 
 
 class Metrics:
-    """`metrics.jsonl`: one object a line with step, split, name and value.
+    """Writes `metrics.jsonl`: one object per line with step, split, name and value.
 
     Args:
-        path: of the file.
-        step: where the run goes on; lines of later steps, which will be written again, are dropped.
+        path: path of the file.
+        step: step at which the run resumes; lines of later steps are removed.
     """
 
     def __init__(self, path: str | os.PathLike, step: int = 0):
@@ -139,7 +139,7 @@ class Metrics:
         write_atomically(self.path, "".join(f"{line}\n" for line in lines if _written_by(line, step)))
 
     def write(self, step: int, split: str, **values: float) -> None:
-        """Append one line a value."""
+        """Append one line per value."""
         rows = [{"step": step, "split": split, "name": name, "value": value} for name, value in values.items()]
         with self.path.open("a", encoding="utf-8") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows))
@@ -153,18 +153,18 @@ def _written_by(line: str, step: int) -> bool:
 
 
 def save_model(model, path: str | os.PathLike) -> None:
-    """Write a `.keras` file beside its place, then move it there."""
+    """Write a `.keras` file under a temporary name, then rename it."""
     path = Path(path)
     beside = path.with_name(f"partial-{path.name}")
     try:
         model.save(beside)
         beside.replace(path)
     except OSError:
-        beside.unlink(missing_ok=True)  # a full disk needs its space back
+        beside.unlink(missing_ok=True)  # on a full disk its space is needed
         raise
 
 
 def write_summary(path: str | os.PathLike, summary: dict) -> dict:
-    """Write `summary.json`, whose presence means that the run is finished; returns the summary."""
+    """Write `summary.json`, whose presence means that the run is finished, and return the summary."""
     write_atomically(path, json.dumps(summary, indent=2) + "\n")
     return summary
