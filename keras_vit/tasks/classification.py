@@ -8,7 +8,7 @@ class Classification:
     """Predict the classes of images.
 
     Args:
-        recipe: of the run.
+        recipe: recipe of the run.
     """
 
     def __init__(self, recipe: Recipe):

@@ -1,4 +1,4 @@
-"""Masked patch prediction as a run's task (appendix B.1.2 of arXiv 2010.11929).
+"""Masked patch prediction: its targets, inputs and losses (appendix B.1.2 of arXiv 2010.11929).
 
 B batch, H W C image, P patch height or width, N patches, K of them corrupted.
 """
@@ -13,17 +13,17 @@ from keras_vit.models.masked import build_masked, encoder_of
 from keras_vit.models.token_layout import token_layout
 from keras_vit.train.recipe.masked import LEVELS, patches_of
 
-_TRAINING, _EVALUATION = 6, 7  # what a seed is for, beside the purposes of data/pipeline.py
-PARTS = 4  # along a side of a patch whose colours are predicted
+_TRAINING, _EVALUATION = 6, 7  # purposes of seeds; data/pipeline.py has the others
+PARTS = 4  # parts along a side of a patch, for the target `colours`
 
 
 class MaskedPatches:
-    """The task of a recipe with `masked`, for images of a size.
+    """Predict the content of corrupted patches: the task of a recipe with `masked`.
 
-    A batch's targets are the corruption, int32 (B, N + K), as `keras_vit.data.corrupt` draws it.
+    The targets of a batch are the corruption, int32 (B, N + K), as drawn by `keras_vit.data.corrupt`.
 
     Args:
-        recipe: of the run.
+        recipe: recipe of the run.
         input_shape: (height, width, channels) of the images.
     """
 
@@ -35,7 +35,7 @@ class MaskedPatches:
         self.count = self._masked.count(self.cells)
 
     def corrupt(self, epoch, index):
-        """The targets of training examples: epoch () or (B,) and index (B,) -> (B, N + K)."""
+        """Return the targets of training examples: epoch () or (B,) and index (B,) -> (B, N + K)."""
         epoch = tf.reshape(tf.cast(epoch, tf.int64), (-1, 1))
         return self._drawn(index, _TRAINING, epoch)
 
@@ -45,7 +45,7 @@ class MaskedPatches:
         return tf.ensure_shape(plan, (None, self.cells + self.count))
 
     def evaluation(self, batches, shard: tuple[int, int] = (0, 1)):
-        """Batches of (images, labels, weights) with the corruption, always the same one, in the place of the labels."""
+        """Replace the labels in batches of (images, labels, weights) by a fixed corruption."""
         size, (worker, workers) = self._recipe.data.batch_size, shard
         own = worker * size // workers + tf.range(size // workers, dtype=tf.int64)
 
@@ -56,15 +56,15 @@ class MaskedPatches:
         return batches.enumerate().map(corrupted, BATCHES_AT_ONCE)
 
     def inputs(self, images, targets) -> tuple:
-        """What the model takes: images, sources (B, N), places (B, K)."""
+        """Return the model's inputs: images, sources (B, N), places (B, K)."""
         return images, targets[:, : self.cells], targets[:, self.cells :]
 
     def losses(self, outputs, images, targets):
-        """The mean over the corrupted patches of each example: (B, K, units) -> (B,)."""
+        """Return each example's mean loss over its corrupted patches: (B, K, units) -> (B,)."""
         return self._compared(outputs, images, targets)[0]
 
     def _compared(self, outputs, images, targets):
-        """Losses and shares of right answers of each example, (B,) both."""
+        """Return losses and accuracies of each example, (B,) both."""
         kind, channels = self._masked.target, self._shape[2]
         wanted = tf.gather(self.of_patches(images), targets[:, self.cells :], batch_dims=1)  # (B, K, ...)
         outputs = tf.cast(outputs, tf.float32)
@@ -78,7 +78,7 @@ class MaskedPatches:
         return tf.reduce_mean(losses, axis=1), tf.reduce_mean(hits, axis=1)
 
     def of_patches(self, images):
-        """What is to be said of every patch: classes int32 (B, N, 1) or (B, N, 16), or pixels (B, N, P * P * C)."""
+        """Return the target of every patch: classes int32 (B, N, 1) or (B, N, 16), or pixels (B, N, P * P * C)."""
         height, width = self._patch
         values = (images / 255.0) if self._recipe.model.include_preprocessing else (images + 1.0) / 2.0
         patches = extract_patches(values, self._patch)  # (B, h, w, P * P * C)
@@ -88,11 +88,11 @@ class MaskedPatches:
         split = (-1, self.cells, parts, height // parts, parts, width // parts, self._shape[2])
         means = tf.reduce_mean(tf.reshape(patches, split), axis=(3, 5))  # (B, N, parts, parts, C)
         levels = tf.clip_by_value(tf.cast(tf.floor(means * LEVELS), tf.int32), 0, LEVELS - 1)
-        places = tf.constant([LEVELS**i for i in reversed(range(self._shape[2]))])  # red counts most
+        places = tf.constant([LEVELS**i for i in reversed(range(self._shape[2]))])  # red is the most significant digit
         return tf.reshape(tf.reduce_sum(levels * places, axis=-1), (-1, self.cells, parts * parts))
 
     def sums(self, model: keras.Model):
-        """A compiled function of a batch -> its sums, as `keras_vit.evaluate.accuracy.evaluator` gives them."""
+        """Return a compiled function of a batch that returns sums as `keras_vit.evaluate.accuracy.evaluator` does."""
 
         @tf.function
         def sums(images, targets, weights):
@@ -103,7 +103,7 @@ class MaskedPatches:
         return sums
 
     def features(self, model: keras.Model):
-        """A compiled function: images -> what a classifier would take of them uncorrupted, float32 (B, D)."""
+        """Return a compiled function: images -> features of uncorrupted images for a classifier, float32 (B, D)."""
         tokens = keras.Model(model.inputs[:2], model.get_layer("encoder_norm").output)
         layout = token_layout(model)
         own = tf.range(1, self.cells + 1)[None]
@@ -119,7 +119,7 @@ class MaskedPatches:
 
 
 def build_masked_model(recipe) -> keras.Model:
-    """The model that a recipe with `masked` trains."""
+    """Return the model that a recipe with `masked` trains."""
     settings = recipe.model
     patch = patches_of(settings, settings.input_shape)[1]
     units = recipe.masked.units(patch, settings.channels)
@@ -127,7 +127,7 @@ def build_masked_model(recipe) -> keras.Model:
 
 
 def finished_models(recipe, average: keras.Model) -> dict[str, keras.Model]:
-    """File name -> what a run leaves: of masked patch prediction the encoder alone, and the whole."""
+    """Return the models that a run saves, by file name: the encoder, and the whole model."""
     if recipe.masked is None:
         return {"model.keras": average}
     return {"model.keras": encoder_of(average, recipe.model.row, **_options(recipe)), "masked.keras": average}

@@ -1,4 +1,4 @@
-"""Two real steps of a recipe, its model shrunk, on generated data: does it hang together?"""
+"""Two real steps of a recipe with a small model on generated data, to check the recipe."""
 
 import dataclasses
 import tempfile
@@ -23,9 +23,9 @@ CLASSES, STEPS = 5, 2
 
 
 def shrunk(recipe: Recipe) -> Recipe:
-    """The recipe with a model of the same kind and few weights, of its own image size, and a batch of 4 or so.
+    """Return the recipe with a small model of the same kind, the same image size, and a batch of about 4.
 
-    Weights are not loaded: they may be hundreds of megabytes away.
+    Weights are not loaded, because they may be a large download.
     """
     model, row = recipe.model, recipe.model.row
     stage = lambda units: tuple(1 for _ in units)  # noqa: E731
@@ -45,14 +45,14 @@ def shrunk(recipe: Recipe) -> Recipe:
 
 
 def dry_run(recipe: Recipe) -> dict:
-    """Make two updates of every stage of a shrunk recipe on random images, evaluate, and save; keeps nothing.
+    """Make two updates of every stage of a small model on random images, evaluate and save; all files are removed.
 
     Returns:
-        `{"parameters": of the shrunk model, "losses": [of every stage], "accuracy": of nothing in particular}`.
+        `{"parameters": int, "losses": [one per stage], "accuracy": float}`; the accuracy is meaningless.
 
     Raises:
         FloatingPointError: a loss is not finite.
-        ValueError: the recipe does not hang together.
+        ValueError: the recipe is inconsistent.
     """
     check_sizes(recipe)
     recipe = shrunk(recipe)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish that is granted between two updates."""
+"""Ctrl-C and SIGTERM, handled between two updates."""
 
 import signal
 import threading
@@ -7,8 +7,8 @@ import threading
 class Interrupt:
     """While entered, the first Ctrl-C or SIGTERM sets `asked`; a second one ends the process as usual.
 
-    `code` is the exit status of a process that stops for it, as shells count: 128 and the signal's number. A worker
-    that stops because another one was asked to has SIGTERM's.
+    `code` is the exit status of the stopped process: 128 plus the number of the signal. A worker that stops because
+    another worker was signalled uses SIGTERM's.
     """
 
     def __init__(self):

@@ -1,4 +1,4 @@
-"""Files that a run found broken: kept by name in `left_out.json`, so that it goes on when they are removed."""
+"""Broken files of a run, listed in `left_out.json`, so that the run can resume after the files are removed."""
 
 import contextlib
 import json
@@ -18,11 +18,11 @@ def known_broken(workdir: Path) -> tuple[str, ...]:
 
 
 def absent_files(model: str, recipe: str | None) -> tuple[str, ...]:
-    """Return the names of files that the splits of a verb's data count although they may be gone.
+    """Return the names of files that are part of the splits although they may have been removed.
 
     Args:
-        model: what the verb was given; a workdir's run may have found broken files.
-        recipe: the recipe that the verb was given in place of the workdir's own, whose data has no such files.
+        model: the verb's MODEL; the run of a workdir may have listed broken files.
+        recipe: the verb's `--recipe`, if any; the data of another recipe has no such files.
     """
     return () if recipe else known_broken(Path(model))
 

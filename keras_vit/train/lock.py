@@ -17,13 +17,13 @@ NAME = "run.lock"
 
 @contextlib.contextmanager
 def locked(workdir: str | os.PathLike):
-    """Hold a run's folder inside the `with`. The system releases it when the process ends, however that ends.
+    """Lock a run's folder inside the `with`. The system releases the lock when the process ends.
 
     Args:
-        workdir: the folder; made where it does not exist, and removed again if it is empty at the end.
+        workdir: the folder; created if it does not exist, and removed again if it is empty at the end.
 
     Raises:
-        ValueError: another process holds it.
+        ValueError: another process has locked the folder.
     """
     workdir = Path(workdir)
     made = not workdir.exists()
@@ -56,16 +56,16 @@ def _opened(path: Path) -> int:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(opened), path.stat()):
                 return opened
-        os.close(opened)  # its holder ended, and removed the file, between our opening and locking it
+        os.close(opened)  # the other process removed the file between our opening and locking it
 
 
 def _take(opened: int) -> bool:
-    """Lock an open file unless another process has it; True as well where the file system has no locks."""
+    """Lock an open file unless another process has locked it; return True on success or without lock support."""
     try:
         if fcntl is not None:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         else:
-            os.lseek(opened, 2**30, os.SEEK_SET)  # past the text, which Windows would keep others from reading
+            os.lseek(opened, 2**30, os.SEEK_SET)  # past the text, which Windows would make unreadable for others
             msvcrt.locking(opened, msvcrt.LK_NBLCK, 1)
     except (BlockingIOError, PermissionError):
         return False

@@ -1,25 +1,25 @@
-"""Random values of a part of a batch that are the whole batch's, so that dropout depends on the example alone.
+"""Random values of dropout for a part of a batch, equal to those of the whole batch on one device.
 
-Philox is a counter: the i-th group of four values is a function of (key, counter + i). Each part computes its own
-groups, which are those that one device draws for the same examples.
+Philox is a counter-based generator: the i-th group of four values is a function of (key, counter + i). Each part
+computes the groups of its own examples.
 """
 
 import math
 
 import tensorflow as tf
 
-_PHILOX, _GROUP = 1, 4  # TensorFlow's number of the algorithm; values a step of the counter
+_PHILOX, _GROUP = 1, 4  # TensorFlow's number of the algorithm; values per step of the counter
 
 
 def uniform_of_part(part):
-    """Return a function for `keras_vit.layers.drawing`: the values of one of the equal parts of a batch.
+    """Return a function for `keras_vit.layers.drawing` that draws the values of one of the equal parts of a batch.
 
     Args:
-        part: number of the part in the whole batch, from 0: int or int tensor ().
+        part: index of the part in the whole batch: int or int tensor ().
     """
 
     def uniform(shape, dtype, seed):
-        # As Keras makes a seed of a generator's state, so that the parts are what Keras draws of the whole.
+        # As Keras derives a seed from a generator's state, so that the parts equal what Keras draws for the whole.
         seed = tf.cast(tf.math.floormod(tf.cast(seed, tf.int64), tf.int32.max - 1), tf.int32)
         key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
         known = all(isinstance(side, int) for side in shape)
@@ -30,7 +30,7 @@ def uniform_of_part(part):
         )
         if known and math.prod(shape) % _GROUP == 0:
             return draw(shape)
-        values = draw([count + _GROUP - 1])  # the part may begin inside a group
+        values = draw([count + _GROUP - 1])  # a part may start inside a group
         return tf.reshape(tf.slice(values, [first % _GROUP], [count]), shape)
 
     return uniform

@@ -1,4 +1,4 @@
-"""What the last bits of a run depend on beside its recipe and data: threads, parts of a batch, versions."""
+"""Threads, parts of a batch and versions: the last bits of a run depend on them, too."""
 
 import importlib.metadata
 import json
@@ -15,7 +15,7 @@ NAME = "process.json"
 
 
 def process_facts(devices: Devices) -> dict:
-    """Return the threads, parts, versions and switches that this process computes with."""
+    """Return the threads, parts, versions and switches of this process."""
     threads = tf.config.threading
     return {
         "intra_op_threads": _threads(threads.get_intra_op_parallelism_threads(), "TF_NUM_INTRAOP_THREADS"),
@@ -27,15 +27,15 @@ def process_facts(devices: Devices) -> dict:
 
 
 def _threads(asked: int, variable: str) -> int:
-    """Threads as TensorFlow takes them: what was set, else the environment's number, else all cores."""
+    """Return the number of TensorFlow's threads: as set, else by the environment, else all cores."""
     named = os.environ.get(variable, "")
     return asked or (int(named) if named.isdigit() else 0) or usable_cores()
 
 
 def record_process(workdir: Path, devices: Devices, step: int) -> None:
-    """Write `process.json`; warn where a run goes on at `step` by another process than it was trained in.
+    """Write `process.json`; warn if a run resumes at `step` with other facts than before.
 
-    A product in bfloat16 is summed in another order by another number of threads, so the last bits differ.
+    Another number of threads sums in another order, so the last bits differ.
     """
     facts, written = process_facts(devices), Path(workdir) / NAME
     before = json.loads(written.read_text()) if step and written.is_file() else {}

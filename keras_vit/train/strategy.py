@@ -204,8 +204,8 @@ def _choose(name, tpu) -> Devices:
     return Devices(_mirrored(tuple(device.name for device in found)))
 
 
-# One strategy for all runs of a process: each numbers its sums over the replicas anew, and TensorFlow takes a second
-# one's for the first one's, which fails where the models differ in size ("Shape mismatch in the collective instance").
+# One strategy for all runs of a process. A second one would number its collectives from the start, and TensorFlow would
+# confuse them with the first one's ("Shape mismatch in the collective instance").
 @functools.cache
 def _mirrored(names: tuple[str, ...]):
     return tf.distribute.MirroredStrategy(names)

@@ -1,4 +1,4 @@
-"""How an image travels through the model in training, as pictures beside the curves."""
+"""Pictures of the journey of an image through the model during training."""
 
 import io
 from importlib.util import find_spec
@@ -11,19 +11,19 @@ from keras_vit.tasks.masked import finished_models
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.recipe import Recipe
 
-IMAGES = 8  # whose tokens make the colours; the first of them is drawn
+IMAGES = 8  # images whose tokens define the colours; the first one is drawn
 
 
 class Pictures:
-    """Draws the way of the same held-out image through a run's model every so many steps; see `Evaluate.pictures`.
+    """Draws the journey of one held-out image through the model at regular steps; see `Evaluate.pictures`.
 
     Args:
-        recipe: of the run.
-        model: to be looked at.
-        data: of the run; the first images of the split of the evaluations on the way are taken.
+        recipe: recipe of the run.
+        model: the model to draw.
+        data: data splits of the run; the first images of the evaluation split are used.
 
     Raises:
-        ImportError: there are to be pictures, and Matplotlib is not installed.
+        ImportError: the recipe has pictures, and Matplotlib is not installed.
     """
 
     def __init__(self, recipe: Recipe, model: keras.Model, data: Datasets):
@@ -35,19 +35,19 @@ class Pictures:
             raise ImportError("evaluate.pictures needs Matplotlib, found none: pip install 'keras-vit-zoo[analysis]'.")
 
     def remaining(self, step: int) -> int:
-        """Steps to the next picture, or to the end of the run without one."""
+        """Return the number of steps to the next picture, or to the end of the run."""
         return self._every - step % self._every if self._every else self._data.steps - step
 
     def is_due(self, step: int) -> bool:
-        """Whether a picture follows this step."""
+        """Return whether a picture follows this step."""
         return bool(self._every) and step % self._every == 0
 
     def __call__(self, step: int) -> bytes:
-        """The picture as PNG."""
+        """Return the picture as PNG bytes."""
         if self._images is None:
             self._images = next(iter(self._data.evaluation(self._data.validation)))[0][:IMAGES].numpy()
         drawn = io.BytesIO()
-        model = finished_models(self._recipe, self._model)["model.keras"]  # of a masked run the encoder
+        model = finished_models(self._recipe, self._model)["model.keras"]  # the encoder, in a masked run
         plot_journey(
             journey(model, self._images), drawn, name=f"held-out image after step {step:,}",
             value_range=self._range,

@@ -1,21 +1,21 @@
-"""What a training run shows while it runs: a bar on a terminal, plain lines elsewhere."""
+"""The progress of a training run: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
 
 from tqdm import tqdm
 
-LINE_SECONDS = 10.0  # least time between two plain lines
+LINE_SECONDS = 10.0  # seconds between two plain lines, at least
 
 
 class Progress:
-    """The progress of a run, on the standard error.
+    """Shows the progress of a run on the standard error.
 
     Args:
-        steps: updates of the whole run.
-        epochs: of the whole run.
-        start: updates already done.
-        quiet: True shows nothing.
+        steps: number of updates of the whole run.
+        epochs: number of epochs of the whole run.
+        start: number of updates already made.
+        quiet: whether to show nothing.
     """
 
     def __init__(self, steps: int, epochs: int, start: int = 0, quiet: bool = False):
@@ -31,21 +31,21 @@ class Progress:
             )
 
     def show(self, step: int, epoch: int, loss: float, speed: float, rate: float) -> None:
-        """Tell where the run is.
+        """Show the state of the run.
 
         Args:
-            step: updates done.
-            epoch: that the last one belongs to, from 1.
-            loss: mean since the last report.
-            speed: images a second.
-            rate: the learning rate of the last update.
+            step: number of updates made.
+            epoch: epoch of the last update, from 1.
+            loss: mean loss since the last report.
+            speed: images per second.
+            rate: learning rate of the last update.
         """
         now = time.perf_counter()
         compiled = self._first is None
         if compiled:
             self._first = step, now
         if self._bar is not None:
-            if compiled:  # the time left is told by the steps after it
+            if compiled:  # later steps tell the remaining time
                 self._bar.initial, self._bar.start_t = step, time.time()
             self._bar.set_description_str(f"epoch {epoch}/{self.epochs}", refresh=False)
             if speed:

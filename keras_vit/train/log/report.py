@@ -1,4 +1,4 @@
-"""What a run tells while it runs: `metrics.jsonl`, TensorBoard's events, and the progress on the standard error."""
+"""The reports of a run: `metrics.jsonl`, TensorBoard events, and progress on the standard error."""
 
 import contextlib
 from pathlib import Path
@@ -12,14 +12,14 @@ from keras_vit.train.workdir import Metrics
 
 
 class Report:
-    """Writes the same numbers to all places; the workers that are not the chief tell nothing.
+    """Writes the same values to all places. Only the chief reports.
 
     Args:
-        recipe: of the run.
+        recipe: recipe of the run.
         workdir: folder of the run.
-        data: of the run.
-        step: where the run goes on.
-        chief: whether this process tells anything.
+        data: data splits of the run.
+        step: step at which the run starts or resumes.
+        chief: whether this process is the chief.
     """
 
     def __init__(self, recipe: Recipe, workdir: Path, data: Datasets, step: int, chief: bool = True):
@@ -30,11 +30,11 @@ class Report:
         self._progress = Progress(data.steps, data.epochs, step, quiet=not chief)
 
     def begin(self, parameters: int, schedule) -> None:
-        """Say what is trained on what.
+        """Print the model, the data and the schedule.
 
         Args:
-            parameters: of the model.
-            schedule: as it is fitted to the run.
+            parameters: number of parameters of the model.
+            schedule: the schedule, fitted to the run.
         """
         data = self._data
         self.say(
@@ -56,12 +56,12 @@ class Report:
                 )
 
     def show(self, step: int, counters, rate: float, images_per_second: float) -> None:
-        """Where the run is."""
+        """Show the progress."""
         epoch = (step - 1) // self._data.epoch_steps + 1
         self._progress.show(step, epoch, counters.mean_loss, images_per_second, rate)
 
     def train(self, step: int, counters, rate: float, images_per_second: float) -> None:
-        """The training loss since the last report; the counters start anew."""
+        """Write the training loss since the last report, and reset the counters."""
         values = {"loss": counters.mean_loss, "learning_rate": rate, "images_per_second": images_per_second,
                   "seconds": counters.seconds}  # fmt: skip
         if self._recipe.nonfinite == "skip":
@@ -70,7 +70,7 @@ class Report:
         counters.next_report()
 
     def evaluation(self, step: int, split: str, values: dict) -> None:
-        """What an evaluation found: written, and said."""
+        """Write and print the metrics of an evaluation."""
         self.write(step, split, values)
         shown = {name: value for name, value in values.items() if name != "examples"}
         figures = (f"{name.replace('_', ' ')} {value:.4f}" if name == "loss" else
@@ -78,19 +78,19 @@ class Report:
         self.say(f"step {step:,} of {self._data.steps:,}, {split}: {', '.join(figures)}")
 
     def write(self, step: int, split: str, values: dict) -> None:
-        """Numbers of a split."""
+        """Write the metrics of a split."""
         if self._chief:
             values = {name: value for name, value in values.items() if name != "examples"}
             self._metrics.write(step, split, **values)
             self._events.write(step, split, **values)
 
     def picture(self, step: int, name: str, png: bytes) -> None:
-        """A picture, for TensorBoard alone."""
+        """Write a picture, for TensorBoard only."""
         if self._chief:
             self._events.write_picture(step, name, png)
 
     def say(self, line: str) -> None:
-        """One line."""
+        """Print one line."""
         self._progress.say(line)
 
     def __enter__(self):
@@ -99,19 +99,19 @@ class Report:
     def __exit__(self, kind, *_):
         self._progress.__exit__()
         if self._chief:
-            # An error on its way, of a checkpoint on the same full disk for instance, says more than this one.
+            # An error that is already raised, for example of a checkpoint on a full disk, says more than this one.
             with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
                 self._events.close()
 
 
 class Events:
-    """TensorBoard's scalars and images, written without TensorBoard.
+    """Writes scalars and images for TensorBoard without TensorBoard.
 
     Args:
-        folder: where the events go.
+        folder: folder of the event file.
 
     Raises:
-        OSError: they cannot be written there, when it is made or by any of its methods.
+        OSError: the file cannot be written; any method may raise it.
     """
 
     def __init__(self, folder: Path):
@@ -122,19 +122,19 @@ class Events:
         self._scalar, self._image = (tf.compat.v1.SummaryMetadata(plugin_data=plugin) for plugin in plugins)
 
     def write(self, step: int, split: str, **values: float) -> None:
-        """One scalar a value, named `split/name`."""
+        """Write one scalar per value, named `split/name`."""
         with self._written():
             for name, value in values.items():
                 tf.summary.write(f"{split}/{name}", tf.constant(value, tf.float32), step, metadata=self._scalar)
 
     def write_picture(self, step: int, name: str, png: bytes) -> None:
-        """One image, as TensorBoard's plugin takes it: width, height and the PNG, as strings."""
-        width, height = (str(int.from_bytes(png[at : at + 4], "big")) for at in (16, 20))  # of the PNG's header
+        """Write one image as TensorBoard's plugin expects it: width, height and PNG, as strings."""
+        width, height = (str(int.from_bytes(png[at : at + 4], "big")) for at in (16, 20))  # from the header of the PNG
         with self._written():
             tf.summary.write(name, tf.constant([width.encode(), height.encode(), png]), step, metadata=self._image)
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         with self._as_os_error():
             self._writer.close()
 

@@ -1,4 +1,4 @@
-"""How fast a run is, and where its time goes."""
+"""The speed of a run, and a profile."""
 
 import contextlib
 import time
@@ -8,11 +8,11 @@ import tensorflow as tf
 
 
 class Speed:
-    """Images a second, the first call of a stage left out, since it compiles.
+    """Measures images per second, without the first call of a stage, which compiles.
 
     Args:
-        images: that have been counted in an earlier process of the run.
-        seconds: that these took.
+        images: images counted by earlier processes of the run.
+        seconds: seconds that these images took.
     """
 
     def __init__(self, images: float = 0, seconds: float = 0.0):
@@ -20,11 +20,11 @@ class Speed:
         self.restart()
 
     def restart(self) -> None:
-        """The next call compiles, and the ones after it have another speed."""
+        """Start a new stage: the next call compiles, and later calls have another speed."""
         self._compiled, self._images_before, self._seconds_before = False, self.images, self.seconds
 
     def timed(self, function, *args, images: int) -> None:
-        """Call a function that works on so many images, and wait for it."""
+        """Call a function that processes `images` images, and measure the time."""
         begun = time.perf_counter()
         function(*args)
         if self._compiled:
@@ -33,25 +33,25 @@ class Speed:
 
     @property
     def of_run(self) -> float:
-        """Of the whole run; 0.0 while it is unknown."""
+        """Images per second of the whole run; 0.0 while unknown."""
         return self.images / self.seconds if self.images else 0.0
 
     @property
     def of_stage(self) -> float:
-        """Of the stage; 0.0 while it is unknown."""
+        """Images per second of the stage; 0.0 while unknown."""
         images = self.images - self._images_before
         return images / (self.seconds - self._seconds_before) if images else 0.0
 
     def images_in(self, seconds: float) -> int:
-        """How many images of this stage so many seconds are enough for."""
+        """Return how many images of this stage fit into `seconds` seconds."""
         return int(self.of_stage * seconds)
 
 
 class Profile:
-    """TensorBoard's profile of the third call of a run, which compiles nothing any more.
+    """Writes a TensorBoard profile of the third call of a run, which no longer compiles.
 
     Args:
-        folder: where it goes; None for no profile.
+        folder: folder of the profile; None for no profile.
     """
 
     def __init__(self, folder: Path | None):
@@ -59,7 +59,7 @@ class Profile:
 
     @contextlib.contextmanager
     def around(self):
-        """A call."""
+        """Profile a call if it is the third one."""
         self._calls += 1
         if self._folder is None or self._calls != 3:
             yield

@@ -1,4 +1,4 @@
-"""What a finished run says of itself."""
+"""The summary of a finished run."""
 
 from keras_vit.cost.operations import multiplications
 from keras_vit.train.datasets import Datasets
@@ -10,14 +10,13 @@ from keras_vit.train.state import State
 def summarise(
     recipe: Recipe, data: Datasets, state: State, result: dict, images_per_second: float, replicas: int
 ) -> dict:
-    """`summary.json`: the recipe's name; the last evaluation; and what the run took.
+    """Return the content of `summary.json`: the recipe's name, the last evaluation, and the cost of the run.
 
-    `seconds` of training, compiling and evaluations included; `images_per_second` without compiling; `peak_memory`
-    in bytes, on the host, of the largest process that the chief's part of the run took; where it had GPUs,
-    `peak_device_memory` in bytes, as TensorFlow counts what it held on the one that held most; `parameters`;
-    `exaflops` of the updates, by the paper's way of counting (Table 6: twice the multiplications, the backward pass
-    twice the forward one), and twice that with `sam`, which takes two gradients an update; `steps`, `epochs` begun,
-    `skipped` updates, `replicas`, and the classes' `labels`.
+    `seconds` includes compilation and evaluations; `images_per_second` excludes compilation. `peak_memory` is the
+    largest process of the chief on the host in bytes; `peak_device_memory` is TensorFlow's peak on a GPU in bytes.
+    `exaflops` counts the updates as the paper does (Table 6: two operations per multiply-add, the backward pass twice
+    the forward pass), and twice that with `sam`. Further keys: `parameters`, `steps`, `epochs`, `skipped` updates,
+    `replicas`, and the `labels` of the classes.
     """
     batch, epochs = recipe.data.batch_size, data.epochs
     work = sum(

@@ -1,4 +1,4 @@
-"""Which variables move."""
+"""Frozen layers."""
 
 import fnmatch
 
@@ -6,12 +6,12 @@ import keras
 
 
 def trained_variables(model: keras.Model, frozen: tuple[str, ...]) -> list:
-    """The trainable variables of a model, without those of layers whose names match a pattern.
+    """Return the trainable variables of a model, without those of layers whose names match a pattern.
 
-    The layers themselves stay trainable: what a run leaves is a model like any other.
+    The layers themselves stay trainable in the saved model.
 
     Args:
-        model: of this package.
+        model: a model of this package.
         frozen: shell patterns, `encoder_block_0*`.
 
     Raises:

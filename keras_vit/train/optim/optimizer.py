@@ -1,8 +1,8 @@
 """The optimizers: AdamW, SGD with momentum, LAMB, Adafactor, Muon, for gradients already summed over all replicas.
 
-What all of them do alike stands here: decoupled decay of kernels, a rate for every layer, means of gradients in
-bfloat16. Keras's own differ from optax and torch: its AdamW adds epsilon before the bias correction, its Lamb leaves
-the decay out of the trust ratio, its Adafactor scales by the weights, its Muon takes fused kernels for one matrix.
+All of them have decoupled decay of kernels, a rate for every layer, and moments in bfloat16. Keras's own optimizers
+differ from optax and torch: AdamW adds epsilon before the bias correction, Lamb leaves the decay out of the trust
+ratio, Adafactor scales by the weights, and Muon treats a fused kernel as one matrix.
 """
 
 import re
@@ -20,12 +20,12 @@ _BLOCK = re.compile(r"encoder_block_\d+|(stem_)?stage\d+_unit\d+")
 
 
 class Update(keras.optimizers.Optimizer):
-    """Base of the optimizers: decay first, then the update of its kind.
+    """Base of the optimizers: weight decay, then the update.
 
     Args:
-        rate: a `LearningRateSchedule`, or a number.
+        rate: a `LearningRateSchedule`, or a float.
         settings: a `keras_vit.train.recipe.Optimizer`.
-        shares: name of a layer -> its share of the rate; 1 for those it lacks.
+        shares: factor of the rate by name of the layer; 1 for other layers.
     """
 
     def __init__(self, rate, settings, shares: dict[str, float], products: str):
@@ -43,14 +43,14 @@ class Update(keras.optimizers.Optimizer):
         self._slots = [self.make_slots(variable) for variable in variables]
 
     def slot(self, name: str, variable, dtype: str | None = None, shape=None) -> keras.Variable:
-        """A variable of zeros beside one of the model's, of its shape unless said."""
+        """Create a slot variable of zeros for a variable of the model, of the same shape by default."""
         return self.add_variable(
             shape=variable.shape if shape is None else shape, dtype=dtype or variable.dtype, initializer="zeros",
             name=f"{variable.path.replace('/', '_')}_{name}",
         )  # fmt: skip
 
     def apply_scaled(self, gradients, variables, scale) -> None:
-        """`apply` of all gradients times a scalar, unless it is None; where an update is one loop, within this."""
+        """Apply all gradients times a scalar, or unscaled where it is None; XLA loops multiply inside the loop."""
         self._scale = scale
         try:
             self.apply(gradients, variables)
@@ -58,7 +58,7 @@ class Update(keras.optimizers.Optimizer):
             self._scale = None
 
     def apply(self, gradients, variables=None):
-        # Once for all variables: made for each of them they were 2,500 of the 6,100 operations of a step of B/16.
+        # Once for all variables, not for each: otherwise they are two fifths of the operations of a step.
         self._shared = self.scalars(tf.cast(self.iterations.value + 1, tf.float32))
         try:
             super().apply(gradients, variables)
@@ -66,7 +66,7 @@ class Update(keras.optimizers.Optimizer):
             self._shared = {}
 
     def scalars(self, count) -> dict:
-        """What the updates of all variables need of the number of updates, in float32, this one included."""
+        """Return the scalars that all variables' updates need at this update, in float32."""
         return {}
 
     def update_step(self, gradient, variable, learning_rate):
@@ -76,7 +76,7 @@ class Update(keras.optimizers.Optimizer):
             rate *= self._shares[index]
         slots = [slot.value for slot in self._slots[index]]
         scale = self._scale
-        # Not before there are both: the backward pass still holds the old weights, and memory is short then.
+        # Not before both exist: during the backward pass the old weights are still in memory.
         with tf.control_dependencies([gradient] if scale is None else [gradient, scale]):
             loop = self.loop_of(slots) if updates.worth_a_loop(variable) else None
             if loop is not None:
@@ -87,22 +87,21 @@ class Update(keras.optimizers.Optimizer):
                 self.step(gradient, variable, rate, self._decays[index], *slots)
 
     def loop_of(self, slots) -> Callable | None:
-        """What does the same as `step` of a gradient times a scalar, of a variable with these slots, in one loop that
-        XLA compiles, if anything."""
+        """Return an XLA-compiled loop that makes the step of a variable with these slots, or None."""
         return None
 
     def decay(self, variable, rate, decay):
-        """Decoupled: variable -= rate * decay * variable."""
+        """Apply decoupled weight decay: variable -= rate * decay * variable."""
         if decay:
             variable.assign_sub(variable * (rate * decay))
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
-        """The engine sums before it clips; Keras would sum here, after clipping each replica's own share."""
+        """Return the gradients: the engine has summed them before clipping. Keras would sum here, after clipping."""
         return grads_and_vars
 
 
 class AdamW(Update):
-    """Adam with decoupled weight decay (arXiv 1711.05101), to the letter: epsilon joins the corrected root."""
+    """Adam with decoupled weight decay (arXiv 1711.05101); epsilon is added to the bias-corrected root."""
 
     def make_slots(self, variable):
         return self.slot("mean", variable, self.settings.moment_dtype), self.slot("square", variable)
@@ -114,7 +113,7 @@ class AdamW(Update):
             "betas": [tf.constant(beta) for beta in betas],
             "powers": powers,
             "weights": updates.weights_of_means(count, betas),
-            # TensorFlow's kernel adds epsilon to the root before the correction; this is the same once it is corrected.
+            # TensorFlow's kernel adds epsilon before the bias correction; this epsilon is equal after the correction.
             "epsilon": self.settings.epsilon * tf.sqrt(1.0 - powers[1]),
         }
 
@@ -132,7 +131,7 @@ class AdamW(Update):
             variable.assign_sub(rate * self.direction(gradient, mean, square))
             return
         (beta_1, beta_2), (power_1, power_2) = self._shared["betas"], self._shared["powers"]
-        # One kernel of TensorFlow does the whole update, in place of a dozen passes.
+        # One TensorFlow kernel makes the whole update instead of a dozen passes.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=mean.handle,
@@ -147,7 +146,7 @@ class AdamW(Update):
         )
 
     def direction(self, gradient, mean, square):
-        """Move both means on; the corrected mean gradient over its corrected root mean square."""
+        """Update both moments; return the bias-corrected first moment over the root of the second."""
         beta_1, beta_2 = self.settings.beta_1, self.settings.beta_2
         power_1, power_2 = self._shared["powers"]
         first = beta_1 * tf.cast(mean, gradient.dtype) + (1.0 - beta_1) * gradient
@@ -178,7 +177,7 @@ class SGD(Update):
 
 
 class Lamb(AdamW):
-    """AdamW whose steps have the length of the variable, times the rate (arXiv 1904.00962)."""
+    """AdamW whose step has the norm of the variable times the rate (arXiv 1904.00962)."""
 
     def loop_of(self, slots):
         return None
@@ -191,17 +190,17 @@ class Lamb(AdamW):
 
 
 class Adafactor(Update):
-    """Squares kept as a row's and a column's means (arXiv 1804.04235), as arXiv 2106.04560 trains large models.
+    """Second moments stored as means of rows and columns (arXiv 1804.04235), as in arXiv 2106.04560.
 
-    With momentum, without scaling by the weights and without clipping by block; `beta_2` is the longest memory.
+    It has momentum, and neither scales by the weights nor clips by block; `beta_2` bounds the decay rate.
     """
 
-    SMALLEST = 32  # an axis shorter than this is not averaged over
-    POWER = 0.8  # the memory of update t is 1 - t ** -0.8
+    SMALLEST = 32  # shorter axes are not averaged
+    POWER = 0.8  # the decay rate of update t is 1 - t ** -0.8
     TINY = 1e-30
 
     def axes(self, shape) -> tuple[int, int] | None:
-        """The two longest axes, the longest last; None where the squares are kept whole."""
+        """Return the two longest axes, the longest last; None where the squares are stored whole."""
         order = np.argsort(shape, kind="stable")
         if len(shape) < 2 or shape[order[-2]] < self.SMALLEST:
             return None
@@ -243,7 +242,7 @@ class Adafactor(Update):
 
 
 class Muon(AdamW):
-    """Blocks' and units' matrices and convolutions move by their momentum made orthogonal, all else by AdamW."""
+    """Muon for the matrices and convolutions of blocks and units, AdamW for all other variables."""
 
     def make_slots(self, variable):
         path = variable.path.split("/")
@@ -263,7 +262,7 @@ class Muon(AdamW):
         beta, (momentum,) = self.settings.momentum, slots
         mean = beta * tf.cast(momentum, gradient.dtype) + (1.0 - beta) * gradient
         momentum.assign(tf.cast(mean, momentum.dtype))
-        ahead = beta * mean + (1.0 - beta) * gradient  # Nesterov's
+        ahead = beta * mean + (1.0 - beta) * gradient  # Nesterov momentum
         path = self._paths[variable_index(self, variable)]
         variable.assign_sub(rate * muon.direction(ahead, path, self._products))
 
@@ -274,15 +273,15 @@ _KINDS = {"adamw": AdamW, "sgd": SGD, "lamb": Lamb, "adafactor": Adafactor, "muo
 def build_optimizer(
     settings, rate, variables, shares: dict[str, float] | None = None, products: str = "float32"
 ) -> Update:
-    """The optimizer of a recipe, with its variables made. Weight decay reaches kernels alone, not biases, norms or
+    """Build the optimizer of a recipe and its variables. Weight decay applies to kernels only, not to biases, norms or
     tokens. Call it in the strategy's scope.
 
     Args:
         settings: a `keras_vit.train.recipe.Optimizer`.
-        rate: a `LearningRateSchedule`, or a number.
-        variables: that will be trained.
-        shares: name of a layer -> its share of the rate; 1 for those it lacks.
-        products: type of the matrix products of an update that has some, `float32` or `bfloat16`.
+        rate: a `LearningRateSchedule`, or a float.
+        variables: the trained variables.
+        shares: factor of the rate by name of the layer; 1 for other layers.
+        products: dtype of the matrix products of an update, `float32` or `bfloat16`.
     """
     optimizer = _KINDS[settings.kind](rate, settings, shares or {}, products)
     optimizer.build(variables)
@@ -290,9 +289,9 @@ def build_optimizer(
 
 
 def layer_shares(model: keras.Model, decay: float) -> dict[str, float]:
-    """Each layer's share of the rate: 1 behind the last block, `decay` in it, `decay` times as much in each before.
+    """Return the layer-wise factors of the rate: 1 after the last block, and one factor `decay` per block before it.
 
-    What lies in front of the first block gets one `decay` less than it (arXiv 2106.08254).
+    Layers in front of the first block get one more factor `decay` than the first block (arXiv 2106.08254).
     """
     names = [layer.name for layer in model.layers]
     blocks = sum(bool(_BLOCK.fullmatch(name)) for name in names)

@@ -1,4 +1,4 @@
-"""The learning rate over the steps."""
+"""Learning-rate schedules."""
 
 import dataclasses
 import math
@@ -17,16 +17,16 @@ def rate_at(
     timescale: int = 10_000,
     cooldown_steps: int = 0,
 ):
-    """Learning rate of an update: the decay times the warm-up times the cool-down, as in the official code.
+    """Return the learning rate of an update: decay times warm-up times cool-down, as in the official code.
 
     Args:
-        step: updates done before this one, so 0 for the first, whose rate is 0 under a warm-up.
-        base: the rate at its highest.
-        total: updates of the whole run.
+        step: number of updates before this one; with a warm-up the rate of step 0 is 0.
+        base: the highest rate.
+        total: number of updates of the whole run.
         decay: `cosine`, `linear`, `constant` or `rsqrt`.
         warmup_steps: updates over which the rate rises linearly.
-        end: the rate that `linear` ends at.
-        timescale: updates behind the warm-up in which `rsqrt` falls to 1 / sqrt(2).
+        end: the final rate of `linear`.
+        timescale: updates after the warm-up in which `rsqrt` falls to 1 / sqrt(2).
         cooldown_steps: last updates, over which the rate falls linearly to 0.
     """
     step = ops.cast(step, "float32")
@@ -49,7 +49,7 @@ def rate_at(
 def fitted(schedule, total: int):
     """Return the schedule with a warm-up and a cool-down that fit into a run of `total` updates.
 
-    A warm-up that is no shorter than the run becomes a tenth of it; a cool-down takes what is left at most.
+    A warm-up that is not shorter than the run becomes a tenth of it; a cool-down is at most as long as the rest.
     """
     warmup = schedule.warmup_steps if schedule.warmup_steps < total else total // 10
     cooldown = min(schedule.cooldown_steps, total - warmup)
@@ -62,12 +62,12 @@ def is_open_ended(schedule) -> bool:
 
 
 class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
-    """`rate_at` as an optimizer takes it.
+    """`rate_at` as a `LearningRateSchedule`.
 
     Args:
-        base: the rate at its highest.
-        total: updates of the whole run.
-        schedule: a `keras_vit.train.recipe.Schedule`; kept as it is `fitted` to the run.
+        base: the highest rate.
+        total: number of updates of the whole run.
+        schedule: a `keras_vit.train.recipe.Schedule`, `fitted` to the run.
     """
 
     def __init__(self, base: float, total: int, schedule):
