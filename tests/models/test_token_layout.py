@@ -82,7 +82,7 @@ def test_every_tool_knows_registers(registers):
     np.testing.assert_array_equal(analysis.class_attention(model, images), seen)
     maps = analysis.rollout_maps(model, images)
     np.testing.assert_allclose(maps.reshape(3, 6), analysis.rollout(weights)[:, 0, 4:], atol=1e-6)
-    with layers.watching(attention_layers(model)) as captured:
+    with layers.capture_attention(attention_layers(model)) as captured:
         model(images)
     exported = keras.ops.convert_to_numpy(rollout(model, captured, (2, 3)))
     np.testing.assert_allclose(exported, maps, atol=1e-6)
