@@ -45,7 +45,7 @@ def _training_rows(layer):
         yield layer, "norm", norms.group_norm
     elif isinstance(layer, StdConv):
         if layer.epsilon_on == "variance":
-            yield layer, "standardize", norms.standardized
+            yield layer, "standardized_kernel", partial(_standardized, layer)
         if layer.kernel_size == (1, 1) and layer.strides == 1:
             yield layer, "convolve", training.pointwise
     elif isinstance(layer, Biased):
@@ -81,7 +81,7 @@ def compiled_overrides(model: keras.Model, frozen: bool) -> list[Override]:
         model: the model.
         frozen: whether kernels of `StdConv` are standardised now, into constants.
     """
-    from keras_vit.kernels.norms import group_norm, layer_normed, standardized
+    from keras_vit.kernels.norms import group_norm, layer_normed
 
     layers = layers_of(model)
     rows = [Override(layer, "norm", group_norm) for layer in layers if isinstance(layer, GroupNorm)]
@@ -90,7 +90,14 @@ def compiled_overrides(model: keras.Model, frozen: bool) -> list[Override]:
     if frozen:
         return rows + standardized_overrides([(layer, kernel.numpy()) for layer, kernel in standardized_kernels(model)])
     convolutions = [layer for layer in layers if isinstance(layer, StdConv) and layer.epsilon_on == "variance"]
-    return rows + [Override(layer, "standardize", standardized) for layer in convolutions]
+    return rows + [Override(layer, "standardized_kernel", partial(_standardized, layer)) for layer in convolutions]
+
+
+def _standardized(layer: StdConv):
+    """Return the kernel of a `StdConv` with its epsilon on the variance, standardised by one operation."""
+    from keras_vit.kernels.norms import standardized
+
+    return standardized(keras.ops.cast(layer.kernel, "float32"), layer.epsilon)
 
 
 def standardized_kernels(model: keras.Model) -> list:
@@ -102,7 +109,7 @@ def standardized_kernels(model: keras.Model) -> list:
 
 def standardized_overrides(kernels) -> list[Override]:
     """Return the overrides with which convolutions use these `standardized_kernels`."""
-    return [Override(layer, "standardize", lambda *_, kernel=kernel: kernel) for layer, kernel in kernels]
+    return [Override(layer, "standardized_kernel", lambda kernel=kernel: kernel) for layer, kernel in kernels]
 
 
 def plain_layer_norms(model: keras.Model) -> list[LayerNorm]:

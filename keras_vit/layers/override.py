@@ -4,7 +4,7 @@ Outside of a `with` every layer computes its reference. `kernels/` chooses the f
 is one of them. Operations, with the layers that ask for them:
 
 - `norm` (LayerNorm, GroupNorm): (x, gamma, beta, epsilon[, relu]) -> the normalised x
-- `standardize` (StdConv): (kernel in float32, epsilon, epsilon_on) -> the standardised kernel
+- `standardized_kernel` (StdConv): () -> the standardised kernel
 - `convolve` (StdConv): (x, kernel, strides, padding) -> the convolved map
 - `add_bias` (layers with a bias): (x, bias) -> x + bias
 - `activation` (MLPBlock): x -> the activation of x

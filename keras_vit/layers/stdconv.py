@@ -71,8 +71,8 @@ class StdConv(Layer):
 
     def standardized_kernel(self, training=False):
         """Return the kernel that the convolution uses, with mean 0 and variance 1 for each filter."""
-        standardize = override_of(self, "standardize", training) or standardized
-        return standardize(ops.cast(self.kernel, "float32"), self.epsilon, self.epsilon_on)
+        override = override_of(self, "standardized_kernel", training)
+        return override() if override else standardized(ops.cast(self.kernel, "float32"), self.epsilon, self.epsilon_on)
 
     def call(self, x, training=False):
         padding = "same"

@@ -1,7 +1,7 @@
 """OpenVINO's files: products in parts, and a runner of two streams that threads share."""
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def operations(file, kind):
 def test_a_file_has_a_product_each_for_query_key_and_value_and_keys_are_transposed_by_theirs(
     model, file, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(openvino, "_fastest_forms", contextmanager(lambda model: iter([None])))
+    monkeypatch.setattr(openvino, "_overrides", lambda model: [])
     write_openvino(model, tmp_path / "model.xml")
     plain, found = (operations(each, "MatMul") for each in (tmp_path / "model.xml", file))
     assert len(found) - len(plain) == 2  # the last block's is for the class token alone

@@ -33,7 +33,7 @@ def operations(compiled, images):
 def forms_of(model):
     """What its norms and convolutions are told to compute by, in this thread or for good."""
     layers = [layer for layer in model._flatten_layers() if isinstance(layer, GroupNorm | LayerNorm | StdConv)]
-    return [(override_of(layer, "norm"), override_of(layer, "standardize"), [*vars(layer)]) for layer in layers]
+    return [(override_of(layer, "norm"), override_of(layer, "standardized_kernel"), [*vars(layer)]) for layer in layers]
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.large)])

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from support import first_quick, max_difference, needs_tensorflow, quick_first, randomise, run_python
 
-from keras_vit.kernels import training as fused
+from keras_vit.kernels import dispatch
 from keras_vit.train import engine, step
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.datasets import Datasets
@@ -149,7 +149,7 @@ def test_computing_again_makes_the_plain_update(model, monkeypatch):
     enough to compute parts of its blocks again by itself."""
     plain = replace(RECIPE, model=model)
     loss, expected = after(plain)
-    monkeypatch.setattr(fused, "WIDE", 0)
+    monkeypatch.setattr(dispatch, "WIDE", 0)
     found, weights = after(replace(plain, recompute=True))
     assert found == pytest.approx(loss, abs=1e-6)
     assert max_difference(weights, expected) < 1e-6
