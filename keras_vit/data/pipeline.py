@@ -7,17 +7,17 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data import augment as change
+from keras_vit.data.augmentations import operations
 from keras_vit.data.blend import in_order, mix, rows_in_front
 from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.decode import decode, decode_crop, fitted, middle, shortened
 from keras_vit.data.examples import Examples
-from keras_vit.data.randaugment import rand_augment
 from keras_vit.data.settings import BATCHES_AHEAD, BATCHES_AT_ONCE, untuned
 from keras_vit.data.sources import open_data
 from keras_vit.preprocessing.inputs import preprocess_input
 
-_SHUFFLE, _CROP, _BLEND, _WINDOW, _RANDAUGMENT, _ERASE = range(6)  # what a seed is for
-_MOSAIC = 8  # 6 and 7 are in train/masked.py
+# Purposes of seeds. 4 and 5 are in data/augmentations.py, 6 and 7 in tasks/masked.py.
+_SHUFFLE, _CROP, _BLEND, _WINDOW, _MOSAIC = 0, 1, 2, 3, 8
 _WITHOUT_END = 2**62
 
 
@@ -39,8 +39,8 @@ def training_batches(
 
     The order of the examples and their augmentation hang on (seed, epoch, example) alone, so that a run that goes
     on at batch `start`, with another `input_shape` too, sees the examples that the uninterrupted one would have
-    seen. Each example is cropped, changed by RandAugment and erased; then each batch mirrored, moved, scaled and
-    mixed.
+    seen. Each example is cropped and goes through the operations per example; then each batch goes through those per
+    batch, is scaled and mixed.
 
     Args:
         examples: the training split.
@@ -77,6 +77,10 @@ def training_batches(
         raise ValueError(f"batch_size expected at least {max(own + more, before)} with mosaic and {workers} workers, "
                          f"received {batch_size}.")  # fmt: skip
 
+    ops = operations(augment)
+    of_one = any(op.per == "example" and op.on_batch is None for op in ops)
+    singly = examples.encoded or examples.multi or augment.crop != "none" or of_one
+
     def one_epoch(epoch):
         return examples.stream(change.seed_pair(seed, epoch, _SHUFFLE)[0]).take(used)
 
@@ -85,17 +89,18 @@ def training_batches(
 
     def one_example(position, example):
         index, image, label = example
-        image = _changed(image, examples, augment, input_shape, seed, position // used, index)
+        image = _changed(image, examples, augment, ops, input_shape, (seed, position // used, index))
         return position, (index, image, _one_hot(label, examples) if examples.multi else label)
 
     def one_batch(position, example):
         index, images, label = example
         images = tf.ensure_shape(fitted(images, input_shape), (own + more, *input_shape))
-        draws = change.uniform(tf.range(5)[:, None], seed, position // used, index)  # (5, B)
-        if augment.flip and not alone:
-            images = change.flip(images, draws[0])
-        if augment.shift or augment.rotate or augment.zoom:
-            images = change.shift_rotate_zoom(images, draws[1:], augment.shift, augment.rotate, augment.zoom)
+        numbers = (seed, position // used, index)
+        for op in ops:
+            if op.per == "batch":
+                images = op.function(images, augment, numbers)
+            elif not singly:
+                images = op.on_batch(images, augment, numbers)
         targets = label if examples.multi else tf.one_hot(label, len(examples.labels))
         if examples.multi and not multi_hot:
             targets = targets / tf.maximum(tf.reduce_sum(targets, axis=-1, keepdims=True), 1.0)
@@ -107,16 +112,15 @@ def training_batches(
             return images, targets
         number = position[0] // batch_size * batch_size
         seeds = [change.seed_pair(seed, number, purpose) for purpose in (_BLEND, _MOSAIC)]
-        centres = tf.transpose(change.uniform(tf.range(5, 7)[:, None], seed, position // used, index))
+        centres = tf.transpose(change.uniform(tf.range(5, 7)[:, None], *numbers))
         rows = (in_order(x, before, first, more) for x in (images, targets, centres))
         return mix(*rows, before, augment, *seeds)
 
-    alone = examples.encoded or examples.multi or augment.crop != "none" or augment.randaugment or augment.erasing
     dataset = tf.data.Dataset.range(start // steps, _WITHOUT_END if epochs is None else epochs).flat_map(one_epoch)
     dataset = dataset.skip(start % steps * batch_size).enumerate(start * batch_size)
     if workers > 1:
         dataset = dataset.filter(is_own)
-    if alone:
+    if singly:
         dataset = dataset.map(one_example, tf.data.AUTOTUNE)
     dataset = dataset.batch(own + more, drop_remainder=True)
     return untuned(dataset.map(one_batch, BATCHES_AT_ONCE).prefetch(BATCHES_AHEAD))
@@ -135,12 +139,14 @@ def _is_of(position, batch_size: int, shard: tuple[int, int]):
     return position % batch_size // _share(batch_size, shard) == shard[0]
 
 
-def _changed(image, examples: Examples, augment, input_shape, *numbers):
-    """An example's image, read, cropped, changed and erased: (H, W, C) of `input_shape`; uint8 after RandAugment.
+def _changed(image, examples: Examples, augment, ops, input_shape, numbers):
+    """Read an example's image, crop it to `input_shape` and run the operations on it; uint8 after RandAugment.
 
     Args:
-        numbers: that the random numbers hang on: seed, epoch, index.
+        ops: operations of `augment`.
+        numbers: integers that the random values depend on: seed, epoch, example.
     """
+    of_one = [op for op in ops if op.per == "example"]
     if examples.read:
         image = examples.read(image)
     if augment.crop == "inception":
@@ -153,9 +159,8 @@ def _changed(image, examples: Examples, augment, input_shape, *numbers):
         image = decode(image, examples.exif)
     else:
         image = tf.ensure_shape(image, examples.shape)
-    if augment.flip:
-        draw = change.uniform(0, *numbers)
-        image = tf.cond(draw < 0.5, lambda: tf.reverse(image, [1]), lambda: image)
+    for op in (op for op in of_one if not op.resized):
+        image = op.function(image, augment, numbers)
     if augment.crop == "resize":
         size = augment.crop_resize
         image = shortened(image, size) if isinstance(size, int) else fitted(image, (*size, input_shape[2]))
@@ -167,11 +172,8 @@ def _changed(image, examples: Examples, augment, input_shape, *numbers):
     if augment.crop == "pad":
         draws = tf.random.stateless_uniform((2,), change.seed_pair(*numbers, _WINDOW))
         image = change.padded_window(image, draws, augment.crop_pad)
-    if augment.randaugment:
-        image = tf.cast(tf.round(image), tf.uint8)
-        image = rand_augment(image, *augment.randaugment, change.seed_pair(*numbers, _RANDAUGMENT))
-    if augment.erasing:
-        image = change.erase(image, augment.erasing, change.seed_pair(*numbers, _ERASE))
+    for op in (op for op in of_one if op.resized):
+        image = op.function(image, augment, numbers)
     return image
 
 

@@ -1,7 +1,8 @@
 """Recipes: frozen dataclasses that say everything a training run does. Reading them needs no TensorFlow."""
 
+from keras_vit.data.augmentations import Augment
 from keras_vit.models.variants import BiTVariant, ResNetStem, Variant
-from keras_vit.train.recipe.inputs import Augment, Curriculum, Data, Stage
+from keras_vit.train.recipe.inputs import Curriculum, Data, Stage
 from keras_vit.train.recipe.masked import Masked
 from keras_vit.train.recipe.recipe import Checkpoint, Evaluate, Model, Recipe
 from keras_vit.train.recipe.updates import Average, Loss, Optimizer, Schedule

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 
+from keras_vit.checks import is_count, is_positive, is_size, is_text, require, sides
 from keras_vit.data import SOURCES
+from keras_vit.data.augmentations import Augment
 from keras_vit.models.variants import BiTVariant
-from keras_vit.train.recipe.checks import is_count, is_number, is_pair, is_positive, is_size, is_text, require, sides
 
 PREFIXES = ("tfds:", "vtab:")
 
@@ -56,64 +57,6 @@ class Data:
         require(self.resize is None or is_count(self.resize), "resize", "a positive int or null", self.resize)
         require(self.on_error in ("stop", "skip"), "on_error", "'stop' or 'skip'", self.on_error)
         require(isinstance(self.exif, bool), "exif", "true or false", self.exif)
-
-
-@dataclass(frozen=True)
-class Augment:
-    """Random changes to the training images.
-
-    Args:
-        crop: `none` (the whole image), `inception` (a random part of random aspect ratio, 3/4 to 4/3), `resize` (the
-            image brought to `crop_resize`, then a random part of the model's size), or `pad` (the image, black
-            `crop_pad` wide around it, then a random part of its own size).
-        crop_area: the smallest share of the image that `inception` crops to, in (0, 1].
-        crop_resize: pixels that `resize` brings the image to first, at the model's size: one int for its shorter side,
-            or (height, width), which squeezes it. In a stage of other images it grows and shrinks as they do.
-        crop_pad: pixels of black that `pad` puts on every side, at the model's size; in a stage likewise.
-        flip: whether to mirror half of the images, left to right.
-        shift: largest move along each axis as a share of the side, in [0, 1).
-        rotate: largest turn in degrees, either way.
-        zoom: largest change of size as a share, in [0, 1).
-        randaugment: (operations an image, magnitude of 30) of RandAugment (arXiv 1909.13719); None for none.
-        mixup: p of Beta(p, p), from which the share of a second image is drawn (arXiv 1710.09412); 0 for none.
-        cutmix: the same for the area of a second image pasted in (arXiv 1905.04899); where both are asked for, each
-            batch gets one of the two, at even odds.
-        mosaic: probability that each image of a batch is put together of four, and its target by their areas, as in
-            RICAP (arXiv 1811.09030), by keras-cv's `Mosaic` (extra `recipes`), in [0, 1]. Such a batch is not blended.
-        erasing: probability that a rectangle of an image is blanked with noise (arXiv 1708.04896), in [0, 1).
-    """
-
-    crop: str = "none"
-    crop_area: float = 0.05
-    crop_resize: int | tuple[int, int] | None = None
-    crop_pad: int = 4
-    flip: bool = False
-    shift: float = 0.0
-    rotate: float = 0.0
-    zoom: float = 0.0
-    randaugment: tuple[int, int] | None = None
-    mixup: float = 0.0
-    cutmix: float = 0.0
-    mosaic: float = 0.0
-    erasing: float = 0.0
-
-    def __post_init__(self):
-        kinds = ("none", "inception", "resize", "pad")
-        require(self.crop in kinds, "crop", "one of 'none', 'inception', 'resize', 'pad'", self.crop)
-        require(is_size(self.crop_resize), "crop_resize", "a positive int or (height, width)", self.crop_resize)
-        require(is_count(self.crop_pad), "crop_pad", "a positive int", self.crop_pad)
-        require(self.crop_area == 1 or is_number(self.crop_area, 1e-9, 1), "crop_area", "a share in (0, 1]",
-                 self.crop_area)  # fmt: skip
-        require(isinstance(self.flip, bool), "flip", "true or false", self.flip)
-        require(is_number(self.rotate, 0, 181), "rotate", "degrees in [0, 180]", self.rotate)
-        for name in ("shift", "zoom"):
-            require(is_number(getattr(self, name), 0, 1), name, "a share in [0, 1)", getattr(self, name))
-        require(self.randaugment is None or is_pair(self.randaugment), "randaugment",
-                "(operations, magnitude of 0 to 30) or null", self.randaugment)  # fmt: skip
-        for name in ("mixup", "cutmix"):
-            require(is_number(getattr(self, name), 0), name, "a number of at least 0", getattr(self, name))
-        require(self.mosaic == 1 or is_number(self.mosaic, 0, 1), "mosaic", "a probability in [0, 1]", self.mosaic)
-        require(is_number(self.erasing, 0, 1), "erasing", "a probability in [0, 1)", self.erasing)
 
 
 def augment_at(augment: Augment, size: tuple[int, int], own: tuple[int, int]) -> Augment:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from keras_vit.checks import is_number, is_positive, require, sides
 from keras_vit.models.variants import BiTVariant
-from keras_vit.train.recipe.checks import is_number, is_positive, require, sides
 from keras_vit.train.recipe.updates import Loss
 
 TARGETS = ("mean_colour", "colours", "pixels")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from keras_vit.train.recipe.checks import is_count, is_number, is_positive, require
+from keras_vit.checks import is_count, is_number, is_positive, require
 
 
 @dataclass(frozen=True)
