@@ -1,6 +1,7 @@
 """Checks of the values that users set, of recipes and rows."""
 
 import math
+import numbers
 
 
 def require(valid: bool, name: str, expected: str, received) -> None:
@@ -22,6 +23,11 @@ def is_positive(value) -> bool:
 def is_count(value, least: int = 1) -> bool:
     """Return whether `value` is an int of at least `least`."""
     return isinstance(value, int) and is_number(value, least)
+
+
+def is_whole(value) -> bool:
+    """Return whether `value` is a whole number of at least 1, of Python or of NumPy."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= 1
 
 
 def is_size(value) -> bool:

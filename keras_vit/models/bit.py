@@ -10,6 +10,7 @@ import keras
 
 from keras_vit import layers
 from keras_vit.models.ends import begin, check_top, classify, finish
+from keras_vit.models.row_checks import require_row
 from keras_vit.models.variants import BiTVariant
 from keras_vit.weights import conventions_of
 
@@ -56,6 +57,7 @@ def build_bit(
     """
     if not isinstance(variant, BiTVariant):
         raise ValueError(f"variant expected a keras_vit.BiTVariant, received {variant!r}.")
+    require_row(variant)
     if pooling not in ("gap", None):
         raise ValueError(f"pooling expected one of ('gap', None), received {pooling!r}.")
     if pooling is None and include_top:

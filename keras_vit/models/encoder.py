@@ -3,6 +3,7 @@
 B batch, H W C image, h w patch grid, N tokens, D width.
 """
 
+import inspect
 from dataclasses import dataclass, field
 
 import keras
@@ -10,7 +11,7 @@ import keras
 from keras_vit import layers
 from keras_vit.layers.dropout import Dropout
 from keras_vit.models.token_layout import TokenLayout, put_in_front
-from keras_vit.models.variants import ResNetStem, Variant, is_whole
+from keras_vit.models.variants import ResNetStem, Variant
 
 POSITIONS = {
     "learned": layers.PositionEmbedding,
@@ -20,7 +21,6 @@ POSITIONS = {
     "none": layers.NoPositions,
     "sincos2d": layers.SinCosPositions,
 }
-PLACES = ("stem", "layers", "shared")
 
 
 @dataclass(frozen=True)
@@ -90,51 +90,13 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
 
 
 def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int):
-    options = {
-        "mlp_dim": variant.mlp_dim,
-        "activation": config.activation,
-        "layer_norm_epsilon": config.layer_norm_epsilon,
-        "dropout_rate": config.dropout_rate,
-        "attention_dropout_rate": config.attention_dropout_rate,
-        "drop_path_rate": config.drop_path_rate * i / max(variant.depth - 1, 1),
-        "relative_positions": variant.positions == "relative",
-        "name": f"encoder_block_{i:02d}",
-        "dtype": config.policy,
-    }
-    if variant.axial:
-        return layers.AxialBlock(variant.num_heads, **options)
-    local = {"mlp_kernel_size": variant.mlp_kernel_size, "prefix_tokens": layout.prefix_tokens}
-    return layers.EncoderBlock(variant.num_heads, **options, **local)
-
-
-def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
-    """Raise a ValueError unless the row's options go together, and with the model asked for.
-
-    Args:
-        variant: the row.
-        prefix: number of tokens of each kind in front of the patches.
-        free: whether the image size is free at run time.
-    """
-    if not isinstance(variant, Variant):
-        raise ValueError(f"variant expected a keras_vit.Variant, received {variant!r}.")
-    for name in ("width", "depth", "mlp_dim", "num_heads"):
-        if not is_whole(size := getattr(variant, name)):
-            raise ValueError(f"{name} expected a positive int, received {size!r}.")
-    if variant.positions not in POSITIONS:
-        raise ValueError(f"positions expected one of {tuple(POSITIONS)}, received {variant.positions!r}.")
-    if variant.positions_at not in PLACES:
-        raise ValueError(f"positions_at expected one of {PLACES}, received {variant.positions_at!r}.")
-    if variant.positions in ("none", "relative") and variant.positions_at != "stem":
-        raise ValueError(f"positions_at expected 'stem' with positions={variant.positions!r}, which are added nowhere, "
-                         f"received {variant.positions_at!r}.")  # fmt: skip
-    if variant.positions == "relative" and free:
-        raise ValueError("input_shape expected a known size with positions='relative', which are stored for one, "
-                         "received a free one.")  # fmt: skip
-    if variant.axial and any(prefix.values()):
-        raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
-                         "received one.")  # fmt: skip
-    if variant.axial and variant.mlp_kernel_size:
-        raise ValueError(f"mlp_kernel_size expected 0 with axial blocks, received {variant.mlp_kernel_size}.")
+    """Make an encoder block: its arguments are the row's fields and the settings of the same names."""
+    given = {**vars(config), **vars(variant), "prefix_tokens": layout.prefix_tokens}
+    given["drop_path_rate"] = config.drop_path_rate * i / max(variant.depth - 1, 1)
+    given["relative_positions"] = variant.positions == "relative"
+    kind = layers.AxialBlock if variant.axial else layers.EncoderBlock
+    options = {name: given[name] for name in inspect.signature(kind.__init__).parameters if name in given}
+    return kind(**options, name=f"encoder_block_{i:02d}", dtype=config.policy)
 
 
 def _resnet_stem(x, stem: ResNetStem, policy):

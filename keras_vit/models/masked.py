@@ -6,8 +6,9 @@ B batch, H W C image, N patches, K of them corrupted, D width.
 import keras
 
 from keras_vit import layers
-from keras_vit.models.encoder import EncoderConfig, check_row, encode
+from keras_vit.models.encoder import EncoderConfig, encode
 from keras_vit.models.ends import begin
+from keras_vit.models.row_checks import check_row
 from keras_vit.models.token_layout import prefix_counts
 from keras_vit.models.variants import Variant
 from keras_vit.models.vit import build

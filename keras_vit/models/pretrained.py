@@ -1,15 +1,16 @@
 """A file of weights -> the model it is of."""
 
 import os
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import keras
 
+from keras_vit.checks import is_whole
 from keras_vit.layers import starting_from
 from keras_vit.models.bit import build_bit
 from keras_vit.models.ends import published_labels
 from keras_vit.models.interface import scales_pixels
-from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant, is_whole
+from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
 from keras_vit.models.vit import build as build_vit
 from keras_vit.weights.architecture import Architecture, architecture_of_contents, architecture_of_model, with_config
 from keras_vit.weights.contents import read_contents
@@ -135,6 +136,11 @@ def _build_vit(found: Architecture, source, num_heads, source_grid, options):
     return build_vit(row, patch_size=patch, **options)
 
 
+_SIZES = ("name", "width", "depth", "mlp_dim", "num_heads", "patch_size", "stem", "image_size")
+_NOTES = ("paper_name", "timm_name", "parameters")
+_OPTIONS = [field for field in fields(Variant) if field.name not in (*_SIZES, *_NOTES)]
+
+
 def _row(found: Architecture, source, num_heads) -> Variant:
     """The table's row of these sizes, else one made of them."""
     stem = None
@@ -143,7 +149,8 @@ def _row(found: Architecture, source, num_heads) -> Variant:
             found.units, found.width_factor, found.group_norm_epsilon, found.weight_epsilon, found.weight_epsilon_on
         )
     sizes = (found.width, found.depth, found.mlp_dim)
-    more = {name: getattr(found, name) for name in ("positions", "positions_at", "mlp_kernel_size", "axial")}
+    shown = {**found.options, **vars(found)}
+    more = {option.name: shown.get(option.name, option.default) for option in _OPTIONS}
     alike = [row for row in VARIANTS if (row.width, row.depth, row.mlp_dim) == sizes]
     _require_said("num_heads", num_heads, found.num_heads, source)
     heads = num_heads or found.num_heads or (alike[0].num_heads if alike else None)
@@ -155,7 +162,8 @@ def _row(found: Architecture, source, num_heads) -> Variant:
     for row in alike:
         same_stem = (row.stem and row.stem.units) == found.units and found.width_factor == 1
         patch = (row.patch_size, row.patch_size)
-        same_blocks = row.num_heads == heads and row.axial == found.axial and not found.mlp_kernel_size
+        others = more.keys() - {"positions", "positions_at"}
+        same_blocks = row.num_heads == heads and all(getattr(row, name) == more[name] for name in others)
         if same_stem and patch == found.patch_size and same_blocks:
             return replace(row, stem=stem, **more)
     name = "ViT" if stem is None else "R_ViT"

@@ -5,14 +5,8 @@ A new model is one row here; its builder, the table in docs/zoo.md, `keras-vit l
 
 import difflib
 import fnmatch
-import numbers
 import re
 from dataclasses import dataclass, replace
-
-
-def is_whole(value) -> bool:
-    """Whether a value is a whole number of at least 1, NumPy's too."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= 1
 
 
 @dataclass(frozen=True)

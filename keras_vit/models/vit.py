@@ -12,8 +12,9 @@ from dataclasses import replace
 import keras
 
 from keras_vit import layers
-from keras_vit.models.encoder import EncoderConfig, check_row, encode
+from keras_vit.models.encoder import EncoderConfig, encode
 from keras_vit.models.ends import begin, check_top, classify, finish
+from keras_vit.models.row_checks import check_row
 from keras_vit.models.token_layout import prefix_counts
 from keras_vit.models.variants import ResNetStem, Variant
 from keras_vit.weights import conventions_of

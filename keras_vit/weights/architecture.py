@@ -4,7 +4,7 @@ D width, h heads, P patch, N tokens.
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from keras_vit.private import calls_in
 from keras_vit.weights.contents import Contents
@@ -22,7 +22,6 @@ class Architecture:
         width: width D of a token.
         depth: number of encoder blocks.
         mlp_dim: hidden width of the MLPs.
-        mlp_kernel_size: side of the depth-wise convolution in the MLPs; 0 for none.
         num_heads: number of attention heads.
         patch_size: (height, width) of a patch in pixels, or in cells of the stem's map.
         units: number of units in each stage of the ResNet; None without a ResNet.
@@ -46,6 +45,7 @@ class Architecture:
         weight_epsilon: epsilon of weight standardisation.
         weight_epsilon_on: `std` or `variance`, to which `weight_epsilon` is added.
         labels: names of the classes.
+        options: other fields of the row that the shapes or the layers show, by name.
     """
 
     family: str
@@ -53,7 +53,6 @@ class Architecture:
     width: int | None = None
     depth: int = 0
     mlp_dim: int | None = None
-    mlp_kernel_size: int = 0
     num_heads: int | None = None
     patch_size: tuple[int, int] | None = None
     units: tuple[int, ...] | None = None
@@ -76,6 +75,7 @@ class Architecture:
     weight_epsilon: float = 1e-5
     weight_epsilon_on: str = "std"
     labels: tuple[str, ...] | None = None
+    options: dict[str, object] = field(default_factory=dict)
 
     @property
     def stride(self) -> int:
@@ -145,7 +145,6 @@ def architecture_of_contents(contents: Contents) -> Architecture:
         width=shapes[first][3],
         depth=len({path.split("/")[0] for path in shapes if path.startswith("encoder_block_")}),
         mlp_dim=shapes.get("encoder_block_00/mlp/fc1/kernel", (0, 0))[-1],
-        mlp_kernel_size=shapes.get("encoder_block_00/mlp/local/kernel", (0,))[0],
         num_heads=_heads(contents),
         patch_size=shapes[first][:2],
         units=units if "stem_root/kernel" in shapes else None,
@@ -159,6 +158,7 @@ def architecture_of_contents(contents: Contents) -> Architecture:
         prefix_tokens=contents.prefix_tokens,
         pooling=pooling,
         norm_after_pooling="pooled_norm/gamma" in shapes,
+        options={**contents.prefix, **contents.options},
         **conventions,
     )
 
@@ -215,10 +215,7 @@ def architecture_of_model(model) -> Architecture:
     image_size = (height, width) if height and width else None
     common = {"classes": head, "labels": labels, "channels": channels, "image_size": image_size}
     units = [layer for name, layer in layers.items() if "_unit" in name]
-    counts = {}
-    for layer in units:
-        stage = layer.name.split("_unit")[0]
-        counts[stage] = counts.get(stage, 0) + 1
+    counts = Counter(layer.name.split("_unit")[0] for layer in units)
     root = layers.get("root") or layers.get("stem_root")
     stem = {}
     if root is not None:
@@ -231,10 +228,9 @@ def architecture_of_model(model) -> Architecture:
     if root is not None:
         stem["group_norm_epsilon"] = layers["stem_root_norm"].epsilon
     blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]
-    block = {"num_heads": 1, "mlp_dim": 1}
-    if blocks:
-        names = ("num_heads", "mlp_dim", "mlp_kernel_size", "activation", "layer_norm_epsilon")
-        block = {name: getattr(blocks[0], name, 0) for name in names}  # an axial block has no mlp_kernel_size
+    config = blocks[0].get_config() if blocks else {"num_heads": 1, "mlp_dim": 1}
+    names = ("num_heads", "mlp_dim", "activation", "layer_norm_epsilon")
+    block = {name: config[name] for name in names if name in config}
     positions = layers["position_embedding"]
     prefix = {name: layers[name].count for name in (path.split("/")[0] for path in PREFIX) if name in layers}
     relative = any(getattr(layer, "relative_positions", False) for layer in blocks)
@@ -257,6 +253,7 @@ def architecture_of_model(model) -> Architecture:
         prefix_tokens=sum(prefix.values()),
         pooling=_POOLING.get(type(layers.get("pooling")).__name__),
         norm_after_pooling="pooled_norm" in layers,
+        options={**config, **prefix},
         **common,
         **stem,
         **block,

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from keras_vit.weights.layouts import IGNORED, INSIDE, LAYOUTS, MOST, PREFIXES, WRAPPERS, Layout, fill, find_place
-from keras_vit.weights.names import PREFIX, TABLES
+from keras_vit.weights.names import PREFIX, SHOWN, TABLES
 from keras_vit.weights.transforms import Transform
 from keras_vit.weights.unsupported import require_supported
 
@@ -60,6 +60,12 @@ class Contents:
         """Number of tokens in front of the patches, by the names of the layers that have them."""
         shapes = {path.split("/")[0]: self.entries[path].shape for path in PREFIX if path in self.entries}
         return {layer: shape[-2] if len(shape) > 1 else 1 for layer, shape in shapes.items()}
+
+    @property
+    def options(self) -> dict[str, object]:
+        """Fields of the row that the shapes show, by name."""
+        shapes = {path: entry.shape for path, entry in self.entries.items()}
+        return {field: value(shapes[path]) for field, (path, value) in SHOWN.items() if path in shapes}
 
     @property
     def prefix_tokens(self) -> int:

@@ -323,3 +323,5 @@ BIT = (
 TABLES = {"vit": VIT, "bit": BIT}
 # The variables (1, count, D) of the tokens in front of the patches, each in a layer of its own.
 PREFIX = ("class_token/token",)
+# Fields of a row that the shape of a variable shows: field -> (variable, the value by the shape).
+SHOWN = {"mlp_kernel_size": ("encoder_block_00/mlp/local/kernel", lambda shape: shape[0])}

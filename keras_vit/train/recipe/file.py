@@ -62,8 +62,9 @@ def recipes_in(path: str | os.PathLike) -> dict[str, Recipe]:
 
 
 def to_json(recipe: Recipe) -> str:
-    """The recipe as indented JSON, every field written out."""
-    return json.dumps(dataclasses.asdict(recipe), indent=2) + "\n"
+    """Return the recipe as indented JSON, with every field."""
+    plain = lambda value: value.item()  # noqa: E731 - a NumPy number of a row
+    return json.dumps(dataclasses.asdict(recipe), indent=2, default=plain) + "\n"
 
 
 def from_json(text: str) -> Recipe:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from keras_vit.checks import is_count, is_number, is_size, is_text, require, sides
 from keras_vit.data.augmentations import Augment
+from keras_vit.models.row_checks import require_row
 from keras_vit.models.variants import BiTVariant, Variant, find_variant
 from keras_vit.train.recipe.inputs import Curriculum, Data
 from keras_vit.train.recipe.inputs import check_sizes as check_sizes
 from keras_vit.train.recipe.masked import Masked, check_masked
-from keras_vit.train.recipe.row import require_row
 from keras_vit.train.recipe.updates import Average, Loss, Optimizer, Schedule
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")

@@ -1,0 +1,76 @@
+"""Whether a model can be built of a row: the only place that checks one. Builders and recipes ask it."""
+
+import typing
+from dataclasses import fields, is_dataclass
+from types import UnionType
+
+from keras_vit.checks import is_positive, is_text, is_whole, require
+from keras_vit.models.variants import BiTVariant, Variant
+
+POSITIONS = ("learned", "1d", "2d", "relative", "none", "sincos2d")
+PLACES = ("stem", "layers", "shared")
+_CHOICES = {"positions": POSITIONS, "positions_at": PLACES}
+# What a field of each type may be: a check, and the words of the error.
+_TYPES = {
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    int: (is_whole, "a positive int"),
+    float: (is_positive, "a positive number"),
+    str: (lambda value: isinstance(value, str) and value != "", "a name"),
+    str | None: (is_text, "a name or null"),
+    tuple[int, ...]: (lambda value: isinstance(value, tuple) and all(map(is_whole, value)), "a tuple of positive ints"),
+    int | tuple[int, int]: (lambda value: is_whole(value) or _is_pair(value), "a positive int or (height, width)"),
+}
+_SPECIAL = {"mlp_kernel_size": (lambda value: is_whole(value) and value % 2, "an odd int, or 0")}
+
+
+def _is_pair(value) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and all(map(is_whole, value))
+
+
+def require_row(row: Variant | BiTVariant) -> None:
+    """Raise a ValueError unless each field of a row has its default or a value of its type.
+
+    A field of a new type needs an entry in `_TYPES`; a field of a known type needs nothing here.
+    """
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if kind := _dataclass_in(field.type):
+            require(value is None or isinstance(value, kind), field.name, f"{kind.__name__}(...) or null", value)
+            if value is not None and field.name != "parameters":
+                require_row(value)
+            continue
+        valid, expected = _SPECIAL.get(field.name) or _TYPES[field.type]
+        is_default = type(value) is type(field.default) and value == field.default
+        require(is_default or valid(value), field.name, expected, value)
+        choices = _CHOICES.get(field.name)
+        require(not choices or value in choices, field.name, f"one of {choices}", value)
+
+
+def _dataclass_in(hint):
+    """The dataclass of a hint `Kind | None`, else None."""
+    kinds = typing.get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return next((kind for kind in kinds if is_dataclass(kind)), None)
+
+
+def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
+    """Raise a ValueError unless a row is valid, and its options go together with each other and with the model.
+
+    Args:
+        variant: the row.
+        prefix: number of tokens of each kind in front of the patches.
+        free: whether the image size is free at run time.
+    """
+    if not isinstance(variant, Variant):
+        raise ValueError(f"variant expected a keras_vit.Variant, received {variant!r}.")
+    require_row(variant)
+    if variant.positions in ("none", "relative") and variant.positions_at != "stem":
+        raise ValueError(f"positions_at expected 'stem' with positions={variant.positions!r}, which are added nowhere, "
+                         f"received {variant.positions_at!r}.")  # fmt: skip
+    if variant.positions == "relative" and free:
+        raise ValueError("input_shape expected a known size with positions='relative', which are stored for one, "
+                         "received a free one.")  # fmt: skip
+    if variant.axial and any(prefix.values()):
+        raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
+                         "received one.")  # fmt: skip
+    if variant.axial and variant.mlp_kernel_size:
+        raise ValueError(f"mlp_kernel_size expected 0 with axial blocks, received {variant.mlp_kernel_size}.")
