@@ -10,8 +10,7 @@ from keras import ops
 from keras_vit.analysis.capturing import as_input
 from keras_vit.analysis.journey import principal_components
 from keras_vit.composed import flattened
-from keras_vit.models.lean import LeanModel
-from keras_vit.private import call_of
+from keras_vit.models.features import head_features
 
 METHODS = ("tsne", "umap", "pca")
 
@@ -31,9 +30,7 @@ def features_of(model: keras.Model, images, batch_size: int = 32) -> np.ndarray:
     """
     model = flattened(model)
     images = as_input(model, images)
-    heads = [layer for layer in model.layers if layer.name == "head"]
-    features = call_of(model, heads[0]).input_tensors[0] if heads else model.outputs[0]
-    frozen = LeanModel(model.inputs[0], features)
+    frozen = head_features(model)
     parts = (frozen(images[i : i + batch_size], training=False) for i in range(0, len(images), batch_size))
     return np.concatenate([ops.convert_to_numpy(ops.cast(x, "float32")).reshape(len(x), -1) for x in parts])
 

@@ -8,10 +8,8 @@ import tensorflow as tf
 
 from keras_vit.data.settings import untuned
 from keras_vit.data.sources import Examples
-from keras_vit.evaluate.accuracy import logits_model
 from keras_vit.evaluate.ridge import SEEDS, few_of_each, few_shot_accuracies
-from keras_vit.models.lean import LeanModel
-from keras_vit.private import call_behind
+from keras_vit.models.features import head_features
 
 
 def squeezed(size: tuple[int, int]) -> tuple[int, int]:
@@ -23,9 +21,8 @@ def squeezed(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def features_of(model: keras.Model):
-    """A compiled function: images (B, H, W, C) -> what the head of a classifier takes of them, float32 (B, D)."""
-    logits = logits_model(model).outputs[0]
-    frozen = LeanModel(model.input, call_behind(logits).input_tensors[0])
+    """Return a compiled function: images (B, H, W, C) -> what the classifier takes, float32 (B, D)."""
+    frozen = head_features(model)
     return tf.function(lambda images: tf.cast(frozen(images, training=False), tf.float32))
 
 

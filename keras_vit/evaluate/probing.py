@@ -86,11 +86,9 @@ class Extractor:
 
 
 def _features_of(model, interface):
-    if interface.classes is not None:
-        return features_of(model)
-    if len(model.output_shape) != 2:
+    if interface.classes is None and len(model.output_shape) != 2:
         raise ValueError(f"model expected a classifier or pooled features (batch, D), received {model.output_shape}.")
-    return tf.function(lambda images: tf.cast(model(images, training=False), tf.float32))
+    return features_of(model)
 
 
 def data_fingerprint(source: str, directory: str | None) -> str:

@@ -4,15 +4,13 @@ Named nodes: images, rescaling, root, root_pool, stage1_unit01 ... stage1 ..., n
 `keras_vit.feature_model(model, ["stage1", "stage2", "stage3", "stage4"])` gives the feature maps.
 """
 
-from dataclasses import replace
-
 import keras
 
 from keras_vit import layers
+from keras_vit.models.conventions import follow_conventions
 from keras_vit.models.ends import begin, check_top, classify, finish
 from keras_vit.models.row_checks import require_row
 from keras_vit.models.variants import BiTVariant
-from keras_vit.weights import conventions_of
 
 _GROUP_NORM_EPSILON = 1e-5
 
@@ -64,7 +62,7 @@ def build_bit(
         raise ValueError("pooling expected 'gap' under a classifier, received None.")
     check_top(include_top, classes, weights)
     if weights is not None:
-        variant = follow_conventions(weights, variant)
+        variant, _ = follow_conventions(weights, variant)
     policy = keras.dtype_policies.get(dtype)
     width = int(64 * variant.width_factor)
     epsilons = {"group_norm_epsilon": _GROUP_NORM_EPSILON, "weight_epsilon": variant.weight_epsilon}
@@ -90,10 +88,3 @@ def build_bit(
     if include_top:
         x = classify(x, classes, classifier_activation, labels, weights, policy)
     return finish(images, x, name or variant.name, weights)
-
-
-def follow_conventions(weights, variant: BiTVariant) -> BiTVariant:
-    """The row as the file's origin computes it, unless the row says otherwise itself."""
-    if variant.weight_epsilon != BiTVariant.weight_epsilon:
-        return variant
-    return replace(variant, weight_epsilon=conventions_of(weights).get("weight_epsilon", variant.weight_epsilon))

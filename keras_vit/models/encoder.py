@@ -4,7 +4,7 @@ B batch, H W C image, h w patch grid, N tokens, D width.
 """
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import keras
 
@@ -90,12 +90,21 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
 
 
 def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int):
-    """Make an encoder block: its arguments are the row's fields and the settings of the same names."""
+    """Make an encoder block: its arguments are the row's fields and the settings of the same names.
+
+    Raises:
+        ValueError: the row sets an option that axial blocks do not have.
+    """
     given = {**vars(config), **vars(variant), "prefix_tokens": layout.prefix_tokens}
     given["drop_path_rate"] = config.drop_path_rate * i / max(variant.depth - 1, 1)
     given["relative_positions"] = variant.positions == "relative"
     kind = layers.AxialBlock if variant.axial else layers.EncoderBlock
-    options = {name: given[name] for name in inspect.signature(kind.__init__).parameters if name in given}
+    known, own = (inspect.signature(block.__init__).parameters for block in (layers.EncoderBlock, kind))
+    options = {name: given[name] for name in own if name in given}
+    for option in fields(variant):
+        received = getattr(variant, option.name)
+        if option.name in known.keys() - own.keys() and received != option.default:
+            raise ValueError(f"{option.name} expected {option.default} with axial blocks, received {received}.")
     return kind(**options, name=f"encoder_block_{i:02d}", dtype=config.policy)
 
 

@@ -4,8 +4,9 @@ import keras
 
 from keras_vit.composed import flattened
 from keras_vit.layers import TokensToGrid
+from keras_vit.models.lean import LeanModel
 from keras_vit.models.token_layout import has_patches, token_layout
-from keras_vit.private import output_of
+from keras_vit.private import call_of, output_of
 
 
 def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) -> keras.Model:
@@ -42,3 +43,13 @@ def _on_grid(model, name, output):
         raise ValueError(f"as_grid expected layers that put out tokens, received {name!r} of shape {output.shape}.")
     prefix_tokens = token_layout(model, name).prefix_tokens
     return TokensToGrid(prefix_tokens, name=f"{name}_grid")(output, output_of(model, model.get_layer("embedding")))
+
+
+def head_features(model: keras.Model) -> keras.Model:
+    """Return a model that outputs what the classifier takes: images (B, H, W, C) -> (B, D).
+
+    Of a model without a classifier it outputs what the model outputs.
+    """
+    model = flattened(model)
+    heads = [layer for layer in model.layers if layer.name == "head"]
+    return LeanModel(model.inputs[0], call_of(model, heads[0]).input_tensors[0] if heads else model.outputs[0])

@@ -72,5 +72,3 @@ def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
     if variant.axial and any(prefix.values()):
         raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
                          "received one.")  # fmt: skip
-    if variant.axial and variant.mlp_kernel_size:
-        raise ValueError(f"mlp_kernel_size expected 0 with axial blocks, received {variant.mlp_kernel_size}.")

@@ -7,17 +7,16 @@ embedding_dropout, encoder_block_00, (position_embedding_01 where every block ha
 """
 
 import numbers
-from dataclasses import replace
 
 import keras
 
 from keras_vit import layers
+from keras_vit.models.conventions import follow_conventions
 from keras_vit.models.encoder import EncoderConfig, encode
 from keras_vit.models.ends import begin, check_top, classify, finish
 from keras_vit.models.row_checks import check_row
 from keras_vit.models.token_layout import prefix_counts
-from keras_vit.models.variants import ResNetStem, Variant
-from keras_vit.weights import conventions_of
+from keras_vit.models.variants import Variant
 
 POOLINGS = ("token", "gap", "map", None)
 
@@ -86,7 +85,9 @@ def build(
     chosen = {"activation": activation, "layer_norm_epsilon": layer_norm_epsilon}
     given = {name for name, value in chosen.items() if value is not None}
     if weights is not None:
-        variant, activation, layer_norm_epsilon = follow_conventions(weights, variant, activation, layer_norm_epsilon)
+        variant, origin = follow_conventions(weights, variant)
+        activation = activation or origin.get("activation")
+        layer_norm_epsilon = origin.get("layer_norm_epsilon") if layer_norm_epsilon is None else layer_norm_epsilon
     if class_token is False and pooling == "token":
         raise ValueError("class_token expected True or None with pooling='token', received False.")
     if norm_after_pooling and pooling is None:
@@ -126,20 +127,6 @@ def build(
     if include_top:
         x = classify(x, classes, classifier_activation, labels, weights, policy)
     return finish(images, x, name or variant.name, weights, given)
-
-
-def follow_conventions(weights, variant, activation=None, layer_norm_epsilon=None):
-    """(variant, activation, layer_norm_epsilon) as the file's origin computes, where the caller says nothing else."""
-    origin = conventions_of(weights)
-    if "activation" not in origin:  # a .weights.h5, which does not say, or a BiT's file, which load_weights refuses
-        return variant, activation, layer_norm_epsilon
-    if variant.stem is not None:
-        names = ("group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
-        said = {name for name in names if getattr(variant.stem, name) != getattr(ResNetStem(()), name)}
-        variant = replace(variant, stem=replace(variant.stem, **{n: origin[n] for n in names if n not in said}))
-    if layer_norm_epsilon is None:
-        layer_norm_epsilon = origin["layer_norm_epsilon"]
-    return variant, activation or origin["activation"], layer_norm_epsilon
 
 
 def _check(variant, include_top, pooling, representation_size):

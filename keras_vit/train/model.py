@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_vit.models import bit, vit
 from keras_vit.models.builders import build
+from keras_vit.models.conventions import follow_conventions
 from keras_vit.models.source import released_tag
 from keras_vit.models.variants import BiTVariant, find_variant
 from keras_vit.preprocessing.image_spec import ImageSpec, keep_preprocessing, preprocessing_of
@@ -45,12 +45,11 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
             if getattr(settings, field) != default and (field, settings.pooling) != ("pooling", "gap"):
                 raise ValueError(f"{field} expected {default!r} with {row.name}, which has none, received "
                                  f"{getattr(settings, field)!r}.")  # fmt: skip
-        if source is not None:
-            row = bit.follow_conventions(source, row)
     else:
         options |= {field: getattr(settings, field) for field in _OF_TOKENS}
-        if source is not None:
-            row, options["activation"], options["layer_norm_epsilon"] = vit.follow_conventions(source, row)
+    if source is not None:
+        row, origin = follow_conventions(source, row)
+        options |= origin
     model = build(row, **options)
     if source is not None:
         last = "pre_logits" if settings.representation_size else "pooling"

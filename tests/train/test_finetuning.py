@@ -80,9 +80,9 @@ def test_a_name_with_a_tag_means_the_published_file(monkeypatch):
 
     def follow(source, row):
         asked.append(source)
-        return row, None, None
+        return row, {}
 
-    monkeypatch.setattr("keras_vit.models.vit.follow_conventions", follow)
+    monkeypatch.setattr("keras_vit.train.model.follow_conventions", follow)
     monkeypatch.setattr("keras_vit.train.model.load_weights", lambda model, source: asked.append(source))
     build_model(Recipe("t", Model("vit_tiny_patch16_224.augreg_in21k")), LABELS)
     assert asked == ["vit_tiny_patch16_224.augreg_in21k"] * 2

@@ -1,0 +1,32 @@
+"""The values that a file's origin computes with and no array shows, as fields of a row and options of its builder."""
+
+from dataclasses import fields, replace
+
+from keras_vit.models.variants import BiTVariant, Variant
+from keras_vit.weights import conventions_of
+
+_OPTIONS = ("activation", "layer_norm_epsilon")
+
+
+def follow_conventions(weights, variant: Variant | BiTVariant) -> tuple[Variant | BiTVariant, dict]:
+    """Return the row as the origin of a file computes it, and the origin's options of `build`.
+
+    Args:
+        weights: file, or tag of `list_weights()`.
+        variant: the row. A field that is not at its default stays as it is.
+
+    Returns:
+        The row, and `activation` and `layer_norm_epsilon` where the file is of a ViT and its origin is known.
+    """
+    origin = conventions_of(weights)
+    is_bit = isinstance(variant, BiTVariant)
+    resnet = variant if is_bit else variant.stem
+    if resnet is not None and is_bit != ("activation" in origin):
+        changes = {
+            field.name: origin[field.name]
+            for field in fields(resnet)
+            if field.name in origin and getattr(resnet, field.name) == field.default
+        }
+        resnet = replace(resnet, **changes)
+    row = resnet if is_bit else replace(variant, stem=resnet)
+    return row, {name: origin[name] for name in _OPTIONS if name in origin}
