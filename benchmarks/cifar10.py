@@ -1,6 +1,6 @@
 """How far CIFAR-10 from scratch comes, and how fast: recipes, several seeds each, as a table and a picture.
 
-    python -m benchmarks.cifar10 --data-dir TFDS_FOLDER [--recipes cifar10_scratch,cifar10_local] [--seeds 0,1,2]
+    python -m benchmarks.cifar10 --data-dir TFDS_FOLDER [--recipes cifar10,cifar10:local] [--seeds 0,1,2]
                                  [--set precision=float32 ...]
     python -m benchmarks.cifar10 --read               # from the runs that are finished, without training
 
@@ -120,7 +120,9 @@ def note_machine(workdir: Path, machine: str) -> None:
 
 def train(recipe: str, seed: int, settings: list[str], workdir: Path, data_dir: str) -> None:
     """One run to its end, or on from where it was."""
-    command = [sys.executable, "-m", "keras_vit.cli", "train", f"recipes/{recipe}.py", "--workdir", str(workdir)]
+    file, colon, row = recipe.partition(":")
+    path = f"recipes/{file}.py{colon}{row}"
+    command = [sys.executable, "-m", "keras_vit.cli", "train", path, "--workdir", str(workdir)]
     command += ["--data-dir", data_dir, "--strategy", "cores", "--set", f"seed={seed}", f"evaluate.every={EVERY}"]
     command += [*settings, f"name={called(recipe, settings)}"]
     subprocess.run(command, check=True, cwd=HERE.parent)
@@ -201,7 +203,7 @@ def draw(runs: list[Run], output: Path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipes", default="cifar10_scratch,cifar10_local")
+    parser.add_argument("--recipes", default="cifar10,cifar10:local")
     parser.add_argument("--seeds", type=seeds, default="0,1,2")
     parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="FIELD=VALUE", help="as in train")
     parser.add_argument("--runs", type=Path, default=HERE.parent / "runs/cifar10", help="folder of the runs")

@@ -26,7 +26,7 @@ def test_cifar10_from_scratch_beats_a_linear_classifier(tmp_path):
     from keras_vit.data.sources import open_data
 
     recipe = override(
-        load_recipe(ROOT / "recipes" / "cifar10_scratch.py"),
+        load_recipe(ROOT / "recipes" / "cifar10.py"),
         ["epochs=3", "schedule.warmup_steps=100", "evaluate.every=0", "average.decay=0.99", "curriculum.stages=[]",
          "model.image_size=16"],
     )  # fmt: skip

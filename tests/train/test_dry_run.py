@@ -15,7 +15,7 @@ from keras_vit.train.recipe.file import load_recipe, recipes_in
 pytestmark = needs_tensorflow
 FILES = sorted((ROOT / "recipes").glob("*.py"))
 DIGITS = str(ROOT / "recipes/digits.py")
-STAGED = ("cifar10_scratch", "cifar10_hybrid", "cifar10_local", "cifar10_masked")  # three sizes each
+STAGED = ("cifar10", "cifar10:hybrid", "cifar10:local", "cifar10:masked")  # three sizes each
 DEEP = ("paper_jft:BiT_R101x1", "paper_ablations:axial_b16")  # of many layers, however narrow
 ALIKE = ("augreg", "imagenet_s16", "paper_imagenet21k", "paper_finetune")  # files much like paper_imagenet.py
 
@@ -57,7 +57,7 @@ def test_a_recipe_hangs_together(recipe):
 
 
 def test_a_shrunk_recipe_keeps_all_but_the_size():
-    recipe = load_recipe(ROOT / "recipes/cifar10_local.py")
+    recipe = load_recipe(str(ROOT / "recipes/cifar10.py:local"))
     small = shrunk(recipe)
     for field in ("augment", "optimizer", "loss", "average", "curriculum", "precision", "evaluate"):
         assert getattr(small, field) == getattr(recipe, field)
