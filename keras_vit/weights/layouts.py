@@ -6,7 +6,8 @@ import string
 from collections import defaultdict
 from dataclasses import dataclass
 
-from keras_vit.weights.names import TABLES, Cell, Row
+from keras_vit.weights.name_rows import Cell, Row
+from keras_vit.weights.names import TABLES
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@
 is one entry of an array that stacks the blocks.
 """
 
-from dataclasses import dataclass, field
-
+from keras_vit.weights.name_rows import Row, make_row, row_of_cells
+from keras_vit.weights.names_bit import BIT
 from keras_vit.weights.transforms import (
     CHANNELS,
     IN_BIAS,
@@ -15,59 +15,14 @@ from keras_vit.weights.transforms import (
     KV_BIAS,
     KV_KERNEL,
     OUT_KERNEL,
-    POINTWISE,
     QKV_BIAS,
     QKV_KERNEL,
     SAME,
     TORCH_CONV,
-    TORCH_POINTWISE,
     TORCH_QKV,
     TRANSPOSED,
     Transform,
 )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The names of one variable in one layout, and the transform between their arrays and the variable."""
-
-    names: tuple[str, ...]
-    transform: Transform = SAME
-
-
-@dataclass(frozen=True)
-class Row:
-    """One of our variables, with its cell in each layout that has it."""
-
-    ours: str
-    cells: dict[str, Cell] = field(default_factory=dict)
-
-
-def _row(ours: str, **cells) -> Row:
-    """Make a row from cells that are a name or (name, transform).
-
-    The default of linen is npz's cell. big_vision's stacked name follows from linen's.
-    """
-    cells.setdefault("linen", cells["npz"])
-    cells = {layout: cell if isinstance(cell, tuple) else (cell, SAME) for layout, cell in cells.items()}
-    name, transform = cells["linen"]
-    if "encoderblock_{i}/" in name:
-        name = name.replace("encoderblock_{i}/", "encoderblock/") + "[{i}]"
-    cells.setdefault("big_vision", (name, transform))
-    return _cells(ours, cells)
-
-
-def _cells(ours, cells) -> Row:
-    parts = {layout: (_parts(name), transform) for layout, (name, transform) in cells.items()}
-    parts["keras"] = ((ours,), SAME)
-    return Row(ours, {layout: Cell(*cell) for layout, cell in parts.items()})
-
-
-def _parts(name: str) -> tuple[str, ...]:
-    for wildcard, parts in (("*", ("query", "key", "value")), ("&", ("key", "value"))):
-        if wildcard in name:
-            return tuple(name.replace(wildcard, part) for part in parts)
-    return (name,)
 
 
 def _dense(ours: str, npz: str, linen: str | None = None, timm: str | None = None, hf: str | None = None):
@@ -76,15 +31,15 @@ def _dense(ours: str, npz: str, linen: str | None = None, timm: str | None = Non
     kernel = {layout: (f"{name}.weight", TRANSPOSED) for layout, name in torch.items() if name}
     bias = {layout: f"{name}.bias" for layout, name in torch.items() if name}
     return (
-        _row(f"{ours}/kernel", npz=f"{npz}/kernel", linen=f"{linen or npz}/kernel", **kernel),
-        _row(f"{ours}/bias", npz=f"{npz}/bias", linen=f"{linen or npz}/bias", **bias),
+        make_row(f"{ours}/kernel", npz=f"{npz}/kernel", linen=f"{linen or npz}/kernel", **kernel),
+        make_row(f"{ours}/bias", npz=f"{npz}/bias", linen=f"{linen or npz}/bias", **bias),
     )
 
 
 def _norm(ours: str, npz: str, linen: str | None = None, transform: Transform = SAME, **torch):
     """Make the two rows of a norm: gamma and beta, in flax scale and bias, in torch weight and bias."""
     return tuple(
-        _row(
+        make_row(
             f"{ours}/{mine}",
             npz=(f"{npz}/{theirs}", transform),
             linen=f"{linen or npz}/{theirs}",
@@ -96,7 +51,7 @@ def _norm(ours: str, npz: str, linen: str | None = None, transform: Transform = 
 
 def _only_timm(ours: str, name: str):
     return tuple(
-        _cells(f"{ours}/{mine}", {"timm": (f"{name}.{word}", SAME)})
+        row_of_cells(f"{ours}/{mine}", {"timm": (f"{name}.{word}", SAME)})
         for mine, word in (("gamma", "weight"), ("beta", "bias"))
     )
 
@@ -104,14 +59,14 @@ def _only_timm(ours: str, name: str):
 def _projection(ours: str, linen: str, timm: str, kernel: Transform, bias: Transform):
     """Make the two rows of a dense layer in the attention of the MAP head."""
     return (
-        _row(f"{ours}/kernel", npz=(f"{linen}/kernel", kernel), timm=(f"{timm}.weight", TRANSPOSED)),
-        _row(f"{ours}/bias", npz=(f"{linen}/bias", bias), timm=f"{timm}.bias"),
+        make_row(f"{ours}/kernel", npz=(f"{linen}/kernel", kernel), timm=(f"{timm}.weight", TRANSPOSED)),
+        make_row(f"{ours}/bias", npz=(f"{linen}/bias", bias), timm=f"{timm}.bias"),
     )
 
 
 def _stem_conv(ours: str, npz: str, timm: str, hf: str) -> Row:
     torch = {"timm": (f"{timm}.weight", TORCH_CONV), "hf": (f"{hf}.weight", TORCH_CONV)}
-    return _row(f"{ours}/kernel", npz=f"{npz}/kernel", **torch)
+    return make_row(f"{ours}/kernel", npz=f"{npz}/kernel", **torch)
 
 
 _OURS, _NPZ, _HF = "encoder_block_{i:02d}/", "Transformer/encoderblock_{i}/", "vit.encoder.layer.{i}."
@@ -146,20 +101,20 @@ VIT = (
             _STEM + ours, _STEM_NPZ + npz, transform=CHANNELS, timm=_STEM_TIMM + torch, hf=_STEM_HF + torch
         )
     ),
-    _row(
+    make_row(
         "embedding/kernel",
         npz="embedding/kernel",
         timm=("patch_embed.proj.weight", TORCH_CONV),
         hf=("vit.embeddings.patch_embeddings.projection.weight", TORCH_CONV),
     ),
-    _row(
+    make_row(
         "embedding/bias",
         npz="embedding/bias",
         timm="patch_embed.proj.bias",
         hf="vit.embeddings.patch_embeddings.projection.bias",
     ),
-    _row("class_token/token", npz="cls", timm="cls_token", hf="vit.embeddings.cls_token"),
-    _row(
+    make_row("class_token/token", npz="cls", timm="cls_token", hf="vit.embeddings.cls_token"),
+    make_row(
         "position_embedding/embedding",
         npz="Transformer/posembed_input/pos_embedding",
         big_vision="pos_embedding",
@@ -172,28 +127,28 @@ VIT = (
         timm="blocks.{i}.norm1",
         hf=_HF + "layernorm_before",
     ),
-    _row(
+    make_row(
         _OURS + "attention/qkv/kernel",
         npz=(_MHA_1 + "*/kernel", QKV_KERNEL),
         linen=(_MHA_0 + "*/kernel", QKV_KERNEL),
         timm=("blocks.{i}.attn.qkv.weight", TRANSPOSED),
         hf=(_HF + "attention.attention.*.weight", TORCH_QKV),
     ),
-    _row(
+    make_row(
         _OURS + "attention/qkv/bias",
         npz=(_MHA_1 + "*/bias", QKV_BIAS),
         linen=(_MHA_0 + "*/bias", QKV_BIAS),
         timm="blocks.{i}.attn.qkv.bias",
         hf=(_HF + "attention.attention.*.bias", JOINED),
     ),
-    _row(
+    make_row(
         _OURS + "attention/out/kernel",
         npz=(_MHA_1 + "out/kernel", OUT_KERNEL),
         linen=(_MHA_0 + "out/kernel", OUT_KERNEL),
         timm=("blocks.{i}.attn.proj.weight", TRANSPOSED),
         hf=(_HF + "attention.output.dense.weight", TRANSPOSED),
     ),
-    _row(
+    make_row(
         _OURS + "attention/out/bias",
         npz=_MHA_1 + "out/bias",
         linen=_MHA_0 + "out/bias",
@@ -214,7 +169,7 @@ VIT = (
         "blocks.{i}.mlp.fc1",
         _HF + "intermediate.dense",
     ),
-    *(_cells(f"{_OURS}mlp/local/{part}", {}) for part in ("kernel", "bias")),  # not in any published layout
+    *(row_of_cells(f"{_OURS}mlp/local/{part}", {}) for part in ("kernel", "bias")),  # not in any published layout
     *_dense(
         _OURS + "mlp/fc2",
         _NPZ + "MlpBlock_3/Dense_1",
@@ -224,7 +179,7 @@ VIT = (
     ),
     *_norm("encoder_norm", "Transformer/encoder_norm", timm="norm", hf="vit.layernorm"),
     *_only_timm("pooled_norm", "fc_norm"),
-    _row("pooling/probe", npz=_MAP + "probe", timm="attn_pool.latent"),
+    make_row("pooling/probe", npz=_MAP + "probe", timm="attn_pool.latent"),
     *_projection("pooling/query", _MAP_MHA + "query", "attn_pool.q", IN_KERNEL, IN_BIAS),
     *_projection("pooling/key_value", _MAP_MHA + "&", "attn_pool.kv", KV_KERNEL, KV_BIAS),
     *_projection("pooling/out", _MAP_MHA + "out", "attn_pool.proj", OUT_KERNEL, SAME),
@@ -238,7 +193,7 @@ VIT = (
 
 _OF_BLOCKS = [row.ours.removeprefix(_OURS) for row in VIT if row.ours.startswith(_OURS)]
 VIT += tuple(  # of the paper's ablations; not in any published layout
-    _cells(path, {})
+    row_of_cells(path, {})
     for path in (
         *(f"position_embedding/{part}" for part in ("across", "down", "prefix")),
         *(f"position_embedding_{{i:02d}}/{part}" for part in ("embedding", "across", "down", "prefix")),
@@ -247,78 +202,6 @@ VIT += tuple(  # of the paper's ablations; not in any published layout
     )
 )
 
-
-def _bit_conv(ours: str, npz: str, big_vision: str, timm: str, hf: str) -> Row:
-    return _cells(
-        f"{ours}/kernel",
-        {
-            "npz": (f"resnet/{npz}standardized_conv2d/kernel", SAME),
-            "big_vision": (f"{big_vision}/kernel", SAME),
-            "timm": (f"{timm}.weight", TORCH_CONV),
-            "hf": (f"{hf}.weight", TORCH_CONV),
-        },
-    )
-
-
-def _bit_norm(ours: str, npz: str, big_vision: str, timm: str, hf: str):
-    return tuple(
-        _cells(
-            f"{ours}/{mine}",
-            {
-                "npz": (f"resnet/{npz}group_norm/{mine}", SAME),
-                "big_vision": (f"{big_vision}/{theirs}", CHANNELS),
-                "timm": (f"{timm}.{word}", SAME),
-                "hf": (f"{hf}.{word}", SAME),
-            },
-        )
-        for mine, theirs, word in (("gamma", "scale", "weight"), ("beta", "bias", "bias"))
-    )
-
-
-_UNIT, _BIT_NPZ, _BIT_BV = "stage{s}_unit{u:02d}/", "block{s}/unit{u:02d}/", "block{s}/unit{u:02d}/"
-_BIT_TIMM, _BIT_HF = "stages.{s0}.blocks.{u0}.", "bit.encoder.stages.{s0}.layers.{u0}."
-_LETTERS = ((1, "a"), (2, "b"), (3, "c"))
-BIT = (
-    _bit_conv("root", "root_block/", "root_block/conv_root", "stem.conv", "bit.embedder.convolution"),
-    *(
-        _bit_conv(_UNIT + ours, _BIT_NPZ + npz, _BIT_BV + big_vision, _BIT_TIMM + torch, _BIT_HF + torch)
-        for ours, npz, big_vision, torch in (
-            *((f"conv{n}", f"{letter}/", f"conv{n}", f"conv{n}") for n, letter in _LETTERS),
-            ("proj", "a/proj/", "conv_proj", "downsample.conv"),
-        )
-    ),
-    *(
-        row
-        for n, letter in _LETTERS
-        for row in _bit_norm(
-            f"{_UNIT}norm{n}", f"{_BIT_NPZ}{letter}/", f"{_BIT_BV}gn{n}", f"{_BIT_TIMM}norm{n}", f"{_BIT_HF}norm{n}"
-        )
-    ),
-    *(  # not in any published layout
-        _cells(f"{_UNIT}axial/{line}/{part}", {})
-        for line in ("row", "column")
-        for part in ("offsets", "qkv/kernel", "qkv/bias", "out/kernel", "out/bias")
-    ),
-    *_bit_norm("norm", "", "norm-pre-head", "norm", "bit.norm"),
-    _cells(
-        "head/kernel",
-        {
-            "npz": ("resnet/head/conv2d/kernel", POINTWISE),
-            "big_vision": ("head/kernel", SAME),
-            "timm": ("head.fc.weight", TORCH_POINTWISE),
-            "hf": ("classifier.1.weight", TRANSPOSED),
-        },
-    ),
-    _cells(
-        "head/bias",
-        {
-            "npz": ("resnet/head/conv2d/bias", SAME),
-            "big_vision": ("head/bias", SAME),
-            "timm": ("head.fc.bias", SAME),
-            "hf": ("classifier.1.bias", SAME),
-        },
-    ),
-)
 
 TABLES = {"vit": VIT, "bit": BIT}
 # The variables (1, count, D) of the tokens in front of the patches, each in a layer of its own.
