@@ -57,6 +57,7 @@ def test_the_cores_step_is_that_of_the_strategy(monkeypatch):
     assert call()[1] == 1 and said == [("cores", 2), 2]
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_the_compiled_forward_pass_is_that_of_the_package(monkeypatch):
     asked, model = [], randomise(builders.build(find_variant("ViT_Ti16")[0], input_shape=(32, 32, 3)))

@@ -42,6 +42,7 @@ def interrupted(begun, tmp_path):
     return file
 
 
+@pytest.mark.broad
 def test_a_resumed_run_keeps_the_answered_questions_and_asks_the_others(interrupted):
     before = json.loads(interrupted.read_text())
     assert [question["complete"] for question in before["questions"]] == [True, False]

@@ -35,6 +35,7 @@ def fast(monkeypatch):
     monkeypatch.setattr(matmul, "LIBRARIES", ("numpy",))
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_a_run_measures_ours_and_writes_both_files(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(matmul, "LIBRARIES", ("numpy",))
@@ -67,6 +68,7 @@ def test_a_run_measures_ours_and_writes_both_files(tmp_path, monkeypatch, capsys
     assert not list(tmp_path.glob("*.partial"))
 
 
+@pytest.mark.broad
 def test_an_interruption_leaves_what_was_measured(tmp_path, fast, capsys):
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("signals reach the main thread alone")

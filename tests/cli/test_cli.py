@@ -75,6 +75,7 @@ def test_evaluate_agrees_with_training(run, capsys):
     assert capsys.readouterr().out != plain  # a mirrored digit is another
 
 
+@pytest.mark.broad
 def test_export_writes_a_version_and_prints_how_far_it_is(exported, capsys):
     files = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()}
     assert {"1/saved_model.pb", "1/model.tflite", "1/manifest.json", "1/model_card.md"} <= files
@@ -84,6 +85,7 @@ def test_export_writes_a_version_and_prints_how_far_it_is(exported, capsys):
     assert (exported / "2").is_dir() and "tflite" in table and "saved_model" in table and "100" in table
 
 
+@pytest.mark.broad
 def test_analyze_draws_the_run(pictures):
     assert (pictures / "index.html").read_text().count("data:image/png;base64,") == len(list(pictures.glob("*.png")))
     for name in ("training.png", "predictions.png", "attention.png", "figure7.png", "plane.png"):

@@ -51,6 +51,7 @@ def test_broken_files_are_left_out_and_counted(folder):
     assert broken not in seen and len(set(seen)) == 191
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("kind", ["BMP", "TIFF"])
 def test_a_damaged_file_that_pillow_decodes_is_named_or_skipped(kind, tmp_path):
     path = tmp_path / "a.bmp"

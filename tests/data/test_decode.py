@@ -90,6 +90,7 @@ def test_a_random_crop_is_cut_out_of_the_upright_image(value):
             assert np.mean(np.abs(found.astype(int) - expected)) < (1 if kind == "JPEG" else 1e-9)
 
 
+@pytest.mark.broad
 def test_training_and_evaluation_turn_photographs_unless_told_otherwise(tmp_path):
     """A photograph of each value; their stored pixels are the same."""
     for value in range(1, 9):

@@ -176,6 +176,7 @@ def test_a_file_that_may_not_be_read_is_named(files, monkeypatch):
         refusing(kept)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     "change",
     [

@@ -49,6 +49,7 @@ def test_examples_and_classes(directory):
     assert sum(weights.sum() for _, _, weights in batches.as_numpy_iterator()) == 6
 
 
+@pytest.mark.broad
 def test_order_hangs_on_seed_and_epoch(directory):
     examples = open_split("tfds:tiny_shapes", "train", directory)
 

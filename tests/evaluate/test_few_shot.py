@@ -105,6 +105,7 @@ def test_its_images_are_squeezed_and_lie_where_their_own_folder_is(tmp_path):
     np.testing.assert_allclose(images, middle / 127.5 - 1.0, atol=1e-5)
 
 
+@pytest.mark.broad
 def test_its_broken_files_are_left_out_where_the_recipe_skips_them(tmp_path, monkeypatch):
     monkeypatch.setattr(broken, "MOST", 0.5)
     for label in "ab":

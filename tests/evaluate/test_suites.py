@@ -124,6 +124,7 @@ def quiet(_):
     pass
 
 
+@pytest.mark.broad
 def test_vtab_is_probed_task_by_task_and_goes_on(model, data, tmp_path, monkeypatch):
     said = []
     probed = settings("vtab1k", model, tmp_path, data, probe="ridge")
@@ -164,6 +165,7 @@ def test_features_are_kept_between_probes(model, data, tmp_path, monkeypatch):
     assert found["tasks"]["dsprites_loc"]["accuracy"] == 1.0 and found["tasks"]["dsprites_loc"]["c"] > 0
 
 
+@pytest.mark.broad
 def test_a_model_without_a_classifier_is_probed_on_what_it_puts_out(model, data, tmp_path):
     own = keras_vit.load_model(model)
     keras.Model(own.input, own.get_layer("pooling").output).save(tmp_path / "headless.keras")

@@ -273,6 +273,7 @@ def test_a_hidden_folder_is_no_version_to_the_server(tmp_path):
     assert version_numbers(tmp_path) == versions(tmp_path) == [1]
 
 
+@pytest.mark.broad
 def test_the_command_compares_on_a_folder_of_images(tmp_path, capsys):
     from PIL import Image
 

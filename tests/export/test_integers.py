@@ -27,6 +27,7 @@ def rounded(file) -> list[tuple[str, ...]]:
     return found
 
 
+@pytest.mark.broad
 def test_norms_and_attention_are_scaled_and_rounded_in_front_of_the_reshape_to_rows(tmp_path, monkeypatch):
     """Behind it OpenVINO does both in passes of their own; the numbers are the same."""
     model = randomise(keras_vit.build(ROW, classes=5))

@@ -116,6 +116,7 @@ def test_every_kind_answers_floats_and_bytes_alike(kind, photo, tmp_path):
     assert max_difference(answer["scores"], np.take_along_axis(expected["probabilities"], best, 1)) < 1e-5
 
 
+@pytest.mark.broad
 def test_probabilities_are_the_models_own_activation(tmp_path):
     for activation, function in (("sigmoid", tf.sigmoid), ("softmax", tf.nn.softmax), (None, tf.nn.softmax)):
         folder = tmp_path / str(activation)

@@ -87,6 +87,7 @@ def test_norms_without_an_epsilon_and_subclasses_are_left_alone():
     assert not norm_overrides(layer_model(own))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("pooling", quick_first(["token", "gap", "map"], ["token"], broad=["map"]))
 def test_in_bfloat16_it_holds_attention_and_mlps_in_parts(pooling, tmp_path, monkeypatch):
     monkeypatch.setattr(split_matmuls, "MAX_VALUES", 64 * 64)

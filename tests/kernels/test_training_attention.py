@@ -34,6 +34,7 @@ def _plain(dtype="float32"):
     return lambda qkv, bias, kernel: attention.attend(qkv + tf.reshape(bias, (3, 2, 4))) @ kernel
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("many", [False, True])
 def test_attention_keeps_its_projections_and_of_many_tokens_what_it_gathered(many, monkeypatch):
     monkeypatch.setattr(attended, "MANY", 9 if many else 10)

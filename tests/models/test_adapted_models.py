@@ -28,6 +28,7 @@ def test_compiled_answers_as_the_model_does(make, options):
     assert max_difference(keras_vit.compiled(model, **options)(IMAGES), model(IMAGES)) < 1e-6
 
 
+@pytest.mark.broad
 def test_products_in_parts_have_the_adapters_and_leave_integers_alone():
     model = adapt(built())
     expected = model(IMAGES)
@@ -61,6 +62,7 @@ def test_a_published_layout_has_the_adapters_merged_and_says_so(tmp_path, capsys
     assert keras_vit.load_model(tmp_path / "own.keras").get_layer("head").lora_enabled
 
 
+@pytest.mark.broad
 def test_integers_are_read_whole_or_refused(tmp_path):
     model = quantize(built(), "int8")
     keras_vit.save_weights(model, tmp_path / "int8.keras")

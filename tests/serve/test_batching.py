@@ -59,6 +59,7 @@ def values(*firsts, rows=1):
     return [np.full((rows, 2), first, "float32") for first in firsts]
 
 
+@pytest.mark.broad
 def test_requests_of_several_clients_meet_in_one_batch(folder):
     with started([folder], "--max-batch-size", FULL, "--batch-timeout", 4_000) as server:
         given = values(*range(FULL))

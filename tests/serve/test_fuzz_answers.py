@@ -49,6 +49,7 @@ def rows_are_right(predictions, signature, **inputs):
             np.testing.assert_allclose(found, values, atol=1e-5)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("count", [80, pytest.param(2500, marks=pytest.mark.large)])
 def test_requests_are_answered_rightly_or_refused_in_one_sentence(count, server, own):
     before, statuses = memory(server.process), []

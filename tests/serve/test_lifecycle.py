@@ -44,6 +44,7 @@ def logits(folder, images):
     return tf.saved_model.load(str(folder)).signatures["serving_default"](images=tf.constant(images))["logits"].numpy()
 
 
+@pytest.mark.broad
 def test_a_new_version_under_load_drops_no_request(exports, photos, images):
     """Each answer is the old version's or the new one's, never an error or a mixture; in the end the new one's."""
     old, new = (logits(exports / "photos" / number, images) for number in "12")
@@ -180,6 +181,7 @@ def test_versions_that_come_and_go_while_the_first_one_loads(photos, monkeypatch
     assert list(Model(photos).versions) == [1]
 
 
+@pytest.mark.broad
 def test_a_version_that_is_put_right_is_never_unknown(photos):
     repository, seen = Repository([photos]), []
 

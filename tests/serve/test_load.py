@@ -48,6 +48,7 @@ def ask_on(server, cases, number: int, goes_on) -> int:
     return answered
 
 
+@pytest.mark.broad
 def test_many_clients_at_once_get_their_own_answers(server, cases):
     with ThreadPoolExecutor(CLIENTS) as pool:
         answered = pool.map(lambda number: ask_on(server, cases, number, lambda done: done < EACH), range(CLIENTS))

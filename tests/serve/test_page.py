@@ -60,6 +60,7 @@ def shown(server, data: bytes, folder: Path) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.broad
 def test_it_is_whole_by_itself(server):
     status, page = server["photos"].ask("GET", "/")
     assert status == 200

@@ -136,6 +136,7 @@ def lines(workdir, name):
     return [row["value"] for row in rows if row["name"] == name]
 
 
+@pytest.mark.broad
 def test_a_run_leaves_the_encoder_the_whole_and_its_numbers(run):
     workdir, summary = run
     assert 0 < summary["accuracy"] < 1 and 0 <= summary["few_shot_2"] <= 1 and summary["test_examples"] == 72

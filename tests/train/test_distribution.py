@@ -267,6 +267,7 @@ def compare(*names):
     print(json.dumps({name: CASES[name](one, choose("mirrored", 8).strategy) for name in names}))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("names", [["sgd in bfloat16"], pytest.param([*CASES], marks=pytest.mark.large)], ids=len)
 def test_two_replicas_end_where_one_device_does(names):
     found = json.loads(run_python(TWO_CPUS + f"from train.test_distribution import compare\ncompare(*{names})"))

@@ -19,6 +19,7 @@ from keras_vit.train.recipe import Evaluate
 pytestmark = [needs_tensorflow, pytest.mark.usefixtures("one_step_a_call")]
 
 
+@pytest.mark.broad
 def test_the_best_weights_are_kept(whole, photos):
     workdir, summary = whole
     accuracies = [row["value"] for row in lines(workdir) if (row["split"], row["name"]) == ("test", "accuracy")]

@@ -68,6 +68,7 @@ def test_the_loss_is_the_mean_over_the_batch_and_the_update_its_gradient():
     assert max_difference(model.trainable_variables, expected) < 1e-6
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("parts", quick_first([2, 4, 8], [4]))
 @pytest.mark.parametrize("model", quick_first([RECIPE.model, RANDOM], [RANDOM]), ids=["plain", "dropout"])
 def test_parts_of_a_batch_make_the_plain_update(parts, model):
@@ -331,6 +332,7 @@ def test_the_loss_scale_halves_at_an_overflow_and_doubles_after_many_good_steps(
     assert state.scale.numpy().tolist() == [1.0, 0.0]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("precision", quick_first(["mixed_float16", "mixed_bfloat16"], ["mixed_bfloat16"]))
 def test_half_precision_makes_nearly_the_same_update(precision):
     loss, weights = after(RECIPE, 1)

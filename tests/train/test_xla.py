@@ -108,6 +108,7 @@ def after(recipe, compiled, steps=2):
     return losses, [np.array(v) for v in kept], start
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("kind", quick_first(RECIPES, ["token"]))
 def test_the_whole_update_compiles_and_is_the_same(kind):
     (losses, expected, start), (found, weights, _) = (after(RECIPES[kind], compiled) for compiled in (False, True))

@@ -225,6 +225,7 @@ def test_a_page_in_place_of_the_index_is_not_kept(server):
         download("augreg/index")
 
 
+@pytest.mark.broad
 def test_two_processes_get_one_file(server):
     code = f"from keras_vit.weights.download import download; print(download({TAG!r}))"
     processes = [
