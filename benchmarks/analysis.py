@@ -68,11 +68,11 @@ CONTESTANTS = {
 }
 
 
-def main():
+def main(arguments: list[str] | None = None):
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=rounds, default=11)
     parser.add_argument("--worker")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.worker:
         work(CONTESTANTS[options.worker])
         return

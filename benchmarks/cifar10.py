@@ -201,7 +201,7 @@ def draw(runs: list[Run], output: Path):
     return figure
 
 
-def main():
+def main(arguments: list[str] | None = None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", default="cifar10,cifar10:local")
     parser.add_argument("--seeds", type=seeds, default="0,1,2")
@@ -209,8 +209,9 @@ def main():
     parser.add_argument("--runs", type=Path, default=HERE.parent / "runs/cifar10", help="folder of the runs")
     parser.add_argument("--data-dir")
     parser.add_argument("--read", action="store_true", help="train nothing")
+    parser.add_argument("--output", type=Path, default=HERE, help="folder of the record, the page and the picture")
     parser.add_argument("--machine", default=UNKNOWN, help="of runs that nothing says it of (default %(default)s)")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if not options.read and not options.data_dir:
         return "benchmarks/cifar10.py expected --data-dir, the folder of TFDS's datasets, or --read, received neither"
     folder = lambda recipe, seed: options.runs / f"{called(recipe, options.set)}-{seed}"  # noqa: E731
@@ -219,15 +220,15 @@ def main():
         if not (workdir / "summary.json").is_file():
             note_machine(workdir, in_words().partition(";")[0])
             train(recipe, seed, options.set, workdir, options.data_dir)
-    known = recorded(HERE / "cifar10.json")
+    known = recorded(options.output / "cifar10.json")
     runs = [run for workdir in places.values() if (run := read_run(workdir, known, options.machine))]
     if not runs:
         return f"benchmarks/cifar10.py expected finished runs in {str(options.runs)!r}, found none"
     runs = with_recorded(runs, known)
-    draw(runs, HERE / "cifar10.png")
-    write_atomically(HERE / "cifar10.json", json.dumps([asdict(run) for run in runs], indent=1) + "\n")
-    write_atomically(HERE / "cifar10.md", page(runs))
-    print("wrote benchmarks/cifar10.json, cifar10.md and cifar10.png")
+    draw(runs, options.output / "cifar10.png")
+    write_atomically(options.output / "cifar10.json", json.dumps([asdict(run) for run in runs], indent=1) + "\n")
+    write_atomically(options.output / "cifar10.md", page(runs))
+    print(f"wrote cifar10.json, cifar10.md and cifar10.png in {options.output}")
     return None
 
 

@@ -64,11 +64,11 @@ def whole_batches(folder: str) -> list[str]:
     return found[: len(found) // BATCH * BATCH]
 
 
-def main():
+def main(arguments: list[str] | None = None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", default="../shared/data/imagenet_sample")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.worker:
         return work(lambda: prepare(options.worker, whole_batches(os.environ["DATA_BENCHMARK"])))
     files = whole_batches(options.folder)

@@ -225,7 +225,7 @@ def sizes(folder: Path, model: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main():
+def main(arguments: list[str] | None = None):
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", default="../shared/data/imagenet_sample")
     parser.add_argument("--rounds", type=rounds, default=7)
@@ -233,7 +233,7 @@ def main():
     parser.add_argument("--weights", help="a file or tag of the model's; random without")
     parser.add_argument("--worker")
     parser.add_argument("--prepare", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     model = options.model
     if options.worker:
         return work(lambda: contestant(options.worker))

@@ -287,12 +287,12 @@ def read(folder: Path) -> dict[str, dict]:
     return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("bench-*.json"))}
 
 
-def main():
-    found = standing(read(HERE / "results"))
+def main(folder: Path = HERE):
+    found = standing(read(folder / "results"))
     if not found:
-        return f"benchmarks/goals.py expected runs of `keras-vit bench` in {str(HERE / 'results')!r}, found none"
-    draw(found, HERE / "goals.png")
-    write_atomically(HERE / "goals.md", page(found))
+        return f"benchmarks/goals.py expected runs of `keras-vit bench` in {str(folder / 'results')!r}, found none"
+    draw(found, folder / "goals.png")
+    write_atomically(folder / "goals.md", page(found))
     print("wrote benchmarks/goals.md and goals.png")
     return None
 

@@ -57,10 +57,10 @@ def in_turns(codes: dict[str, str], rounds: int) -> dict[str, list[list[float]]]
     return {name: values for name, values in found.items() if None not in values}
 
 
-def main():
+def main(arguments: list[str] | None = None):
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=rounds, default=7)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     print(f"{in_words()}\n")
     found = in_turns({"keras_vit": IMPORT.format(module="keras_vit")}, options.rounds)
     seconds = {name: [value[0] for value in values] for name, values in found.items()}

@@ -42,17 +42,17 @@ def block(result: dict, name: str) -> str:
     return f"{' '.join(said)}\n\n{table}"
 
 
-def main():
+def main(arguments: list[str] | None = None, root: Path = ROOT):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("result", nargs="?", type=json_with("date", "machine", "settings", "notes", "questions"))
-    named = parser.parse_args().result
-    files = sorted((ROOT / "benchmarks/results").glob("bench-*.json"), reverse=True)
+    named = parser.parse_args(arguments).result
+    files = sorted((root / "benchmarks/results").glob("bench-*.json"), reverse=True)
     runs = ((file, json.loads(file.read_text(encoding="utf-8"))) for file in files)
     targets = ((file, run) for file, run in runs if run["complete"] and run["preset"] == "targets")
     file, result = named or next(targets, (None, None))
     if result is None:
         return "performance_page.py expected a finished run of `keras-vit bench` in benchmarks/results, found none"
-    page = ROOT / "docs/performance.md"
+    page = root / "docs/performance.md"
     text = page.read_text(encoding="utf-8")
     page.write_text(MARKED.sub(lambda _: block(result, file.stem), text), encoding="utf-8")
     print(f"docs/performance.md shows {file.name}")

@@ -20,10 +20,10 @@ from keras_vit.evaluate.ridge import ALL_L2, few_shot_accuracies
 N, D, K = 10_000, 768, 100
 
 
-def main():
+def main(arguments: list[str] | None = None):
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=rounds, default=3)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     rng = np.random.default_rng(0)
     labels = rng.integers(0, K, 2 * N)
     features = (rng.normal(size=(K, D))[labels] + 8 * rng.normal(size=(2 * N, D))).astype("float32")

@@ -230,7 +230,7 @@ def measure(rounds: int) -> dict:
     }  # fmt: skip
 
 
-def main():
+def main(arguments: list[str] | None = None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=rounds, default=15)
     parser.add_argument(
@@ -245,7 +245,7 @@ def main():
     parser.add_argument("--plot", type=Path, default=HERE / "scaling.png")
     parser.add_argument("--worker", choices=STRATEGY, help=argparse.SUPPRESS)
     parser.add_argument("--cores", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.worker:
         os.sched_setaffinity(0, {int(core) for core in options.cores.split(",")})  # before TensorFlow counts them
         work(options.worker)

@@ -144,12 +144,12 @@ def latencies(rate: float, count: int) -> list[float]:
         return asyncio.run(run())
 
 
-def main():
+def main(arguments: list[str] | None = None):
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", default="../shared/data/imagenet_sample")
     parser.add_argument("--rounds", type=rounds, default=5)
     parser.add_argument("--worker")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     contestants = {
         BATCHED: lambda stack: loaded((), stack),
         SINGLE: lambda stack: loaded(("--max-batch-size", "1"), stack),

@@ -84,11 +84,11 @@ measured(lambda: None)
 """
 
 
-def main():
+def main(arguments: list[str] | None = None):
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="ViT_B16")
     parser.add_argument("--rounds", type=rounds, default=5)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     print(f"{in_words()}\n")
     with tempfile.TemporaryDirectory() as folder:
         npz, hub = Path(folder) / "weights.npz", Path(folder) / "hub" / "model.safetensors"

@@ -23,6 +23,11 @@ def write_run(runs, recipe, seed, accuracies, seconds):
     (folder / "summary.json").write_text(json.dumps(summary))
 
 
+def folders(runs):
+    """The options of a folder that holds both the runs and the record."""
+    return ["--runs", str(runs), "--output", str(runs)]
+
+
 @pytest.fixture
 def runs(tmp_path):
     for seed, last in enumerate((0.8, 0.82, 0.84)):
@@ -32,11 +37,9 @@ def runs(tmp_path):
     return tmp_path
 
 
-def test_a_table_of_mean_deviation_and_minutes_by_recipe(runs, monkeypatch, capsys):
-    monkeypatch.setattr(cifar10, "HERE", runs)
-    arguments = ["cifar10.py", "--read", "--recipes", "slow,plain", "--seeds", "2,0,1,3", "--runs", str(runs)]
-    monkeypatch.setattr(cifar10.sys, "argv", arguments)
-    assert cifar10.main() is None and "wrote" in capsys.readouterr().out
+def test_a_table_of_mean_deviation_and_minutes_by_recipe(runs, capsys):
+    arguments = ["--read", "--recipes", "slow,plain", "--seeds", "2,0,1,3", *folders(runs)]
+    assert cifar10.main(arguments) is None and "wrote" in capsys.readouterr().out
     plain, slow = (runs / "cifar10.md").read_text().splitlines()[-2:]
     assert slow == "| `slow` | 3 | 1 | 70.00 | 70.00 | 60.0 | 600 | – |"
     spread = statistics.stdev((80, 82, 84))
@@ -45,14 +48,12 @@ def test_a_table_of_mean_deviation_and_minutes_by_recipe(runs, monkeypatch, caps
 
 
 def test_runs_join_those_of_before_and_other_machines(runs, monkeypatch, tmp_path):
-    monkeypatch.setattr(cifar10, "HERE", runs)
     drawn = []
     monkeypatch.setattr(cifar10, "draw", lambda some, path: drawn.append({(run.recipe, run.seed) for run in some}))
 
     def made(machine, recipes, seeds):
-        arguments = ["--read", "--recipes", recipes, "--seeds", seeds, "--runs", str(runs), "--machine", machine]
-        monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", *arguments])
-        assert cifar10.main() is None
+        arguments = ["--read", "--recipes", recipes, "--seeds", seeds, *folders(runs), "--machine", machine]
+        assert cifar10.main(arguments) is None
         return (runs / "cifar10.md").read_text()
 
     made("one", "slow", "0")
@@ -91,14 +92,12 @@ def test_the_picture_has_a_line_a_run_and_a_colour_a_recipe(runs):
 
 
 def test_a_machine_has_the_runs_that_it_trained_and_no_others(runs, monkeypatch):
-    monkeypatch.setattr(cifar10, "HERE", runs)
     monkeypatch.setattr(cifar10, "draw", lambda *_: None)
     monkeypatch.setattr(cifar10, "train", lambda recipe, seed, *_: write_run(runs, recipe, seed, (0.5, 0.6), 60))
 
     def machines(here, *arguments):
         monkeypatch.setattr(cifar10, "in_words", lambda: f"{here}; its system")
-        monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", "--runs", str(runs), "--recipes", "plain", *arguments])
-        assert cifar10.main() is None
+        assert cifar10.main([*folders(runs), "--recipes", "plain", *arguments]) is None
         found = cifar10.recorded(runs / "cifar10.json")
         return {run.seed: run.machine for run in sorted(found, key=lambda run: run.seed)}
 
@@ -119,17 +118,14 @@ def test_a_machine_has_the_runs_that_it_trained_and_no_others(runs, monkeypatch)
 
 def test_only_what_is_not_finished_is_trained(runs, monkeypatch):
     trained = []
-    monkeypatch.setattr(cifar10, "HERE", runs)
     run = types.SimpleNamespace(run=lambda command, **_: trained.append(command))
     monkeypatch.setattr(cifar10, "subprocess", run)
-    arguments = ["--recipes", "plain", "--seeds", "0,3", "--runs", str(runs), "--data-dir", "there"]
-    monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", *arguments])
-    assert cifar10.main() is None
+    arguments = ["--recipes", "plain", "--seeds", "0,3", *folders(runs), "--data-dir", "there"]
+    assert cifar10.main(arguments) is None
     (command,) = trained
     assert command[3:5] == ["train", "recipes/plain.py"] and command[6] == str(runs / "plain-3") and "seed=3" in command
     settings = ["--set", "epochs=3", "--set", "precision=float32"]
-    monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", *arguments, *settings])
-    assert "expected finished runs" in cifar10.main()
+    assert "expected finished runs" in cifar10.main([*arguments, *settings])
     name = "plain with epochs=3, precision=float32"
     for command, seed in zip(trained[1:], (0, 3), strict=True):
         assert command[6] == str(runs / f"{name}-{seed}") and command[-3:] == [*name[11:].split(", "), f"name={name}"]
@@ -139,6 +135,5 @@ def test_only_what_is_not_finished_is_trained(runs, monkeypatch):
     ("arguments", "sentence"),
     [([], "expected --data-dir, the folder of TFDS's datasets, or --read"), (["--read"], "expected finished runs in")],
 )
-def test_mistakes_get_one_sentence(tmp_path, arguments, sentence, monkeypatch):
-    monkeypatch.setattr(cifar10.sys, "argv", ["cifar10.py", *arguments, "--runs", str(tmp_path)])
-    assert sentence in cifar10.main() and not list(tmp_path.iterdir())
+def test_mistakes_get_one_sentence(tmp_path, arguments, sentence):
+    assert sentence in cifar10.main([*arguments, *folders(tmp_path)]) and not list(tmp_path.iterdir())

@@ -1,7 +1,6 @@
 """The arithmetic behind `keras-vit bench`'s tables, the tables, and the performance page's."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -219,7 +218,7 @@ def test_the_versions_of_all_that_contestants_run_on_are_kept():
     assert {"tensorflow", "jax", "jaxlib", "torch", "openvino", "nncf"} <= machine.machine()["versions"].keys()
 
 
-def test_the_performance_page_shows_the_newest_complete_run_of_the_targets(tmp_path, monkeypatch, capsys):
+def test_the_performance_page_shows_the_newest_complete_run_of_the_targets(tmp_path, capsys):
     asked = question(batches=(8,))
     run = {"date": "2026-11-21 15:31 UTC", "complete": True, "preset": "targets", "machine": machine.machine()}
     run["settings"] = [{"rounds": 7}, {"rounds": 3}]
@@ -232,9 +231,9 @@ def test_the_performance_page_shows_the_newest_complete_run_of_the_targets(tmp_p
     page_of = tmp_path / "docs/performance.md"
     page_of.parent.mkdir()
     page_of.write_text("before\n<!-- benchmark -->\nold\nlines\n<!-- /benchmark -->\nbehind\n")
-    monkeypatch.setattr(performance_page, "ROOT", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["performance_page.py"])
-    assert performance_page.main() is None and "shows bench-2026-11-21-120000.json" in capsys.readouterr().out
+    assert (
+        performance_page.main([], tmp_path) is None and "shows bench-2026-11-21-120000.json" in capsys.readouterr().out
+    )
     shown = performance_page.block(run, "bench-2026-11-21-120000")
     assert page_of.read_text() == f"before\n<!-- benchmark -->\n{shown}\n<!-- /benchmark -->\nbehind\n"
     assert "(../benchmarks/results/bench-2026-11-21-120000.md)" in shown and "| 2.00 |" in shown
@@ -246,7 +245,7 @@ def test_the_performance_page_shows_the_newest_complete_run_of_the_targets(tmp_p
     assert performance_page.APART in performance_page.block(run, "bench")
     file = tmp_path / "benchmarks/results/bench-2026-11-21-120000.json"
     file.unlink()
-    assert "expected a finished run" in performance_page.main()
+    assert "expected a finished run" in performance_page.main([], tmp_path)
 
 
 def test_processors_of_one_name_are_told_apart_by_their_numbers(monkeypatch):

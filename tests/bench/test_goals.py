@@ -127,13 +127,12 @@ def test_memory_is_compared_with_the_least_of_timm_and_never_of_what_computes_ag
     ]
 
 
-def test_the_picture_has_a_bar_a_goal_and_a_point_an_answer(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(goals, "HERE", tmp_path)
-    assert "expected runs of `keras-vit bench`" in goals.main()
+def test_the_picture_has_a_bar_a_goal_and_a_point_an_answer(tmp_path, capsys):
+    assert "expected runs of `keras-vit bench`" in goals.main(tmp_path)
     (tmp_path / "results").mkdir()
     some = run([row(SAVED, 1.0), row(FROZEN, 1.25), row("timm-compiled", 1.0)])
     (tmp_path / "results/bench-1.json").write_text(json.dumps(some))
-    assert goals.main() is None and "goals.md and goals.png" in capsys.readouterr().out
+    assert goals.main(tmp_path) is None and "goals.md and goals.png" in capsys.readouterr().out
     assert (tmp_path / "goals.png").read_bytes().startswith(b"\x89PNG")
     (tmp_path / "results/bench-2.json").write_text(json.dumps(run([row("timm", 1.0)])))
     assert [*goals.read(tmp_path / "results")] == ["bench-1", "bench-2"]
