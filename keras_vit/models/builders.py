@@ -1,4 +1,4 @@
-"""Rows and names of models -> models; `zoo.py` has a builder for each row."""
+"""Build a model from a row or from a name. `zoo/` has one builder per row."""
 
 import keras
 

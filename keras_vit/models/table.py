@@ -1,4 +1,4 @@
-"""The rows for people: as a table, and in words."""
+"""Describe the rows for people: as Markdown tables, and in words."""
 
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, Variant
 
@@ -28,12 +28,12 @@ def variants_table() -> str:
 
 
 def _patch(row) -> str:
-    """Pixels of a patch, a hybrid's on the image as its stem sees it."""
+    """Return the side of a patch in pixels; for a hybrid, pixels of a cell times cells of a patch."""
     return str(row.patch_size) if row.stem is None else f"{row.stem.stride} × {row.patch_size}"
 
 
 def describe_variant(variant: Variant | BiTVariant) -> str:
-    """The sizes of a row in words."""
+    """Return the sizes of a row in words."""
     if isinstance(variant, BiTVariant):
         kind = "axial units" if variant.axial else "units"
         return f"stages of {', '.join(map(str, variant.units))} {kind}, {variant.width_factor} times as wide"

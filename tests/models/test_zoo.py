@@ -7,25 +7,32 @@ import pytest
 from support import run_python
 
 import keras_vit
-from keras_vit.models import zoo, zoo_source
-from keras_vit.models.variants import BIT_VARIANTS, VARIANTS
+from keras_vit.models import generate_zoo
+from keras_vit.models.variants import FAMILIES, ROWS
+
+FILES = generate_zoo.sources()
 
 
-def test_the_file_is_what_the_table_says():
-    text = zoo_source.FILE.read_text(encoding="utf-8")
-    assert text == zoo_source.source(), "run: python -m keras_vit.models.zoo_source"
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_file_of_builders_is_what_its_rows_say(file):
+    text = file.read_text(encoding="utf-8")
+    assert text == FILES[file], "run: python -m keras_vit.models.generate_zoo"
     written = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
-    assert written.keys() == {row.name for row in (*VARIANTS, *BIT_VARIANTS)}
+    rows = next(family.ROWS for family in FAMILIES if family.__name__.endswith(f".{file.stem}"))
+    assert list(written) == [row.name for row in rows]
     for name, node in written.items():
-        assert ast.get_docstring(node) == inspect.getdoc(getattr(keras_vit, name))
+        builder = getattr(keras_vit, name)
+        assert builder.__module__ == f"keras_vit.models.zoo.{file.stem}"
+        assert ast.get_docstring(node) == inspect.getdoc(builder)
         arguments = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
-        assert arguments == list(inspect.signature(getattr(zoo, name)).parameters)
+        assert arguments == list(inspect.signature(builder).parameters)
 
 
-def test_a_builder_hands_all_its_arguments_on(monkeypatch):
-    monkeypatch.setattr(zoo, "build", lambda *args, **options: (args, options))
-    for row in (*VARIANTS, *BIT_VARIANTS):
-        builder = getattr(zoo, row.name)
+def test_a_builder_passes_all_its_arguments_on(monkeypatch):
+    for row in ROWS:
+        builder = getattr(keras_vit, row.name)
+        build = "build" if isinstance(row, keras_vit.Variant) else "build_bit"
+        monkeypatch.setitem(builder.__globals__, build, lambda *args, **options: (args, options))
         names = list(inspect.signature(builder).parameters)
         (variant, *positional), options = builder(*names[:8], **{name: name for name in names[8:]})
         assert variant is row and positional == names[:8] and options == {name: name for name in names[8:]}

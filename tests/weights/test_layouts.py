@@ -10,7 +10,7 @@ import pytest
 from support import GOLDENS, golden, max_difference, randomise
 
 import keras_vit
-from keras_vit.models.variants import S16
+from keras_vit.models.variants.vit import S16
 from keras_vit.weights.contents import read_contents
 from keras_vit.weights.files import open_weights
 

@@ -1,0 +1,111 @@
+"""The dataclasses of the rows."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ParameterCounts:
+    """Parameter counts of the official code at 224 x 224 pixels, with a class token if the model can have one."""
+
+    headless: int
+    classes_1000: int
+    classes_21843: int
+    classes_21843_representation: int | None = None  # with a representation layer as wide as the model
+
+
+@dataclass(frozen=True)
+class ResNetStem:
+    """The ResNet in front of a hybrid's patches (section 4.1).
+
+    Args:
+        units: number of units of each stage; () stands for the first convolution and pooling only.
+        width_factor: multiplies the number of channels; the first convolution has 64 at a factor of 1.
+        group_norm_epsilon: 1e-6 in the official code, 1e-5 in timm.
+        weight_epsilon: epsilon of the weight standardisation; 1e-5 in the official code, 1e-8 in timm.
+        weight_epsilon_on: where the epsilon is added, to the `std` (official) or to the `variance` (timm).
+    """
+
+    units: tuple[int, ...]
+    width_factor: float = 1.0
+    group_norm_epsilon: float = 1e-6
+    weight_epsilon: float = 1e-5
+    weight_epsilon_on: str = "std"
+
+    @property
+    def stride(self) -> int:
+        """Side in pixels of one cell of the stem's feature map."""
+        return 4 * 2 ** max(len(self.units) - 1, 0)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One Vision Transformer.
+
+    Args:
+        name: name of the builder and of the Keras model.
+        width: D, the size of a token.
+        depth: number of encoder blocks.
+        mlp_dim: width between the MLP's two dense layers.
+        num_heads: number of attention heads; must divide the width.
+        patch_size: side of a patch in pixels (in a hybrid, in cells of the stem's map), one int or (height, width).
+        stem: the ResNet in front of the patches; None for a plain ViT.
+        positions: kind of the position embedding. `learned` (or `1d`, the paper's): one embedding per place in the
+            sequence. `2d`: an embedding of the column, concatenated with one of the row. `relative`: relative positions
+            in the attention of every block. `none`: no positions (appendix D.4). `sincos2d`: fixed sines and cosines
+            (arXiv 2205.01580).
+        positions_at: where positions are added (table 8). `stem`: once, before the first block. `layers`: before every
+            block, each time with other embeddings. `shared`: before every block, with the same embeddings.
+        mlp_kernel_size: kernel size in patches of the depth-wise convolution between the MLP's dense layers (LocalViT,
+            arXiv 2104.05707), odd; 0 for no convolution, as in the paper.
+        axial: whether a block attends along the rows of the grid and then along its columns (appendix D.6), instead of
+            to all patches. Axial models have no class token.
+        image_size: image side in pixels if the builder receives no `input_shape`.
+        paper_name: name in the papers' tables, such as `ViT-B/16`.
+        timm_name: name of the same architecture in timm, without the image size.
+        parameters: published parameter counts.
+    """
+
+    name: str
+    width: int
+    depth: int
+    mlp_dim: int
+    num_heads: int
+    patch_size: int | tuple[int, int]
+    stem: ResNetStem | None = None
+    positions: str = "learned"
+    positions_at: str = "stem"
+    mlp_kernel_size: int = 0
+    axial: bool = False
+    image_size: int = 224
+    paper_name: str | None = None
+    timm_name: str | None = None
+    parameters: ParameterCounts | None = None
+
+
+@dataclass(frozen=True)
+class BiTVariant:
+    """One BiT ResNet-v2, the papers' convolutional baseline.
+
+    Args:
+        name: name of the builder and of the Keras model.
+        units: number of units of each stage.
+        width_factor: multiplies the number of channels; the first convolution has 64 at a factor of 1.
+        image_size: image side in pixels if the builder receives no `input_shape`.
+        paper_name: name in the papers' tables, such as `ResNet50x1`.
+        timm_name: name of the same architecture in timm.
+        parameters: published parameter counts.
+        weight_epsilon: epsilon added to the variance in the weight standardisation; 1e-10 in the official code, 1e-8 in
+            timm and transformers.
+        axial: whether axial attention replaces the 3 x 3 convolutions (arXiv 2010.11929, appendix D.6). Such a model is
+            built for one image size.
+    """
+
+    name: str
+    units: tuple[int, ...]
+    width_factor: float = 1
+    image_size: int = 224
+    paper_name: str | None = None
+    timm_name: str | None = None
+    parameters: ParameterCounts | None = None
+    weight_epsilon: float = 1e-10
+    axial: bool = False
