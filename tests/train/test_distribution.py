@@ -10,8 +10,7 @@ import tensorflow as tf
 from support import max_difference, needs_tensorflow, randomise, run_python
 from train.test_step import IMAGES, LABELS, RANDOM, RECIPE, ROW, TARGETS, TWO_CPUS, with_optimizer
 
-from keras_vit.kernels import training as fused
-from keras_vit.kernels import updates
+from keras_vit.kernels import dispatch, updates
 from keras_vit.train import step
 from keras_vit.train.recipe import Average
 from keras_vit.train.stages import spans_of
@@ -155,7 +154,7 @@ def parts(one, two):
     """With SAM and clipping, whose norms are of the whole gradient, the average, and what wide models compute again."""
     recipe = plain(clip_norm=0.1, sam=0.05)
     expected = after(one, recipe)
-    with mock.patch.object(fused, "WIDE", 0):
+    with mock.patch.object(dispatch, "WIDE", 0):
         found = [apart(expected, after(two, with_optimizer(recipe, accumulate=count))) for count in (1, 4)]
     return [max(x) for x in zip(*found, strict=True)]
 
