@@ -27,7 +27,7 @@ LONGEST = (
     "models/test_builders.py",
     "train/test_failures.py",
     "kernels/test_training.py",
-    "models/test_lean.py",
+    "models/test_vision_model.py",
     "train/test_step.py",
     "tasks/test_masked.py",
     "evaluate/test_suites.py",

@@ -14,7 +14,7 @@ import keras_vit
 from benchmarks.harness import verb as benchmark
 from benchmarks.performance_page import MARKED, block
 from keras_vit import cli
-from keras_vit.models.table import variants_table
+from keras_vit.models.variants.describe import variants_table
 
 README = (ROOT / "README.md").read_text()
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -12,7 +12,7 @@ from keras_vit import private
 
 PACKAGE = ROOT / "keras_vit"
 UNDOCUMENTED = ("keras.src", "tensorflow.python", "tensorflow.core", "tensorflow.compiler", "tensorflow.lite.python")
-OVERRIDDEN = {"models/lean.py": {"_run_through_graph"}}  # tested below
+OVERRIDDEN = {"models/vision_model.py": {"_run_through_graph"}}  # tested below
 NAMEDTUPLE = {"_replace", "_asdict", "_fields"}  # documented, in spite of their names
 
 

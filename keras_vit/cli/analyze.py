@@ -33,7 +33,7 @@ def add(verb) -> None:
 
 def run(options) -> None:
     """Analyze a model and print the location of the pictures."""
-    from keras_vit.models.source import require_trained
+    from keras_vit.models.model_names import require_trained
 
     require_trained(options.model)
     recipe = recipe_of(options)

@@ -24,7 +24,7 @@ def run(options) -> None:
     if options.suite:
         run_suite_verb(options)
         return
-    from keras_vit.models.source import require_trained
+    from keras_vit.models.model_names import require_trained
 
     require_trained(options.model)
     recipe = recipe_of(options)

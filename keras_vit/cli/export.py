@@ -41,7 +41,7 @@ def add(verb) -> None:
 def run(options) -> None:
     """Export a model and print the report."""
     from keras_vit.exported.folders import require_formats
-    from keras_vit.models.source import require_trained
+    from keras_vit.models.model_names import require_trained
 
     require_trained(options.model)
     formats = options.formats and options.formats.split(",")

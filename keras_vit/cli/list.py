@@ -14,8 +14,8 @@ def add(verb) -> None:
 
 def run(options) -> None:
     """Print the models whose names match."""
-    from keras_vit.models.table import describe_variant, variants_table
     from keras_vit.models.variants import find_variant, list_models
+    from keras_vit.models.variants.describe import describe_variant, variants_table
 
     if options.markdown:
         print(variants_table())

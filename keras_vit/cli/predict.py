@@ -41,7 +41,7 @@ def add(verb) -> None:
 
 def run(options) -> int:
     """Classify the images, print or write the results, and return the exit status."""
-    from keras_vit.models.source import require_trained
+    from keras_vit.models.model_names import require_trained
     from keras_vit.predict import load_predictor, predict_each
     from keras_vit.predict.images import image_files
     from keras_vit.predict.predictor import BATCH, interface_of

@@ -9,7 +9,7 @@ import keras
 
 from keras_vit import layers
 from keras_vit.composed import Classifier
-from keras_vit.layers.tokens import PrefixTokens
+from keras_vit.layers.embedding import PrefixTokens
 
 
 def rule_of(layer):

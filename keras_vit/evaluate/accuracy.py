@@ -14,7 +14,7 @@ from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_data
 from keras_vit.models.interface import describe
-from keras_vit.models.lean import LeanModel
+from keras_vit.models.vision_model import VisionModel
 from keras_vit.preprocessing.inputs import imagenet_classes
 from keras_vit.private import call_behind
 from keras_vit.train.recipe import Data, Loss
@@ -40,7 +40,7 @@ def logits_model(model: keras.Model) -> keras.Model:
     if last.operation.name == "predictions":
         # Not `get_layer("head").output`: it is ambiguous where the layer serves other image sizes, too.
         output = last.input_tensors[0]
-    return LeanModel(model.input, output, name=f"{model.name}_logits")
+    return VisionModel(model.input, output, name=f"{model.name}_logits")
 
 
 def evaluator(

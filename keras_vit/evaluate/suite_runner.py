@@ -18,7 +18,7 @@ from keras_vit.evaluate.ridge import L2, SEEDS, SHOTS, few_of_each, few_shot_acc
 from keras_vit.evaluate.transfer import Transfer, fine_tuning
 from keras_vit.models.interface import describe
 from keras_vit.models.load import load_model
-from keras_vit.models.pretrained import row_of
+from keras_vit.models.rows_from_weights import row_of
 from keras_vit.models.variants import BiTVariant, find_variant
 from keras_vit.train.engine import train
 from keras_vit.train.recipe import Model

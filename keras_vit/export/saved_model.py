@@ -17,7 +17,7 @@ from keras_vit.kernels.split_matmuls import split_overrides
 from keras_vit.layers import capture_attention
 from keras_vit.layers.override import overriding
 from keras_vit.models.interface import describe, named_outputs
-from keras_vit.models.lean import LeanModel, block_read_at_first_token
+from keras_vit.models.vision_model import VisionModel, class_token_only_block
 from keras_vit.private import call_of, output_of
 
 TOP_K = 5
@@ -52,7 +52,7 @@ class ServingModule(tf.Module):
         place = tf.compat.v1.get_default_graph
         overrides = standardized_overrides(kernels)
         if served:
-            read = block_read_at_first_token(answer)
+            read = class_token_only_block(answer)
             parts = split_variables(model, whole=[read.attention] if read else [])
             in_place |= {id(weight): [] for layer in parts for weight in layer.weights}
             self.variables_in_parts = [variable for pairs in parts.values() for pair in pairs for variable in pair]
@@ -112,9 +112,9 @@ def inference_function(model: keras.Model):
     outputs = {"features": features} if features else {}
     free_size = None in model.input_shape[1:3]
     outputs |= {"patches": output_of(model, layers["embedding"])} if "embedding" in layers else {}
-    block = block_read_at_first_token(named)
+    block = class_token_only_block(named)
     start = named.output if block is None else call_of(named, block).input_tensors[0]
-    rest = None if block is None else LeanModel([model.inputs[0], start], named.output)
+    rest = None if block is None else VisionModel([model.inputs[0], start], named.output)
     network = keras.Model(model.input, {"serving_default": start, **outputs})
 
     def infer(images):

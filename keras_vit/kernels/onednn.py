@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.kernels.split_matmuls import biased_matmul
-from keras_vit.layers.layernorm import layer_norm
+from keras_vit.layers.encoder import layer_norm
 from keras_vit.layers.mlp import gelu, gelu_tanh
 from keras_vit.private import ONEDNN_LABEL, ONEDNN_NORM, ONEDNN_PRODUCT, attribute
 

@@ -14,8 +14,8 @@ from functools import partial
 import keras
 from keras import ops
 
+from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.base import flatten_tokens, is_plain_dense, unflatten_tokens
-from keras_vit.layers.encoder import MultiHeadSelfAttention
 from keras_vit.layers.mlp import MLPBlock
 from keras_vit.layers.override import Override, override_of
 from keras_vit.private import layers_of

@@ -5,8 +5,9 @@ B batch, h w patch grid, N = h w tokens, D width.
 
 from keras import ops
 
+from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.base import Layer, require_rank, require_rate
-from keras_vit.layers.encoder import EncoderBlock, MultiHeadSelfAttention
+from keras_vit.layers.encoder import EncoderBlock
 
 
 class AxialAttention(Layer):

@@ -1,7 +1,5 @@
-"""Base classes of the layers: a config that equals the constructor's arguments, and initialisation from arrays."""
+"""Base classes of the layers. A layer's config equals the arguments of its constructor."""
 
-import contextlib
-import contextvars
 import inspect
 import numbers
 
@@ -9,40 +7,9 @@ import keras
 from keras import ops
 
 from keras_vit.layers.dense import AdaptableDense
+from keras_vit.layers.initial_values import Startable
 from keras_vit.layers.override import override_of
 from keras_vit.private import parts_of
-
-_values = contextvars.ContextVar("values", default=None)
-
-
-@contextlib.contextmanager
-def starting_from(values):
-    """Initialise variables that are created inside the `with` from arrays; no random values are drawn for these.
-
-    Args:
-        values: function (path of a variable, its shape) -> a float array of that shape, or None for the initialiser.
-    """
-    token = _values.set(values)
-    try:
-        yield
-    finally:
-        _values.reset(token)
-
-
-class Startable:
-    """Mixin: variables are initialised from the arrays of `starting_from`, where there are any."""
-
-    def add_weight(self, shape=None, initializer=None, *args, name=None, **kwargs):
-        values = _values.get()
-        array = values(f"{self.path}/{name}", tuple(shape or ())) if values else None
-        if array is not None:
-            initializer = lambda shape, dtype=None: _copied(ops.cast(ops.convert_to_tensor(array), dtype))  # noqa: E731
-        return super().add_weight(shape, initializer, *args, name=name, **kwargs)
-
-
-def _copied(tensor):
-    """Copy the tensor: on JAX and torch it may share the memory of an array. TensorFlow has copied it."""
-    return tensor if keras.backend.backend() == "tensorflow" else ops.copy(tensor)
 
 
 class Biased(Startable):
@@ -138,6 +105,15 @@ def require_rate(name: str, rate: float) -> float:
     if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
         raise ValueError(f"{name} expected a rate in [0, 1), received {rate!r}.")
     return rate
+
+
+def as_pair(size: int | tuple[int, int], name: str = "patch_size") -> tuple[int, int]:
+    """Return (height, width) of a size given as one int or as two."""
+    pair = (size, size) if isinstance(size, int) else size
+    valid = isinstance(pair, tuple | list) and len(pair) == 2
+    if not valid or not all(isinstance(side, int) and side > 0 for side in pair):
+        raise ValueError(f"{name} expected a positive int or (height, width), received {size!r}.")
+    return tuple(pair)
 
 
 def half_on_jax(x) -> bool:

@@ -1,10 +1,12 @@
-"""Dropout whose random values a training loop may draw itself."""
+"""Dropout and stochastic depth, whose random values a training loop may draw itself."""
 
 import contextlib
 import contextvars
 
 import keras
 from keras import ops
+
+from keras_vit.layers.base import Layer, require_rate
 
 _uniform = contextvars.ContextVar("uniform", default=None)
 
@@ -51,3 +53,34 @@ class Dropout(keras.layers.Dropout):
             return super().call(inputs, training=training)
         drawn = draw(ops.shape(inputs), inputs.dtype, self.seed_generator.next())
         return ops.where(drawn >= self.rate, inputs * (1 / (1 - self.rate)), 0)
+
+
+class StochasticDepth(Layer):
+    """Drops whole examples of a residual branch while training and rescales the rest (arXiv 1603.09382).
+
+    Args:
+        rate: probability that an example's branch is dropped, in [0, 1).
+
+    Input and output shape: (B, ...), or (B * lines, ...) where `lines` neighbours along the first axis are one example.
+    """
+
+    def __init__(self, rate: float, seed: int | None = None, **kwargs):
+        super().__init__(**kwargs)
+        self.rate = require_rate("rate", rate)
+        self.seed = seed
+        if rate > 0:
+            self.seed_generator = keras.random.SeedGenerator(seed)
+        self.built = True
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def call(self, x, lines=None, training=False):
+        if not training or self.rate == 0:
+            return x
+        count = ops.shape(x)[0] if lines is None else ops.shape(x)[0] // lines
+        shape = (count,) + (1,) * (len(x.shape) - 1)
+        kept = ops.cast(uniform(shape, self.seed_generator) >= self.rate, x.dtype)
+        if lines is not None:
+            kept = ops.reshape(ops.broadcast_to(kept, (count, lines, 1)), (-1, 1, 1))
+        return x * kept / (1 - self.rate)

@@ -1,4 +1,4 @@
-"""Position embeddings (section 3.1; appendix D.4).
+"""The other kinds of positions (appendix D.4): 2-D, fixed sines and cosines, none.
 
 B batch, h w patch grid, N tokens, D width.
 """
@@ -6,82 +6,8 @@ B batch, h w patch grid, N tokens, D width.
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer, require_rank
-from keras_vit.layers.patches import as_pair
-
-
-class Positions(Layer):
-    """Base of the position layers: (tokens) or (tokens, embedded patches) -> tokens. The patches state the grid."""
-
-    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, **kwargs):
-        super().__init__(**kwargs)
-        self.grid = as_pair(grid, "grid")
-        self.prefix_tokens = prefix_tokens
-
-    def build(self, tokens_shape, patches_shape=None):
-        require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
-        self.stored = self.prefix_tokens + self.grid[0] * self.grid[1]
-        if patches_shape is None and tokens_shape[1] != self.stored:
-            raise ValueError(
-                f"{self.name} expected {self.stored} tokens for its grid {self.grid}, received {tokens_shape[1]}."
-            )
-
-    def compute_output_shape(self, tokens_shape, patches_shape=None):
-        return tokens_shape
-
-
-class PositionEmbedding(Positions):
-    """Adds a learned position embedding to every token, including the class token.
-
-    Args:
-        grid: patches (down, across) of the stored embedding.
-        prefix_tokens: tokens in front of the patches (the class token).
-        conversion: how a loaded embedding was converted; saved in the config.
-
-    Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded
-    patches (B, h, w, any): the embedding is then resized to the grid of the patches inside the graph, by corner-aligned
-    bilinear interpolation as in the official code (section 3.2). Output shape: that of the tokens.
-
-    Raises:
-        ValueError: the number of tokens does not match the grid.
-    """
-
-    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs):
-        super().__init__(grid, prefix_tokens, **kwargs)
-        self.conversion = conversion
-
-    def build(self, tokens_shape, patches_shape=None):
-        super().build(tokens_shape, patches_shape)
-        self.embedding = self.add_weight(
-            name="embedding",
-            shape=(1, self.stored, tokens_shape[-1]),
-            initializer=keras.initializers.RandomNormal(stddev=0.02),
-        )
-
-    def call(self, tokens, patches=None):
-        if patches is None or tuple(patches.shape[1:3]) == self.grid:
-            return tokens + self.embedding
-        return tokens + self._resized(*ops.shape(patches)[1:3])
-
-    def _resized(self, h, w):
-        """Resize the embedding to an (h, w) grid: (1, prefix_tokens + h * w, D)."""
-        prefix, body = self.embedding[:, : self.prefix_tokens], self.embedding[:, self.prefix_tokens :]
-        old_h, old_w = self.grid
-        width = body.shape[-1]
-        dtype = body.dtype
-        body = ops.matmul(_interpolation(h, old_h, dtype), ops.reshape(body, (old_h, old_w * width)))
-        body = ops.transpose(ops.reshape(body, (h, old_w, width)), (1, 0, 2))  # (old_w, h, D)
-        body = ops.matmul(_interpolation(w, old_w, dtype), ops.reshape(body, (old_w, h * width)))
-        body = ops.transpose(ops.reshape(body, (w, h, width)), (1, 0, 2))  # (h, w, D)
-        return ops.concatenate([prefix, ops.reshape(body, (1, h * w, width))], axis=1)
-
-
-def _interpolation(new, old: int, dtype):
-    """Return the matrix (new, old) of corner-aligned linear interpolation."""
-    step = (old - 1) / ops.maximum(ops.cast(new, "float32") - 1, 1)
-    source = ops.minimum(ops.cast(ops.arange(new), "float32") * step, old - 1)
-    distance = ops.abs(source[:, None] - ops.arange(old, dtype="float32")[None, :])
-    return ops.cast(ops.maximum(1 - distance, 0), dtype)
+from keras_vit.layers.embedding import Positions
+from keras_vit.layers.resize_positions import interpolation
 
 
 class PositionEmbedding2D(Positions):
@@ -135,7 +61,7 @@ class PositionEmbedding2D(Positions):
         """Return the embedding of one axis, resized to `side` patches."""
         if isinstance(side, int) and side == embedding.shape[0]:
             return ops.convert_to_tensor(embedding)
-        return ops.matmul(_interpolation(side, embedding.shape[0], embedding.dtype), embedding)
+        return ops.matmul(interpolation(side, embedding.shape[0], embedding.dtype), embedding)
 
 
 class NoPositions(Positions):

@@ -5,9 +5,8 @@ B batch, H W C feature map.
 
 from keras import ops
 
-from keras_vit.layers.base import Layer, require_rank
+from keras_vit.layers.base import Layer, as_pair, require_rank
 from keras_vit.layers.override import override_of
-from keras_vit.layers.patches import as_pair
 
 
 class StdConv(Layer):

@@ -2,14 +2,14 @@
 
 import keras
 
-from keras_vit.models import variants
 from keras_vit.models.bit import build_bit
-from keras_vit.models.source import find_named
+from keras_vit.models.model_names import find_named
+from keras_vit.models.variants import BiTVariant, Variant
 from keras_vit.models.vit import build as build_vit
 
 
 def build(
-    variant: variants.Variant | variants.BiTVariant,
+    variant: Variant | BiTVariant,
     include_top: bool = True,
     weights: str | None = None,
     input_tensor=None,
@@ -20,21 +20,22 @@ def build(
     name: str | None = None,
     **options,
 ) -> keras.Model:
-    """Build a row of the table, or one of your own.
+    """Build a row of the tables, or a row of your own.
 
     Args:
-        variant: a row of the table, or your own `keras_vit.Variant` or `keras_vit.BiTVariant`.
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        variant: a row of the tables, or your own `keras_vit.Variant` or `keras_vit.BiTVariant`.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `token` (class token), `gap` (mean of the tokens, or over a BiT's map), `map` (attention pooling), or,
-            with `include_top=False`, None for the token sequence or the map. The default is `gap` for axial rows and
-            BiTs, and `token` for the others.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `token` (class token), `gap` (mean of the patch tokens, or over a BiT's map), `map` (attention
+            pooling), or, with `include_top=False`, None for the token sequence or the map. The default is `gap` for
+            axial rows and BiTs, and `token` for the others.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        **options: the other arguments of the row's builder, `keras_vit.ViT_B16` or `keras_vit.BiT_R50x1`: patch_size,
+        name: name of the Keras model.
+        **options: the other arguments of `keras_vit.ViT_B16` or `keras_vit.BiT_R50x1`: patch_size,
             representation_size, activation, layer_norm_epsilon, dropout_rate, attention_dropout_rate, drop_path_rate,
             class_token and norm_after_pooling of a ViT; include_preprocessing, labels and dtype of both.
 
@@ -42,31 +43,21 @@ def build(
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, D) or (B, N, D).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
-    is_bit = isinstance(variant, variants.BiTVariant)
+    is_bit = isinstance(variant, BiTVariant)
     if pooling == "default":
         pooling = "gap" if is_bit or getattr(variant, "axial", False) else "token"
-    return (build_bit if is_bit else build_vit)(
-        variant,
-        include_top,
-        weights,
-        input_tensor,
-        input_shape,
-        pooling,
-        classes,
-        classifier_activation,
-        name,
-        **options,
-    )
+    positional = (include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name)
+    return (build_bit if is_bit else build_vit)(variant, *positional, **options)
 
 
 def create_model(name: str, **options) -> keras.Model:
     """Build a model by any of its names.
 
     Args:
-        name: `ViT_B16`, `ViT-B/16` or `vit_base_patch16_224`; a weights tag may follow a dot.
-        **options: those of `build`.
+        name: `ViT_B16`, `ViT-B/16` or `vit_base_patch16_224`. A weights tag may follow a dot.
+        **options: the options of `build`.
 
     Raises:
         ValueError: no model, or no published file, has this name.

@@ -1,4 +1,4 @@
-"""The values that a file's origin computes with and no array shows, as fields of a row and options of its builder."""
+"""The activation and the epsilons that the origin of a file uses. Its arrays do not show them."""
 
 from dataclasses import fields, replace
 
@@ -9,15 +9,17 @@ _OPTIONS = ("activation", "layer_norm_epsilon")
 
 
 def follow_conventions(weights, variant: Variant | BiTVariant) -> tuple[Variant | BiTVariant, dict]:
-    """Return the row as the origin of a file computes it, and the origin's options of `build`.
+    """Return the row and the options of `build` as the origin of a file computes them.
 
     Args:
-        weights: file, or tag of `list_weights()`.
-        variant: the row. A field that is not at its default stays as it is.
+        weights: file, or tag of `list_weights()`; None changes nothing.
+        variant: the row. A field that is not at its default stays unchanged.
 
     Returns:
-        The row, and `activation` and `layer_norm_epsilon` where the file is of a ViT and its origin is known.
+        The row, and `activation` and `layer_norm_epsilon` for a ViT's file of a known origin.
     """
+    if weights is None:
+        return variant, {}
     origin = conventions_of(weights)
     is_bit = isinstance(variant, BiTVariant)
     resnet = variant if is_bit else variant.stem
@@ -29,4 +31,4 @@ def follow_conventions(weights, variant: Variant | BiTVariant) -> tuple[Variant 
         }
         resnet = replace(resnet, **changes)
     row = resnet if is_bit else replace(variant, stem=resnet)
-    return row, {name: origin[name] for name in _OPTIONS if name in origin}
+    return row, {name: origin[name] for name in _OPTIONS if origin.get(name) is not None}

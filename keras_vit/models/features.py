@@ -1,11 +1,11 @@
-"""Intermediate outputs of a model as a model."""
+"""Make models that return intermediate outputs of a model."""
 
 import keras
 
 from keras_vit.composed import flattened
 from keras_vit.layers import TokensToGrid
-from keras_vit.models.lean import LeanModel
 from keras_vit.models.token_layout import has_patches, token_layout
+from keras_vit.models.vision_model import VisionModel
 from keras_vit.private import call_of, output_of
 
 
@@ -18,11 +18,11 @@ def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) 
         as_grid: True reshapes the patch tokens to their grid and drops the tokens in front of them.
 
     Returns:
-        A `keras.Model` with one output a name, a list where there are several: tokens (B, N, D), or with
-        `as_grid` maps (B, H / P, W / P, D).
+        A `keras.Model` with one output per name, in a list if there are several: tokens (B, N, D), or with `as_grid`
+        maps (B, H / P, W / P, D).
 
     Raises:
-        ValueError: `model` has no layer of that name, or `as_grid` is asked of an output that is no token sequence.
+        ValueError: `model` has no layer of that name, or `as_grid` is requested for an output without tokens.
     """
     model = flattened(model)
     known = [layer.name for layer in model.layers]
@@ -30,7 +30,7 @@ def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) 
     for name in layers:
         if name not in known:
             raise ValueError(f"layers expected names of {model.name}'s layers {known}, received {name!r}.")
-        # A layer that stands in several places, as shared positions do, is looked at in the first one.
+        # The output of the first call, if the model calls a layer several times.
         output = output_of(model, model.get_layer(name))
         if as_grid and len(output.shape) != 4:
             output = _on_grid(model, name, output)
@@ -46,10 +46,10 @@ def _on_grid(model, name, output):
 
 
 def head_features(model: keras.Model) -> keras.Model:
-    """Return a model that outputs what the classifier takes: images (B, H, W, C) -> (B, D).
+    """Return a model that outputs the input of the classifier: images (B, H, W, C) -> (B, D).
 
-    Of a model without a classifier it outputs what the model outputs.
+    Without a classifier, the output is the model's own.
     """
     model = flattened(model)
     heads = [layer for layer in model.layers if layer.name == "head"]
-    return LeanModel(model.inputs[0], call_of(model, heads[0]).input_tensors[0] if heads else model.outputs[0])
+    return VisionModel(model.inputs[0], call_of(model, heads[0]).input_tensors[0] if heads else model.outputs[0])

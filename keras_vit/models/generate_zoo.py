@@ -8,8 +8,8 @@ import textwrap
 from pathlib import Path
 
 from keras_vit.models.bit import build_bit
-from keras_vit.models.table import describe_variant
 from keras_vit.models.variants import FAMILIES, BiTVariant
+from keras_vit.models.variants.describe import describe_variant
 from keras_vit.models.vit import build
 
 FOLDER = Path(__file__).with_name("zoo")
@@ -24,6 +24,40 @@ import keras
 
 # fmt: off
 '''
+
+# Argument -> its description, for both kinds of rows or for one of them.
+_DOCS = {
+    "include_top": "whether the model ends in the classifier.",
+    "weights": "None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of "
+    "classes.",
+    "input_tensor": "a Keras tensor of images to use as the input.",
+    "input_shape": "(height, width, channels). The sides may differ. A side is None if it is free at run time.",
+    "pooling": "`token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention "
+    "pooling), or, with `include_top=False`, None for the token sequence.",
+    "classes": "number of classes of the classifier.",
+    "classifier_activation": "`softmax`, `sigmoid`, or None for logits.",
+    "name": "name of the Keras model.",
+    "patch_size": "side of a patch in pixels, instead of the row's; one int or (height, width).",
+    "representation_size": "width of a tanh layer before the classifier, as in ImageNet-21k pre-training.",
+    "activation": "`gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of "
+    "the weights, and means `gelu_tanh` without weights.",
+    "layer_norm_epsilon": "epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without "
+    "weights.",
+    "dropout_rate": "rate after the position embedding and every dense layer but query, key and value, in [0, 1).",
+    "attention_dropout_rate": "rate on the attention weights, in [0, 1).",
+    "drop_path_rate": "stochastic depth of the last block, in [0, 1). The rate rises linearly from 0 at the first "
+    "block.",
+    "include_preprocessing": "True for pixels in 0..255 as input, False for an input in [-1, 1].",
+    "labels": "class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a "
+    "classifier of ImageNet-1k.",
+    "class_token": "whether the model has a class token. None means True if `pooling` is `token` or None. The mean of "
+    "`gap` leaves the class token out.",
+    "norm_after_pooling": "True to normalise the pooled vector instead of the tokens (timm's `fc_norm`).",
+    "dtype": "dtype policy of all layers; None for the global policy.",
+}
+_BIT_DOCS = {
+    "pooling": "`gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.",
+}
 
 
 def sources() -> dict[Path, str]:
@@ -58,18 +92,34 @@ def _function(row, reference: str) -> str:
     keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
     declared = [*map(str, parameters[: -len(keywords)]), "*", *map(str, keywords)]
     arguments = [p.name for p in parameters[: -len(keywords)]] + [f"{p.name}={p.name}" for p in keywords]
-    rest = inspect.getdoc(builder).split("    include_top:", 1)[1].replace("\n", "\n    ").replace("\n    \n", "\n\n")
+    docs = _DOCS if builder is build else _DOCS | _BIT_DOCS
+    features = "(B, D) or (B, N, D)" if builder is build else "(B, F) or (B, H / 32, W / 32, F)"
+    lines = [
+        f'"""Build {row.paper_name}: {row.parameters.classes_1000:,} parameters with 1000 classes.',
+        "",
+        *_paragraph(f"The model has {describe_variant(row)}.", 4),
+        "",
+        "Args:",
+        *(line for p in parameters for line in _paragraph(f"{p.name}: {docs[p.name]}", 8)),
+        "",
+        "Returns:",
+        f"    A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top {features}.",
+        "",
+        "Raises:",
+        "    ValueError: an argument is out of range; the message states what was expected and what was received.",
+        '"""',
+    ]
+    docstring = textwrap.indent("\n".join(lines), "    ")
     return (
-        f"\n\ndef {row.name}(\n{_wrapped(declared, 4)},\n) -> keras.Model:\n"
-        f'    """Build {row.paper_name}: {row.parameters.classes_1000:,} parameters with 1000 classes.\n\n'
-        f"{_sizes(row)}\n\n    Args:\n        include_top:{rest}\n"
-        f'    """\n    return {builder.__name__}(\n{_wrapped([reference, *arguments], 8)},\n    )\n'
+        f"\n\ndef {row.name}(\n{_wrapped(declared, 4)},\n) -> keras.Model:\n{docstring}\n"
+        f"    return {builder.__name__}(\n{_wrapped([reference, *arguments], 8)},\n    )\n"
     )
 
 
-def _sizes(row) -> str:
-    text = f"The model has {describe_variant(row)}."
-    return textwrap.fill(text, 120, initial_indent=" " * 4, subsequent_indent=" " * 4)
+def _paragraph(text: str, indent: int) -> list[str]:
+    """Return wrapped lines for a docstring that is indented by 4. Lines after an argument's first are indented more."""
+    first = " " * (indent - 4)
+    return textwrap.wrap(text, 116, initial_indent=first, subsequent_indent=first * 2)
 
 
 def _wrapped(words: list[str], indent: int) -> str:

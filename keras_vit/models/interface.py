@@ -100,7 +100,7 @@ def named_outputs(model: "keras.Model") -> "keras.Model":
     from keras import ops
 
     from keras_vit.composed import flattened
-    from keras_vit.models.lean import LeanModel
+    from keras_vit.models.vision_model import VisionModel
     from keras_vit.private import output_of
 
     model = flattened(model)
@@ -112,4 +112,4 @@ def named_outputs(model: "keras.Model") -> "keras.Model":
         activated = output_of(model, layers["predictions"]) if "predictions" in layers else ops.softmax(logits)
         outputs = {"logits": logits, "probabilities": activated}
     outputs = {name: ops.cast(output, "float32") for name, output in outputs.items()}
-    return LeanModel(model.input, outputs, name=model.name)
+    return VisionModel(model.input, outputs, name=model.name)

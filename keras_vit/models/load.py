@@ -7,8 +7,8 @@ from pathlib import Path
 import keras
 
 from keras_vit.models.builders import create_model
+from keras_vit.models.model_names import find_source, holds_model
 from keras_vit.models.pretrained import from_pretrained
-from keras_vit.models.source import find_source, holds_model
 from keras_vit.models.variants import BiTVariant
 from keras_vit.weights import is_keras_model, is_weights
 from keras_vit.weights.keras_file import read_model

@@ -1,4 +1,4 @@
-"""The model of masked patch prediction, and the encoder that it leaves (appendix B.1.2).
+"""Build the model of masked patch prediction, and return its trained encoder (appendix B.1.2).
 
 B batch, H W C image, N patches, K of them corrupted, D width.
 """
@@ -6,12 +6,12 @@ B batch, H W C image, N patches, K of them corrupted, D width.
 import keras
 
 from keras_vit import layers
-from keras_vit.models.encoder import EncoderConfig, encode
-from keras_vit.models.ends import begin
+from keras_vit.models.encoder_config import EncoderConfig
+from keras_vit.models.inputs_and_head import image_input
 from keras_vit.models.row_checks import check_row
 from keras_vit.models.token_layout import prefix_counts
 from keras_vit.models.variants import Variant
-from keras_vit.models.vit import build
+from keras_vit.models.vit import build, encode
 
 
 def build_masked(
@@ -28,30 +28,31 @@ def build_masked(
     include_preprocessing: bool = False,
     dtype=None,
 ) -> keras.Model:
-    """Build a row with some of its patches' embeddings corrupted, and a linear layer that says what they were.
+    """Build a row whose patch embeddings are partly corrupted, with a linear layer that predicts their content.
 
     The nodes are those of `keras_vit.build`, with `patch_corruption` between `tokens` and `class_token`, and
-    `patch_prediction` behind `encoder_norm`.
+    `patch_prediction` after `encoder_norm`.
 
     Args:
         variant: a row of the table, or your own.
-        units: numbers to say of a patch.
-        target: what they mean; see `keras_vit.layers.PatchPrediction`.
+        units: number of predicted values per patch.
+        target: meaning of the predicted values; see `keras_vit.layers.PatchPrediction`.
         input_shape: (height, width, channels).
         pooling: `token` for a model with a class token, `gap` for one without.
-        patch_size: pixels of a patch in place of the row's.
-        dropout_rate: as in `keras_vit.build`; so are the other two rates.
+        patch_size: side of a patch in pixels, instead of the row's.
+        dropout_rate: as in `keras_vit.ViT_B16`, like the other two rates.
         include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        dtype: dtype policy of all layers; the global one where None.
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
-        A `keras.Model` of three inputs: images (B, H, W, C), the patches' sources (B, N) and the places asked for
-        (B, K), as `keras_vit.layers` describes them -> (B, K, units).
+        A `keras.Model` with three inputs: images (B, H, W, C), sources of the patches (B, N), and places of the
+        predicted patches (B, K). `keras_vit.layers.PatchCorruption` and `PatchPrediction` describe the last two. The
+        output has shape (B, K, units).
     """
     policy = keras.dtype_policies.get(dtype)
     prefix = prefix_counts(variant, class_token=pooling == "token")
     check_row(variant, prefix, None in input_shape)
-    images, x = begin(None, input_shape, variant.image_size, include_preprocessing, policy)
+    images, x = image_input(None, input_shape, variant.image_size, include_preprocessing, policy)
     sources = keras.Input((None,), dtype="int32", name="sources")
     places = keras.Input((None,), dtype="int32", name="places")
     corruption = layers.PatchCorruption(name="patch_corruption", dtype=policy)
@@ -66,12 +67,12 @@ def build_masked(
 
 
 def encoder_of(masked: keras.Model, variant: Variant, **options) -> keras.Model:
-    """The encoder of a model of `build_masked`, without mask token and prediction: images -> features (B, D).
+    """Return the encoder of a model of `build_masked` as a model: images -> features (B, D).
 
     Args:
         masked: the model.
         variant: its row.
-        **options: of `keras_vit.build`, as the model was built with.
+        **options: the options of `keras_vit.build` that the model was built with.
     """
     encoder = build(variant, include_top=False, **options)
     trained = {variable.path: variable for variable in masked.variables}

@@ -1,4 +1,4 @@
-"""Whether a model can be built of a row: the only place that checks one. Builders and recipes ask it."""
+"""Check rows, and the options of the builders that depend on each other. Builders and recipes call these checks."""
 
 import typing
 from dataclasses import fields, is_dataclass
@@ -9,8 +9,9 @@ from keras_vit.models.variants import BiTVariant, Variant
 
 POSITIONS = ("learned", "1d", "2d", "relative", "none", "sincos2d")
 PLACES = ("stem", "layers", "shared")
+POOLINGS = ("token", "gap", "map", None)
 _CHOICES = {"positions": POSITIONS, "positions_at": PLACES}
-# What a field of each type may be: a check, and the words of the error.
+# Type of a field -> a check of the value, and the words of the error.
 _TYPES = {
     bool: (lambda value: isinstance(value, bool), "true or false"),
     int: (is_whole, "a positive int"),
@@ -47,21 +48,19 @@ def require_row(row: Variant | BiTVariant) -> None:
 
 
 def _dataclass_in(hint):
-    """The dataclass of a hint `Kind | None`, else None."""
+    """Return the dataclass of a type hint `Kind | None`, or None for other hints."""
     kinds = typing.get_args(hint) if isinstance(hint, UnionType) else (hint,)
     return next((kind for kind in kinds if is_dataclass(kind)), None)
 
 
 def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
-    """Raise a ValueError unless a row is valid, and its options go together with each other and with the model.
+    """Raise a ValueError unless a row is valid and fits the other options of its builder.
 
     Args:
         variant: the row.
         prefix: number of tokens of each kind in front of the patches.
         free: whether the image size is free at run time.
     """
-    if not isinstance(variant, Variant):
-        raise ValueError(f"variant expected a keras_vit.Variant, received {variant!r}.")
     require_row(variant)
     if variant.positions in ("none", "relative") and variant.positions_at != "stem":
         raise ValueError(f"positions_at expected 'stem' with positions={variant.positions!r}, which are added nowhere, "
@@ -72,3 +71,28 @@ def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
     if variant.axial and any(prefix.values()):
         raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
                          "received one.")  # fmt: skip
+
+
+def check_pooling(variant, pooling, has_head, class_token, norm_after_pooling) -> None:
+    """Raise a ValueError unless the row is a ViT's, and `pooling` fits the other options of its builder."""
+    if not isinstance(variant, Variant):
+        raise ValueError(f"variant expected a keras_vit.Variant, received {variant!r}.")
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling expected one of {POOLINGS}, received {pooling!r}.")
+    if pooling is None and has_head:
+        raise ValueError("pooling expected one of ('token', 'gap', 'map') under a classifier, received None.")
+    if class_token is False and pooling == "token":
+        raise ValueError("class_token expected True or None with pooling='token', received False.")
+    if norm_after_pooling and pooling is None:
+        raise ValueError("norm_after_pooling expected False with pooling=None, received True.")
+
+
+def check_bit_row(variant: BiTVariant, include_top: bool, pooling: str | None) -> None:
+    """Raise a ValueError unless the row is a valid BiT's, and `pooling` fits `include_top`."""
+    if not isinstance(variant, BiTVariant):
+        raise ValueError(f"variant expected a keras_vit.BiTVariant, received {variant!r}.")
+    require_row(variant)
+    if pooling not in ("gap", None):
+        raise ValueError(f"pooling expected one of ('gap', None), received {pooling!r}.")
+    if pooling is None and include_top:
+        raise ValueError("pooling expected 'gap' under a classifier, received None.")

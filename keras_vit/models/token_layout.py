@@ -10,7 +10,7 @@ import keras
 
 from keras_vit.composed import flattened
 from keras_vit.layers import PatchEmbedding
-from keras_vit.layers.tokens import PREFIX_LAYERS, ClassToken, PrefixTokens
+from keras_vit.layers.embedding import PREFIX_LAYERS, ClassToken, PrefixTokens
 from keras_vit.private import output_of
 
 
@@ -77,7 +77,7 @@ def has_patches(model: keras.Model) -> bool:
     return any(isinstance(layer, PatchEmbedding) for layer in model.layers)
 
 
-def put_in_front(tokens, counts: Mapping[str, int], policy):
+def add_prefix(tokens, counts: Mapping[str, int], policy):
     """Call the layers that put tokens in front of the patches.
 
     Args:

@@ -1,24 +1,36 @@
-"""A row of the table -> a flat functional Keras model.
+"""Build a Vision Transformer from a row: a flat functional Keras model.
 
-Every stage is a named node of the model's graph, so features, freezing and layer-wise rates need no hooks:
-images, rescaling, (in a hybrid stem_root ... stem_stage1 ...,) embedding, tokens, class_token, position_embedding,
-embedding_dropout, encoder_block_00, (position_embedding_01 where every block has its own,) ..., encoder_norm, pooling,
-(pooled_norm in encoder_norm's place,) pre_logits, head, predictions.
+Every stage is a named node of the model's graph. In order:
+images, rescaling, (in a hybrid stem_root, stem_stage1 and so on,) embedding, tokens, class_token, position_embedding,
+embedding_dropout, encoder_block_00, (position_embedding_01 if every block has one,) encoder_block_01 and so on,
+encoder_norm, pooling, (pooled_norm instead of encoder_norm,) pre_logits, head, predictions.
+
+B batch, H W C image, h w patch grid, N tokens, D width.
 """
 
-import numbers
+import inspect
+from dataclasses import fields
 
 import keras
 
 from keras_vit import layers
+from keras_vit.layers.dropout import Dropout
 from keras_vit.models.conventions import follow_conventions
-from keras_vit.models.encoder import EncoderConfig, encode
-from keras_vit.models.ends import begin, check_top, classify, finish
-from keras_vit.models.row_checks import check_row
-from keras_vit.models.token_layout import prefix_counts
+from keras_vit.models.encoder_config import EncoderConfig
+from keras_vit.models.inputs_and_head import check_classes, classifier, finished_model, image_input
+from keras_vit.models.row_checks import check_pooling, check_row
+from keras_vit.models.stem import resnet_stem
+from keras_vit.models.token_layout import TokenLayout, add_prefix, prefix_counts
 from keras_vit.models.variants import Variant
 
-POOLINGS = ("token", "gap", "map", None)
+POSITIONS = {
+    "learned": layers.PositionEmbedding,
+    "1d": layers.PositionEmbedding,
+    "2d": layers.PositionEmbedding2D,
+    "relative": layers.NoPositions,  # the attention of the blocks has them
+    "none": layers.NoPositions,
+    "sincos2d": layers.SinCosPositions,
+}
 
 
 def build(
@@ -45,94 +57,107 @@ def build(
     norm_after_pooling: bool = False,
     dtype=None,
 ) -> keras.Model:
-    """Build the model of a row (sections 3.1 and 4.1 of arXiv 2010.11929).
-
-    Args:
-        variant: a row of the table, or your own `keras_vit.Variant`.
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
-        input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `token` (class token), `gap` (mean of the tokens; an axial row's default), `map` (attention pooling),
-            or, with `include_top=False`, None for the token sequence.
-        classes: number of classes of the classifier.
-        classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        patch_size: pixels of a patch in place of the row's, one int or (height, width).
-        representation_size: width of a tanh layer before the classifier (ImageNet-21k pre-training has one).
-        activation: `gelu_tanh` (the official code's) or `gelu` (exact: timm's and transformers'); where None, that of
-            the weights' origin, and `gelu_tanh` without weights.
-        layer_norm_epsilon: where None, that of the weights' origin, and 1e-6 without weights.
-        dropout_rate: after the position embedding and every dense layer but query, key and value, in [0, 1).
-        attention_dropout_rate: on the attention weights, in [0, 1).
-        drop_path_rate: stochastic depth of the last block, rising linearly from 0 at the first, in [0, 1).
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        class_token: whether there is one; None has it where `pooling` is `token` or None. `gap` leaves it out of the
-            mean.
-        norm_after_pooling: True normalises the pooled vector in place of the tokens (timm's `fc_norm`).
-        dtype: dtype policy of all layers; the global one where None.
-
-    Returns:
-        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, D) or (B, N, D).
-
-    Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
-    """
-    _check(variant, include_top, pooling, representation_size)
-    check_top(include_top, classes, weights)
+    """Build the model of a row. `keras_vit.ViT_B16` documents the other arguments."""
+    check_pooling(variant, pooling, include_top or representation_size, class_token, norm_after_pooling)
+    check_classes(include_top, classes, weights)
     chosen = {"activation": activation, "layer_norm_epsilon": layer_norm_epsilon}
-    given = {name for name, value in chosen.items() if value is not None}
-    if weights is not None:
-        variant, origin = follow_conventions(weights, variant)
-        activation = activation or origin.get("activation")
-        layer_norm_epsilon = origin.get("layer_norm_epsilon") if layer_norm_epsilon is None else layer_norm_epsilon
-    if class_token is False and pooling == "token":
-        raise ValueError("class_token expected True or None with pooling='token', received False.")
-    if norm_after_pooling and pooling is None:
-        raise ValueError("norm_after_pooling expected False with pooling=None, received True.")
-    rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
-    rates["drop_path_rate"] = drop_path_rate
-    for rate_name, rate in rates.items():
-        layers.require_rate(rate_name, rate)
-    norm = {"layer_norm_epsilon": 1e-6 if layer_norm_epsilon is None else layer_norm_epsilon}
-    if not isinstance(norm["layer_norm_epsilon"], numbers.Real) or not norm["layer_norm_epsilon"] > 0:
-        raise ValueError(f"layer_norm_epsilon expected a positive number, received {layer_norm_epsilon!r}.")
-    mlp = {"mlp_dim": variant.mlp_dim, "activation": activation or "gelu_tanh"}
-    patch = layers.as_pair(variant.patch_size if patch_size is None else patch_size)
+    chosen = {option: value for option, value in chosen.items() if value is not None}
+    variant, conventions = follow_conventions(weights, variant)
     policy = keras.dtype_policies.get(dtype)
-
-    images, x = begin(input_tensor, input_shape, variant.image_size, include_preprocessing, policy)
     if class_token is None:
         class_token = pooling == "token" or (pooling is None and not variant.axial)
-    prefix = prefix_counts(variant, class_token=class_token)
-    check_row(variant, prefix, None in x.shape[1:3])
-    config = EncoderConfig(patch, prefix, mlp["activation"], **norm, **rates, policy=policy)
+    config = EncoderConfig(
+        patch_size=layers.as_pair(variant.patch_size if patch_size is None else patch_size),
+        prefix=prefix_counts(variant, class_token=class_token),
+        dropout_rate=dropout_rate,
+        attention_dropout_rate=attention_dropout_rate,
+        drop_path_rate=drop_path_rate,
+        policy=policy,
+        **(conventions | chosen),
+    )
+    images, x = image_input(input_tensor, input_shape, variant.image_size, include_preprocessing, policy)
+    check_row(variant, config.prefix, None in x.shape[1:3])
     x, layout = encode(x, variant, config)  # (B, N, D)
+    x = _pool(x, variant, config, layout, pooling, norm_after_pooling)  # (B, D)
+    if representation_size:
+        options = {"activation": "tanh", "kernel_initializer": "lecun_normal", "dtype": policy}
+        x = keras.layers.Dense(representation_size, **options, name="pre_logits")(x)
+    if include_top:
+        x = classifier(x, classes, classifier_activation, labels, weights, policy)
+    return finished_model(images, x, name or variant.name, weights, chosen)
+
+
+def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
+    """Call the layers from the images to the last block.
+
+    Args:
+        x: images (B, H, W, C), as the first layer takes them.
+        variant: the row.
+        config: settings of the layers.
+        corrupt: a function of the patch embeddings (B, N, D) that is called before the prefix tokens are added.
+
+    Returns:
+        The tokens (B, prefix + N, D), and their `TokenLayout`.
+    """
+    policy = config.policy
+    if variant.stem is not None:
+        x = resnet_stem(x, variant.stem, policy)  # (B, H / stride, W / stride, C)
+    patches = layers.PatchEmbedding(variant.width, config.patch_size, name="embedding", dtype=policy)(x)  # (B, h, w, D)
+    x = layers.GridToTokens(name="tokens", dtype=policy)(patches)  # (B, h * w, D)
+    x = x if corrupt is None else corrupt(x)
+    x, prefix = add_prefix(x, config.prefix, policy)  # (B, prefix + h * w, D)
+    free = None in patches.shape[1:3]
+    cells = [side * (variant.stem.stride if variant.stem else 1) for side in config.patch_size]
+    grid = tuple(side or variant.image_size // cell for side, cell in zip(patches.shape[1:3], cells, strict=True))
+    layout = TokenLayout(prefix, grid)
+
+    def position_layer(name):
+        return POSITIONS[variant.positions](grid, layout.prefix_tokens, name=name, dtype=policy)
+
+    positions = position_layer("position_embedding")
+    x = positions(x, patches) if free else positions(x)
+    x = Dropout(config.dropout_rate, name="embedding_dropout", dtype=policy)(x)
+    for i in range(variant.depth):
+        if i and variant.positions_at == "layers":
+            positions = position_layer(f"position_embedding_{i:02d}")
+        if i and variant.positions_at != "stem":
+            x = positions(x, patches) if free else positions(x)
+        block = _block(variant, config, layout, i)
+        x = block(x, patches) if variant.axial or variant.mlp_kernel_size else block(x)
+    return x, layout
+
+
+def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int):
+    """Return encoder block `i`. Its arguments are the fields of the row and of the config with the same names.
+
+    Raises:
+        ValueError: the row sets an option that axial blocks do not have.
+    """
+    available = {**vars(config), **vars(variant), "prefix_tokens": layout.prefix_tokens}
+    available["drop_path_rate"] = config.drop_path_rate * i / max(variant.depth - 1, 1)
+    available["relative_positions"] = variant.positions == "relative"
+    kind = layers.AxialBlock if variant.axial else layers.EncoderBlock
+    all_options, options = (inspect.signature(block.__init__).parameters for block in (layers.EncoderBlock, kind))
+    for field in fields(variant):
+        received = getattr(variant, field.name)
+        if field.name in all_options.keys() - options.keys() and received != field.default:
+            raise ValueError(f"{field.name} expected {field.default} with axial blocks, received {received}.")
+    options = {name: available[name] for name in options if name in available}
+    return kind(**options, name=f"encoder_block_{i:02d}", dtype=config.policy)
+
+
+def _pool(x, variant, config, layout, pooling, norm_after_pooling):
+    """Normalise the tokens and pool them: (B, N, D) -> (B, D), or (B, N, D) without pooling."""
+    policy, epsilon = config.policy, config.layer_norm_epsilon
     if not norm_after_pooling:
-        x = layers.LayerNorm(norm["layer_norm_epsilon"], name="encoder_norm", dtype=policy)(x)
+        x = layers.LayerNorm(epsilon, name="encoder_norm", dtype=policy)(x)
     if pooling == "token":
         x = layers.TokenPooling(name="pooling", dtype=policy)(x)
     elif pooling == "gap":
         x = layers.MeanPooling(layout.prefix_tokens, name="pooling", dtype=policy)(x)
     elif pooling == "map":
-        x = layers.AttentionPooling(variant.num_heads, **mlp, **norm, name="pooling", dtype=policy)(x)
+        sizes = (variant.num_heads, variant.mlp_dim, config.activation, epsilon)
+        x = layers.AttentionPooling(*sizes, name="pooling", dtype=policy)(x)
     if norm_after_pooling:
-        x = layers.LayerNorm(norm["layer_norm_epsilon"], name="pooled_norm", dtype=policy)(x)
-    if representation_size:
-        x = keras.layers.Dense(
-            representation_size, "tanh", kernel_initializer="lecun_normal", name="pre_logits", dtype=policy
-        )(x)
-    if include_top:
-        x = classify(x, classes, classifier_activation, labels, weights, policy)
-    return finish(images, x, name or variant.name, weights, given)
-
-
-def _check(variant, include_top, pooling, representation_size):
-    if not isinstance(variant, Variant):
-        raise ValueError(f"variant expected a keras_vit.Variant, received {variant!r}.")
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling expected one of {POOLINGS}, received {pooling!r}.")
-    if pooling is None and (include_top or representation_size):
-        raise ValueError("pooling expected one of ('token', 'gap', 'map') under a classifier, received None.")
+        x = layers.LayerNorm(epsilon, name="pooled_norm", dtype=policy)(x)
+    return x

@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_vit.exported import ExportedModel, load_export
 from keras_vit.models.interface import Interface, describe
-from keras_vit.models.source import holds_model
+from keras_vit.models.model_names import holds_model
 from keras_vit.predict.progress import Progress
 from keras_vit.preprocessing.inputs import load_image, preprocess_input
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_vit.data.corrupt import corruption
 from keras_vit.data.settings import BATCHES_AT_ONCE
-from keras_vit.layers.patches import extract_patches
+from keras_vit.layers.embedding import extract_patches
 from keras_vit.models.masked import build_masked, encoder_of
 from keras_vit.models.token_layout import token_layout
 from keras_vit.train.recipe.masked import LEVELS, patches_of

@@ -4,7 +4,7 @@ import keras
 
 from keras_vit.models.builders import build
 from keras_vit.models.conventions import follow_conventions
-from keras_vit.models.source import released_tag
+from keras_vit.models.model_names import released_tag
 from keras_vit.models.variants import BiTVariant, find_variant
 from keras_vit.preprocessing.image_spec import ImageSpec, keep_preprocessing, preprocessing_of
 from keras_vit.tasks.masked import build_masked_model

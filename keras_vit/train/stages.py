@@ -12,9 +12,9 @@ import tensorflow as tf
 from keras_vit.evaluate.accuracy import logits_model
 from keras_vit.kernels.recompute import Recomputed, with_values
 from keras_vit.layers import AxialBlock, EncoderBlock, PatchEmbedding, as_pair
-from keras_vit.layers.positions import Positions
+from keras_vit.layers.embedding import Positions
 from keras_vit.layers.resnet import ResidualUnit
-from keras_vit.models.lean import block_read_at_first_token
+from keras_vit.models.vision_model import class_token_only_block
 from keras_vit.weights.resize import resize_kernel
 
 
@@ -67,7 +67,7 @@ class Forward:
         self.own_layers = []  # layers that the model does not have
         self._kernel = None  # (stage's variable, model's variable, matrix from the one to the other)
         logits = logits_model(model)
-        lean = block_read_at_first_token(logits)  # it computes the class token alone, which is not worth recomputing
+        last = class_token_only_block(logits)  # computes the class token only, which is not worth recomputing
         own = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)]
         patch = span.patch_size if own and span.patch_size not in (None, own[0].patch_size) else None
         if span.patch_size and not own:
@@ -87,7 +87,7 @@ class Forward:
         def call(layer, *args, **options):
             if isinstance(layer, Positions):
                 return layer(args[0], grid[-1])
-            if recompute and layer is not lean and isinstance(layer, EncoderBlock | AxialBlock | ResidualUnit):
+            if recompute and layer is not last and isinstance(layer, EncoderBlock | AxialBlock | ResidualUnit):
                 return Recomputed(layer, lambda: self._mapping)(*args, **options)
             output = layer(*args, **options)
             if isinstance(layer, PatchEmbedding):

@@ -65,7 +65,7 @@ def read_model(path: Path):
     if path.suffix != ".keras" and type(model).__name__ == "Functional":
         # HDF5 does not store the registered name of the outermost class.
         flag = {} if model.trainable else {"trainable": False}
-        model = keras.saving.get_registered_object("keras_vit>LeanModel")(
+        model = keras.saving.get_registered_object("keras_vit>VisionModel")(
             model.input, model.output, name=model.name, **flag
         )
     _warn_of_not_finite(model, path)

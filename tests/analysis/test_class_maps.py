@@ -7,7 +7,7 @@ from support import randomise
 
 import keras_vit
 from keras_vit import analysis
-from keras_vit.models.pretrained import row_of
+from keras_vit.models.rows_from_weights import row_of
 
 TINY = keras_vit.Variant("Tiny", width=8, depth=2, mlp_dim=12, num_heads=2, patch_size=4)
 HYBRID = replace(TINY, width=16, patch_size=1, stem=keras_vit.ResNetStem((1,), 0.5))

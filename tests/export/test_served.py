@@ -16,7 +16,7 @@ from keras_vit.exported.run import signatures_of
 from keras_vit.kernels import split_matmuls
 from keras_vit.kernels.served import norm_overrides
 from keras_vit.layers import LayerNorm
-from keras_vit.layers.layernorm import layer_norm
+from keras_vit.layers.encoder import layer_norm
 
 pytestmark = needs_tensorflow
 ROW = keras_vit.Variant("row", width=64, depth=3, mlp_dim=256, num_heads=4, patch_size=4, image_size=16)

@@ -20,7 +20,7 @@ from keras_vit import exported
 from keras_vit.evaluate.accuracy import logits_model
 from keras_vit.export import tflite
 from keras_vit.exported import optional
-from keras_vit.layers.layernorm import layer_norm
+from keras_vit.layers.encoder import layer_norm
 from keras_vit.layers.override import Override, overriding
 
 pytestmark = needs_tensorflow

@@ -7,7 +7,7 @@ from kernels.forms import NORMS
 from support import first_quick
 
 from keras_vit.kernels import norms, onednn
-from keras_vit.layers import layernorm, stdconv
+from keras_vit.layers import encoder, stdconv
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -15,8 +15,8 @@ from keras_vit.layers import layernorm, stdconv
     ("form", "plain", "shape"),
     [
         *NORMS,
-        (norms.layer_norm, layernorm.layer_norm, (4, 8, 64)),
-        (norms.layer_normed, layernorm.layer_norm, (3, 7, 64)),
+        (norms.layer_norm, encoder.layer_norm, (4, 8, 64)),
+        (norms.layer_normed, encoder.layer_norm, (3, 7, 64)),
     ],
 )
 def test_a_norm_has_the_plain_value_and_gradients(form, plain, shape, dtype):
@@ -95,7 +95,7 @@ def test_a_layer_norm_of_a_forward_pass_rounds_once(dtype, epsilon, by_onednn, m
     gamma, beta = tf.linspace(-1.0, 2.0, 64), tf.linspace(3.0, 0.0, 64)
     for stored in ("float32", "bfloat16"):
         arguments = x, *(tf.cast(tf.cast(value, stored), tf.float32) for value in (gamma, beta)), epsilon
-        found, expected = norms.layer_normed(*arguments, stored=stored), layernorm.layer_norm(*arguments)
+        found, expected = norms.layer_normed(*arguments, stored=stored), encoder.layer_norm(*arguments)
         assert found.dtype == x.dtype and found.shape == x.shape
         rounding = 1e-5 if dtype == "float32" else 2**-8
         np.testing.assert_allclose(tf.cast(found, tf.float32), expected, rtol=rounding, atol=1e-5)
@@ -105,7 +105,7 @@ def test_any_float_is_an_epsilon_and_the_width_may_be_unknown():
     x, gamma, beta = tf.random.stateless_normal((3, 7, 64), (1, 2)), tf.linspace(-1.0, 2.0, 64), tf.ones(64)
     form = tf.function(lambda x: norms.layer_normed(x, gamma, beta, np.float64(1e-6)))
     found = form.get_concrete_function(tf.TensorSpec(None))(x)
-    np.testing.assert_allclose(found, layernorm.layer_norm(x, gamma, beta, 1e-6), atol=1e-5)
+    np.testing.assert_allclose(found, encoder.layer_norm(x, gamma, beta, 1e-6), atol=1e-5)
 
 
 def test_functions_that_run_eagerly_have_a_layer_norm_too():

@@ -19,7 +19,7 @@ from keras_vit.kernels import training as fused
 from keras_vit.kernels import training_attention as attended
 from keras_vit.kernels.activations import GELU, GELU_TANH
 from keras_vit.kernels.norms import layer_norm
-from keras_vit.layers import encoder, layernorm
+from keras_vit.layers import encoder
 from keras_vit.layers.override import override_of
 from keras_vit.train.stages import Forward, Span
 
@@ -68,7 +68,7 @@ def test_a_norm_keeps_as_much_as_its_input_for_the_backward_pass(form, plain, sh
     found = kept(lambda *inputs: form(*inputs, 1e-6), inputs, least)
     assert [name for name, _ in found] == [dtype]
     of_plain = [name for name, _ in kept(lambda *inputs: plain(*inputs, 1e-6), inputs, least)]
-    assert of_plain.count("float32") >= (2 if plain is layernorm.layer_norm else 1)
+    assert of_plain.count("float32") >= (2 if plain is encoder.layer_norm else 1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -139,7 +139,7 @@ def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activatio
         assert again == [None if activation == "relu" else {"again": wide}] * 2
         assert all(override_of(block.attention, "forward", training=True) for block in _blocks(model))
         activations = {override_of(block.mlp, "activation", training=True) for block in _blocks(model)}
-        norms = [layer for layer in model._flatten_layers() if isinstance(layer, layernorm.LayerNorm)]
+        norms = [layer for layer in model._flatten_layers() if isinstance(layer, encoder.LayerNorm)]
         assert len(norms) == 5 and {override_of(norm, "norm", training=True) for norm in norms} == {layer_norm}
     assert activations == {{"gelu_tanh": GELU_TANH, "gelu": GELU}.get(activation)}
     assert max_difference(gradients()[0], before[0]) == 0 and override_of(norms[0], "norm", training=True) is None

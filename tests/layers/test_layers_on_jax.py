@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keras_vit.layers import flash
-from keras_vit.layers.layernorm import layer_norm
+from keras_vit.layers.encoder import layer_norm
 from keras_vit.layers.mlp import gelu, gelu_tanh
 
 pytestmark = pytest.mark.skipif(

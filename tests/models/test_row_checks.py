@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 import keras_vit
-from keras_vit.models import encoder, row_checks
+from keras_vit.models import row_checks, vit
 from keras_vit.models.row_checks import require_row
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS
 from keras_vit.train.recipe import Model
@@ -56,7 +56,7 @@ def test_a_new_field_is_checked_by_its_type():
 
 
 def test_every_name_of_positions_has_a_layer():
-    assert set(encoder.POSITIONS) == set(row_checks.POSITIONS)
+    assert set(vit.POSITIONS) == set(row_checks.POSITIONS)
 
 
 def test_options_that_axial_blocks_lack_are_refused():

@@ -10,13 +10,13 @@ from support import randomise
 import keras_vit
 from keras_vit import analysis, layers
 from keras_vit.export.rollout import attention_layers, rollout
-from keras_vit.layers import tokens
+from keras_vit.layers import embedding
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 CLASS = ("class",)
 
 
-class Registers(tokens.PrefixTokens):
+class Registers(embedding.PrefixTokens):
     kind = "register"
 
 
@@ -28,10 +28,10 @@ class RowWithRegisters(keras_vit.Variant):
 @pytest.fixture
 def registers(monkeypatch):
     """A row whose models have three registers behind the class token."""
-    ours = {"registers": Registers, **tokens.PREFIX_LAYERS}
+    ours = {"registers": Registers, **embedding.PREFIX_LAYERS}
     for name, kind in ours.items():
-        monkeypatch.delitem(tokens.PREFIX_LAYERS, name, raising=False)
-        monkeypatch.setitem(tokens.PREFIX_LAYERS, name, kind)
+        monkeypatch.delitem(embedding.PREFIX_LAYERS, name, raising=False)
+        monkeypatch.setitem(embedding.PREFIX_LAYERS, name, kind)
     return RowWithRegisters(**vars(ROW))
 
 

@@ -40,6 +40,6 @@ def test_a_builder_passes_all_its_arguments_on(monkeypatch):
 
 @pytest.mark.broad
 def test_nothing_depends_on_docstrings():
-    code = "import keras_vit, keras_vit.analysis, keras_vit.models.table, inspect\n"
+    code = "import keras_vit, keras_vit.analysis, keras_vit.models.variants.describe, inspect\n"
     code += "print(list(inspect.signature(keras_vit.ViT_B16).parameters)[0], keras_vit.ViT_B16.__doc__)"
     assert run_python(code, options=["-OO"]).split() == ["include_top", "None"]

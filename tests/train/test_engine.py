@@ -15,7 +15,7 @@ from support import needs_tensorflow
 
 import keras_vit
 from keras_vit.evaluate.accuracy import evaluate_model
-from keras_vit.models.source import require_trained
+from keras_vit.models.model_names import require_trained
 from keras_vit.train import engine, state
 from keras_vit.train import workdir as workdir_module
 from keras_vit.train.checkpoint import Checkpoints

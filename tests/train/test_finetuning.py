@@ -169,7 +169,8 @@ def test_a_bit_file_starts_a_run(tmp_path, monkeypatch):
     save_weights(origin, tmp_path / "bit.npz")
     started = build_model(Recipe("t", Model(BIT, weights=str(tmp_path / "bit.npz"))), LABELS)
     assert np.array_equal(started.get_layer("root").kernel, origin.get_layer("root").kernel)
-    monkeypatch.setattr("keras_vit.models.bit.conventions_of", lambda source: {"weight_epsilon": 1e-8})  # timm's
+    timm = {"weight_epsilon": 1e-8}
+    monkeypatch.setattr("keras_vit.models.conventions.conventions_of", lambda source: timm)
     started = build_model(Recipe("t", Model(BIT, weights=str(tmp_path / "bit.npz"))), LABELS)
     assert started.get_layer("root").epsilon == 1e-8
 

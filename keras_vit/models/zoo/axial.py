@@ -26,36 +26,39 @@ def AxialViT_B16(
     The model has 12 axial blocks of width 768, 12 heads, MLP 3072, patches of 16 pixels.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `token` (class token), `gap` (mean of the tokens; an axial row's default), `map` (attention pooling),
-            or, with `include_top=False`, None for the token sequence.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
+            pooling), or, with `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        patch_size: pixels of a patch in place of the row's, one int or (height, width).
-        representation_size: width of a tanh layer before the classifier (ImageNet-21k pre-training has one).
-        activation: `gelu_tanh` (the official code's) or `gelu` (exact: timm's and transformers'); where None, that of
-            the weights' origin, and `gelu_tanh` without weights.
-        layer_norm_epsilon: where None, that of the weights' origin, and 1e-6 without weights.
-        dropout_rate: after the position embedding and every dense layer but query, key and value, in [0, 1).
-        attention_dropout_rate: on the attention weights, in [0, 1).
-        drop_path_rate: stochastic depth of the last block, rising linearly from 0 at the first, in [0, 1).
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        class_token: whether there is one; None has it where `pooling` is `token` or None. `gap` leaves it out of the
-            mean.
-        norm_after_pooling: True normalises the pooled vector in place of the tokens (timm's `fc_norm`).
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
+        representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
+        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
+            weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+            weights.
+        dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
+        attention_dropout_rate: rate on the attention weights, in [0, 1).
+        drop_path_rate: stochastic depth of the last block, in [0, 1). The rate rises linearly from 0 at the first
+            block.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        class_token: whether the model has a class token. None means True if `pooling` is `token` or None. The mean of
+            `gap` leaves the class token out.
+        norm_after_pooling: True to normalise the pooled vector instead of the tokens (timm's `fc_norm`).
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, D) or (B, N, D).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build(
         axial.AXIAL_B16, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation,
@@ -81,36 +84,39 @@ def AxialViT_B32(
     The model has 12 axial blocks of width 768, 12 heads, MLP 3072, patches of 32 pixels.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `token` (class token), `gap` (mean of the tokens; an axial row's default), `map` (attention pooling),
-            or, with `include_top=False`, None for the token sequence.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
+            pooling), or, with `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        patch_size: pixels of a patch in place of the row's, one int or (height, width).
-        representation_size: width of a tanh layer before the classifier (ImageNet-21k pre-training has one).
-        activation: `gelu_tanh` (the official code's) or `gelu` (exact: timm's and transformers'); where None, that of
-            the weights' origin, and `gelu_tanh` without weights.
-        layer_norm_epsilon: where None, that of the weights' origin, and 1e-6 without weights.
-        dropout_rate: after the position embedding and every dense layer but query, key and value, in [0, 1).
-        attention_dropout_rate: on the attention weights, in [0, 1).
-        drop_path_rate: stochastic depth of the last block, rising linearly from 0 at the first, in [0, 1).
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        class_token: whether there is one; None has it where `pooling` is `token` or None. `gap` leaves it out of the
-            mean.
-        norm_after_pooling: True normalises the pooled vector in place of the tokens (timm's `fc_norm`).
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
+        representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
+        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
+            weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+            weights.
+        dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
+        attention_dropout_rate: rate on the attention weights, in [0, 1).
+        drop_path_rate: stochastic depth of the last block, in [0, 1). The rate rises linearly from 0 at the first
+            block.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        class_token: whether the model has a class token. None means True if `pooling` is `token` or None. The mean of
+            `gap` leaves the class token out.
+        norm_after_pooling: True to normalise the pooled vector instead of the tokens (timm's `fc_norm`).
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, D) or (B, N, D).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build(
         axial.AXIAL_B32, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation,
@@ -132,24 +138,25 @@ def AxialResNet_R50x1(
     The model has stages of 3, 4, 6, 3 axial units, 1 times as wide.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build_bit(
         axial.AXIAL_R50, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation,

@@ -21,24 +21,25 @@ def BiT_R50x1(
     The model has stages of 3, 4, 6, 3 units, 1 times as wide.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build_bit(
         bit.R50x1, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
@@ -56,24 +57,25 @@ def BiT_R50x2(
     The model has stages of 3, 4, 6, 3 units, 2 times as wide.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build_bit(
         bit.R50x2, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
@@ -91,24 +93,25 @@ def BiT_R50x3(
     The model has stages of 3, 4, 6, 3 units, 3 times as wide.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build_bit(
         bit.R50x3, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
@@ -126,24 +129,25 @@ def BiT_R101x1(
     The model has stages of 3, 4, 23, 3 units, 1 times as wide.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build_bit(
         bit.R101x1, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
@@ -161,24 +165,25 @@ def BiT_R101x3(
     The model has stages of 3, 4, 23, 3 units, 3 times as wide.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build_bit(
         bit.R101x3, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
@@ -196,24 +201,25 @@ def BiT_R152x1(
     The model has stages of 3, 8, 36, 3 units, 1 times as wide.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build_bit(
         bit.R152x1, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
@@ -231,24 +237,25 @@ def BiT_R152x2(
     The model has stages of 3, 8, 36, 3 units, 2 times as wide.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build_bit(
         bit.R152x2, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
@@ -266,24 +273,25 @@ def BiT_R152x4(
     The model has stages of 3, 8, 36, 3 units, 4 times as wide.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build_bit(
         bit.R152x4, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
@@ -301,24 +309,25 @@ def BiT_R200x3(
     The model has stages of 3, 24, 36, 3 units, 3 times as wide.
 
     Args:
-        include_top: whether to end in the classifier.
-        weights: None for a fresh start, else a tag of `list_weights()` or the path of a file, of as many classes.
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
         input_tensor: a Keras tensor of images to use as the input.
-        input_shape: (height, width, channels); not square, and None for a size that is free at run time, too.
-        pooling: `gap` (mean over the map), or, with `include_top=False`, None for the map of the last stage.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
-        name: of the Keras model.
-        include_preprocessing: True takes pixels 0..255; otherwise the input lies in [-1, 1].
-        labels: names of the classes, kept in the model; those of ImageNet-1k where None and `weights` is a tag of a
-            classifier of it.
-        dtype: dtype policy of all layers; the global one where None.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
 
     Returns:
         A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
 
     Raises:
-        ValueError: an argument is out of range; one sentence says which, what was expected and what was received.
+        ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     return build_bit(
         bit.R200x3, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,

@@ -1,4 +1,4 @@
-"""What a user names as a model (a path, a name, a tag), told before anything is loaded. Needs no Keras."""
+"""Find the model that a user names by a path, a name or a weights tag, without loading it. Keras is not imported."""
 
 import os
 from pathlib import Path
@@ -10,10 +10,10 @@ from keras_vit.weights.released import Released
 
 
 def released_tag(variant: Variant | BiTVariant, tag: str) -> str:
-    """The tag of `list_weights()` that a row and what stands behind its name's dot mean.
+    """Return the tag of `list_weights()` for a row and the tag after the dot of a model's name.
 
     Raises:
-        ValueError: nothing was published for the row.
+        ValueError: no weights are published for the row.
     """
     if variant.timm_name is None:
         raise ValueError(f"weights expected none for {variant.name}, of which none are published, received {tag!r}.")
@@ -22,7 +22,7 @@ def released_tag(variant: Variant | BiTVariant, tag: str) -> str:
 
 
 def find_named(name: str) -> tuple[Variant | BiTVariant, Released | None]:
-    """The row that a model's name means, and the published file that a weights tag behind its dot means.
+    """Return the row of a model's name, and the published file if a weights tag follows the name's dot.
 
     Raises:
         ValueError: no model, or no published file, has this name.
@@ -32,12 +32,12 @@ def find_named(name: str) -> tuple[Variant | BiTVariant, Released | None]:
 
 
 def holds_model(folder: str | os.PathLike) -> bool:
-    """Whether `load_model` may mean a file in this folder."""
+    """Return whether a folder holds a file that `load_model` can read."""
     return holds_weights(Path(folder))
 
 
 def require_trained(source: str | os.PathLike) -> None:
-    """Raise a ValueError where a name alone would give fresh weights, whose answers mean nothing."""
+    """Raise a ValueError for a name without a weights tag, which would mean untrained weights."""
     path = Path(source)
     if path.exists() or is_keras_model(path) or is_weights(path):
         return
@@ -46,10 +46,10 @@ def require_trained(source: str | os.PathLike) -> None:
 
 
 def find_source(source: str | os.PathLike):
-    """Return what `find_named` does, for a source that is no path.
+    """Return the result of `find_named` for a source that is not a path.
 
     Raises:
-        ValueError: it is the address of another machine, or no model has this name.
+        ValueError: the source is a URL, or no model has this name.
     """
     if "://" in str(source):
         raise ValueError(f"model expected a local path, one that is mounted, or a name, received {str(source)!r}.")

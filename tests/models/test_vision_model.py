@@ -8,10 +8,10 @@ import pytest
 from support import first_quick, max_difference, needs_tensorflow, randomise, run_python, trained_on_cpu
 
 import keras_vit
-from keras_vit.layers import MultiHeadSelfAttention, capture_attention, encoder, layernorm
+from keras_vit.layers import MultiHeadSelfAttention, capture_attention, encoder
 from keras_vit.layers.base import Dense
 from keras_vit.layers.override import Override, overriding
-from keras_vit.models.lean import LeanModel, block_read_at_first_token
+from keras_vit.models.vision_model import VisionModel, class_token_only_block
 
 ROW = keras_vit.Variant("row", width=16, depth=2, mlp_dim=24, num_heads=4, patch_size=4, image_size=16)
 IMAGES = np.random.default_rng(1).standard_normal((3, 16, 16, 3)).astype("float32")
@@ -29,7 +29,7 @@ def plain(model):
 def rows_normalised(model, call):
     """How many tokens of an image `encoder_norm` is given while `call` runs, each time."""
     layer, seen = model.get_layer("encoder_norm"), []
-    norm = lambda x, *args: seen.append(x.shape[1]) or layernorm.layer_norm(x, *args)  # noqa: E731
+    norm = lambda x, *args: seen.append(x.shape[1]) or encoder.layer_norm(x, *args)  # noqa: E731
     with overriding([Override(layer, "norm", norm, training) for training in (False, True)]):
         call()
     return seen
@@ -38,7 +38,7 @@ def rows_normalised(model, call):
 @pytest.mark.parametrize("options", [{}, {"representation_size": 8}, {"include_top": False}])
 def test_one_row_is_computed_and_the_answer_is_the_plain_models(options):
     model = built(**options)
-    assert type(model) is LeanModel and block_read_at_first_token(model).name == LAST
+    assert type(model) is VisionModel and class_token_only_block(model).name == LAST
     assert rows_normalised(model, lambda: model(IMAGES)) == [1]
     assert rows_normalised(model, lambda: plain(model)(IMAGES)) == [17]
     assert max_difference(model(IMAGES), plain(model)(IMAGES)) < 2e-6
@@ -57,8 +57,8 @@ def test_features_are_those_of_all_tokens():
     features = keras_vit.feature_model(model, [LAST, "encoder_norm"])
     of_block, normed = features(IMAGES)
     assert of_block.shape == normed.shape == (3, 17, 16)
-    both = LeanModel(model.input, [model.get_layer("encoder_norm").output, model.output])
-    assert block_read_at_first_token(both) is None
+    both = VisionModel(model.input, [model.get_layer("encoder_norm").output, model.output])
+    assert class_token_only_block(both) is None
     assert max_difference(both(IMAGES), [normed, plain(model)(IMAGES)]) == 0
 
 
@@ -66,9 +66,9 @@ def test_a_model_of_the_same_block_inside_another_keeps_all_tokens():
     model = built()
     features = keras.Model(model.input, model.get_layer(LAST).output)
     outputs = [model.output, keras.ops.mean(features(model.input), axis=1)]
-    lean = LeanModel(model.input, outputs)
-    assert rows_normalised(model, lambda: lean(IMAGES)) == [1]
-    assert max_difference(lean(IMAGES), keras.Model(model.input, outputs)(IMAGES)) < 2e-6
+    ours = VisionModel(model.input, outputs)
+    assert rows_normalised(model, lambda: ours(IMAGES)) == [1]
+    assert max_difference(ours(IMAGES), keras.Model(model.input, outputs)(IMAGES)) < 2e-6
 
 
 @pytest.mark.broad
@@ -86,7 +86,7 @@ def test_a_block_that_keras_rematerialises_computes_one_row_too():
 )
 def test_what_reads_all_tokens_computes_all(options):
     model = built(**{"pooling": "gap", **options})
-    assert block_read_at_first_token(model) is None
+    assert class_token_only_block(model) is None
     assert max_difference(model(IMAGES), plain(model)(IMAGES)) == 0
 
 
@@ -95,23 +95,23 @@ def test_a_block_of_the_users_own_is_left_alone():
         def call(self, tokens, patches=None, training=False):
             return super().call(tokens, patches, training=training)[:, ::-1]
 
-    images, norm = keras.Input((17, 16)), layernorm.LayerNorm()
-    own = LeanModel(images, keras_vit.layers.TokenPooling()(norm(Own(4, 24)(images))))
-    assert block_read_at_first_token(own) is None and own(np.ones((2, 17, 16))).shape == (2, 16)
+    images, norm = keras.Input((17, 16)), encoder.LayerNorm()
+    own = VisionModel(images, keras_vit.layers.TokenPooling()(norm(Own(4, 24)(images))))
+    assert class_token_only_block(own) is None and own(np.ones((2, 17, 16))).shape == (2, 16)
 
 
 @pytest.mark.parametrize("option", [{"mlp_kernel_size": 3}, {"positions": "relative"}])
 def test_blocks_that_know_their_neighbours_are_left_alone(option):
     model = built(keras_vit.Variant(**{**vars(ROW), **option}))
-    assert block_read_at_first_token(model) is None
+    assert class_token_only_block(model) is None
     assert max_difference(model(IMAGES), plain(model)(IMAGES)) == 0
 
 
 def test_a_block_that_stands_in_two_places_is_left_alone():
-    block, norm = encoder.EncoderBlock(4, 24), layernorm.LayerNorm()
+    block, norm = encoder.EncoderBlock(4, 24), encoder.LayerNorm()
     images = keras.Input((17, 16))
     pooled = keras_vit.layers.TokenPooling()(norm(block(block(images))))
-    assert block_read_at_first_token(LeanModel(images, pooled)) is None
+    assert class_token_only_block(VisionModel(images, pooled)) is None
 
 
 def test_whoever_watches_attention_sees_all_of_it():
@@ -126,7 +126,7 @@ def test_whoever_watches_attention_sees_all_of_it():
 def test_a_norm_behind_the_pooling_and_positions_at_every_block():
     row = keras_vit.Variant(**{**vars(ROW), "positions_at": "layers"})
     model = built(row, norm_after_pooling=True)
-    assert block_read_at_first_token(model).name == LAST
+    assert class_token_only_block(model).name == LAST
     assert max_difference(model(IMAGES), plain(model)(IMAGES)) < 2e-6
 
 
@@ -135,7 +135,7 @@ def test_saved_loaded_and_cloned_it_stays_lean(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded, cloned = keras_vit.load_model(tmp_path / "model.keras"), keras.models.clone_model(model)
     for other in (loaded, cloned):
-        assert type(other) is LeanModel and rows_normalised(other, lambda other=other: other(IMAGES)) == [1]
+        assert type(other) is VisionModel and rows_normalised(other, lambda other=other: other(IMAGES)) == [1]
     assert max_difference(loaded(IMAGES), model(IMAGES)) == 0
     cloned.set_weights(model.get_weights())
     assert rows_normalised(cloned, lambda: plain(cloned)(IMAGES)) == [17]
@@ -183,7 +183,7 @@ def test_attention_of_another_kind_is_left_alone():
         attention = model.get_layer(LAST).attention
         before = model(IMAGES)
         (getattr(attention, part) if part else attention).__class__ = kind
-        assert block_read_at_first_token(model) is None
+        assert class_token_only_block(model) is None
         assert max_difference(model(IMAGES), plain(model)(IMAGES)) == 0 < max_difference(model(IMAGES), before) / 0.1
 
 
@@ -193,7 +193,7 @@ def test_quantised_by_keras_it_still_answers():
     model = built()
     expected = plain(model)(IMAGES)
     model.get_layer(LAST).attention.qkv.quantize("int8", type_check=False)
-    assert block_read_at_first_token(model) is None
+    assert class_token_only_block(model) is None
     assert max_difference(model(IMAGES), expected) < 0.1 * float(keras.ops.max(keras.ops.abs(expected)))
 
 
@@ -248,9 +248,9 @@ def test_training_computes_one_row_and_nothing_of_it_twice():
 def test_dropout_and_stochastic_depth_of_one_row(rate):
     tokens = np.random.default_rng(3).standard_normal((6, 17, 16)).astype("float32")
     inputs = keras.Input((17, 16))
-    block, norm = encoder.EncoderBlock(4, 24, **{rate: 0.5}), layernorm.LayerNorm()
-    model = LeanModel(inputs, keras_vit.layers.TokenPooling()(norm(block(inputs))))
-    assert block_read_at_first_token(model) is block
+    block, norm = encoder.EncoderBlock(4, 24, **{rate: 0.5}), encoder.LayerNorm()
+    model = VisionModel(inputs, keras_vit.layers.TokenPooling()(norm(block(inputs))))
+    assert class_token_only_block(model) is block
     randomise(model)
     answers = [keras.ops.convert_to_numpy(model(tokens, training=True)) for _ in range(2)]
     assert np.isfinite(answers).all() and np.abs(answers[0] - answers[1]).max() > 1e-3
@@ -283,7 +283,7 @@ def test_an_answer_that_reads_something_in_front_of_the_block_as_well():
     model = built(include_top=False)
     early = keras.layers.GlobalAveragePooling2D()(model.get_layer("embedding").output)
     head = keras_vit.layers.Head(5, name="head")
-    both = LeanModel(model.input, head(keras.layers.Concatenate()([model.output, early])))
+    both = VisionModel(model.input, head(keras.layers.Concatenate()([model.output, early])))
     answers = inference_function(both)(IMAGES)
     assert max_difference(answers["serving_default"]["logits"], plain(both)(IMAGES)) < 2e-6
 
@@ -292,7 +292,7 @@ ELSEWHERE = """
 import sys
 sys.path[:0] = ["tests", "tests/models"]
 import keras, numpy as np
-import test_lean as here
+import test_vision_model as here
 model = here.built()
 answer = []
 print(here.rows_normalised(model, lambda: answer.append(model.predict(here.IMAGES, verbose=0))))

@@ -1,4 +1,4 @@
-"""How every model of the table begins and ends: images in, a classifier, the finished Keras model.
+"""The layers that all models begin and end with: the image input and the classifier.
 
 B batch, H W C image, D features.
 """
@@ -6,21 +6,21 @@ B batch, H W C image, D features.
 import keras
 
 from keras_vit import layers
-from keras_vit.models.lean import LeanModel
+from keras_vit.models.vision_model import VisionModel
 from keras_vit.preprocessing.inputs import imagenet_classes
 from keras_vit.weights import fill, published_classes, require_classes
 
 
-def check_top(include_top: bool, classes: int, weights) -> None:
-    """Raise a ValueError unless a classifier, if there is to be one, has as many classes as its file."""
+def check_classes(include_top: bool, classes: int, weights) -> None:
+    """Raise a ValueError unless `classes` is the number of classes of the classifier and of the file."""
     if include_top and (not isinstance(classes, int) or classes < 1):
         raise ValueError(f"classes expected a positive int, received {classes!r}.")
     if include_top and weights is not None:
         require_classes(weights, classes)
 
 
-def begin(input_tensor, input_shape, image_size: int, include_preprocessing: bool, policy):
-    """The images (B, H, W, C) that a model takes, and the same as its first layer takes them, in [-1, 1]."""
+def image_input(input_tensor, input_shape, image_size: int, include_preprocessing: bool, policy):
+    """Return the model's images (B, H, W, C), and the same images in [-1, 1] for the first layer."""
     if input_shape is not None and len(input_shape) != 3:
         raise ValueError(f"input_shape expected (height, width, channels), received {input_shape!r}.")
     if input_tensor is None:
@@ -35,17 +35,17 @@ def begin(input_tensor, input_shape, image_size: int, include_preprocessing: boo
 
 
 def published_labels(weights, classes: int) -> list[str] | None:
-    """ImageNet-1k's names where the weights are a tag whose classifier, of so many classes, was trained on it."""
+    """Return the class names of ImageNet-1k if `weights` is the tag of a classifier of ImageNet-1k, else None."""
     if weights is None or classes != 1000 or published_classes(weights) != classes:
         return None
     return [name for _, name in imagenet_classes()]
 
 
-def classify(x, classes: int, activation: str | None, labels, weights, policy):
-    """The layers `head` and `predictions` on features: (B, D) -> (B, classes)."""
+def classifier(x, classes: int, activation: str | None, labels, weights, policy):
+    """Call the layers `head` and `predictions`: (B, D) -> (B, classes)."""
     if labels is None:
         labels = published_labels(weights, classes)
-    # Logits and probabilities leave mixed precision: half precision rounds them visibly.
+    # Logits and probabilities stay in float32 under mixed precision, because half precision rounds them visibly.
     exact = "float32" if policy.name.startswith("mixed") else policy
     x = layers.Head(classes, labels=labels, name="head", dtype=exact)(x)
     if activation in (None, "linear"):
@@ -59,13 +59,18 @@ def classify(x, classes: int, activation: str | None, labels, weights, policy):
     return keras.layers.Activation(function, name="predictions", dtype="float32")(x)
 
 
-def finish(images, outputs, name: str, weights, given=()) -> keras.Model:
-    """Return the model from its images, or from what these were made of, to its outputs; fill it from `weights`.
+def finished_model(images, outputs, name: str, weights, chosen=()) -> keras.Model:
+    """Return the model from its images to its outputs, filled from `weights`.
 
-    `given` are the names of the fields that the caller chose, about which a report needs no note.
+    Args:
+        images: the images, or a tensor that Keras layers compute from a model input.
+        outputs: the output tensor.
+        name: name of the model.
+        weights: tag or file; None leaves the initial values.
+        chosen: names of the options that the caller chose. The report of the loaded weights has no note about these.
     """
     sources = keras.utils.get_source_inputs(images)
-    model = LeanModel(sources[0] if len(sources) == 1 else sources, outputs, name=name)
+    model = VisionModel(sources[0] if len(sources) == 1 else sources, outputs, name=name)
     if weights is not None:
-        fill(model, weights, given=given)
+        fill(model, weights, given=chosen)
     return model

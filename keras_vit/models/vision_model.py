@@ -1,4 +1,4 @@
-"""A model that skips the patch tokens in its last block where only the class token is used.
+"""The functional model class of this package. It skips the patch tokens in the last block if nothing uses them.
 
 B batch, N tokens, D width.
 """
@@ -14,16 +14,15 @@ from keras_vit.private import call_behind, calls_in
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class LeanModel(keras.Model):
-    """A functional model, whose last block computes its first token alone where nothing else of it is read.
+class VisionModel(keras.Model):
+    """A functional model that skips the patch tokens in the last block when only the class token is used.
 
-    Of a classifier on the class token (section 3.1, equation 4) the last block's other tokens are read by that token's
-    attention, as they come in: their queries, keys, values and MLP are left out, 1/12 of B/16. The answers are those of
-    a `keras.Model` of the same tensors but for rounding; layers keep the outputs that they have there, so that models
-    made of these compute all tokens.
+    A classifier on the class token reads no other output of the last block (section 3.1, equation 4). The queries,
+    keys, values and MLP of the other tokens are then left out, 1/12 of B/16. The outputs equal those of a
+    `keras.Model` of the same tensors up to rounding. Models that are made from this model's layers compute all tokens.
 
     Args:
-        inputs, outputs, name: as of a functional `keras.Model`.
+        inputs, outputs, name: as for a functional `keras.Model`.
     """
 
     @property
@@ -31,17 +30,17 @@ class LeanModel(keras.Model):
         """How images are prepared for the model's weights; see `keras_vit.preprocessing_of`."""
         return preprocessing_of(self)
 
-    # Of Keras's own: it calls what `operation_fn` makes of each layer, which is where a call can say more. Symbolic
-    # calls make graphs, clones and shapes, in which all tokens stay.
+    # Keras runs `operation_fn(layer)` for each layer, so an argument can be added here. Symbolic calls make graphs,
+    # clones and shapes, which keep all tokens.
     def _run_through_graph(self, inputs, operation_fn=lambda operation: operation, call_fn=None):
         symbolic = call_fn is not None or any(keras.backend.is_keras_tensor(x) for x in keras.tree.flatten(inputs))
-        block = None if symbolic else block_read_at_first_token(self)
+        block = None if symbolic else class_token_only_block(self)
 
-        def told(operation):
+        def with_argument(operation):
             call = operation_fn(operation)
             return functools.partial(call, class_token_only=True) if operation is block else call
 
-        return super()._run_through_graph(inputs, told, call_fn)
+        return super()._run_through_graph(inputs, with_argument, call_fn)
 
     def make_predict_function(self, force=False):
         self._prepare_tracing("predict")
@@ -56,7 +55,7 @@ class LeanModel(keras.Model):
         return super().make_train_function(force)
 
     def _prepare_tracing(self, method):
-        """Drop Keras's traced functions if the model has other variables since, as after `enable_lora`.
+        """Drop Keras's traced functions if the model's variables have changed since, for instance by `enable_lora`.
 
         Raises:
             ValueError: attention is captured, and the method is not run eagerly.
@@ -65,19 +64,19 @@ class LeanModel(keras.Model):
         if not eager and is_any_captured(self):
             raise ValueError(f"{method} expected no `capture_attention` around it, received one: call model(images) or "
                              "model.compile(run_eagerly=True) first.")  # fmt: skip
-        now = tuple(id(weight) for weight in self.weights)
-        if now != getattr(self, "_traced_of", now):
+        variables = tuple(id(weight) for weight in self.weights)
+        if variables != getattr(self, "_traced_variables", variables):
             self.predict_function = self.test_function = self.train_function = None
-        self._traced_of = now
+        self._traced_variables = variables
 
 
-# Files name Keras's own functional model. Where this package is imported, Keras finds the registered name first and
-# makes a `LeanModel`; elsewhere it makes its own.
-LeanModel.__name__, LeanModel.__module__ = "Functional", "keras.src.models.functional"
+# Files state Keras's own functional class. If this package is imported, Keras finds the registered name first and
+# creates a `VisionModel`; otherwise Keras creates its own class.
+VisionModel.__name__, VisionModel.__module__ = "Functional", "keras.src.models.functional"
 
 
-def block_read_at_first_token(model: keras.Model) -> EncoderBlock | None:
-    """The block of a functional model of which nothing but the first token is read, or None."""
+def class_token_only_block(model: keras.Model) -> EncoderBlock | None:
+    """Return the block of a functional model whose class token is its only output that is used, or None."""
     nodes = calls_in(model)
     reads = [id(tensor) for node in nodes for tensor in node.input_tensors] + [id(x) for x in model.outputs]
     for pooling in (node for node in nodes if type(node.operation) is TokenPooling):
@@ -86,8 +85,8 @@ def block_read_at_first_token(model: keras.Model) -> EncoderBlock | None:
             call = call_behind(tokens)
             layer = call.operation
             if type(layer) is EncoderBlock:  # a subclass may compute anything
-                again = sum(node.operation is layer for node in nodes) > 1
-                return None if again or not layer.supports_class_token_only else layer
+                called_again = sum(node.operation is layer for node in nodes) > 1
+                return None if called_again or not layer.supports_class_token_only else layer
             if type(layer) is not LayerNorm:
                 break
             tokens = call.input_tensors[0]

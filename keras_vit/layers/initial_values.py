@@ -1,0 +1,39 @@
+"""Initialise the variables of layers from arrays instead of random values."""
+
+import contextlib
+import contextvars
+
+import keras
+from keras import ops
+
+_values = contextvars.ContextVar("values", default=None)
+
+
+@contextlib.contextmanager
+def starting_from(values):
+    """Initialise variables that are created inside the `with` from arrays; no random values are drawn for these.
+
+    Args:
+        values: function (path of a variable, its shape) -> a float array of that shape, or None for the initialiser.
+    """
+    token = _values.set(values)
+    try:
+        yield
+    finally:
+        _values.reset(token)
+
+
+class Startable:
+    """Mixin: variables are initialised from the arrays of `starting_from`, where there are any."""
+
+    def add_weight(self, shape=None, initializer=None, *args, name=None, **kwargs):
+        values = _values.get()
+        array = values(f"{self.path}/{name}", tuple(shape or ())) if values else None
+        if array is not None:
+            initializer = lambda shape, dtype=None: _copied(ops.cast(ops.convert_to_tensor(array), dtype))  # noqa: E731
+        return super().add_weight(shape, initializer, *args, name=name, **kwargs)
+
+
+def _copied(tensor):
+    """Copy the tensor: on JAX and torch it may share the memory of an array. TensorFlow has copied it."""
+    return tensor if keras.backend.backend() == "tensorflow" else ops.copy(tensor)

@@ -1,0 +1,43 @@
+"""Settings that all layers of an encoder share, in addition to the row."""
+
+import numbers
+from dataclasses import dataclass, field
+
+import keras
+
+from keras_vit.layers import require_rate
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Settings shared by all layers of an encoder.
+
+    Args:
+        patch_size: (height, width) of a patch in pixels, or in cells of the stem's map.
+        prefix: number of tokens of each kind in front of the patches, by the names of `PREFIX_LAYERS`.
+        activation: activation of the MLPs.
+        layer_norm_epsilon: epsilon of all layer norms.
+        dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
+        attention_dropout_rate: rate on the attention weights, in [0, 1).
+        drop_path_rate: stochastic depth of the last block, in [0, 1).
+        policy: dtype policy of all layers.
+
+    Raises:
+        ValueError: a rate or the epsilon is out of range.
+    """
+
+    patch_size: tuple[int, int]
+    prefix: dict[str, int]
+    activation: str = "gelu_tanh"
+    layer_norm_epsilon: float = 1e-6
+    dropout_rate: float = 0.0
+    attention_dropout_rate: float = 0.0
+    drop_path_rate: float = 0.0
+    policy: object = field(default_factory=keras.config.dtype_policy)
+
+    def __post_init__(self):
+        for name in ("dropout_rate", "attention_dropout_rate", "drop_path_rate"):
+            require_rate(name, getattr(self, name))
+        epsilon = self.layer_norm_epsilon
+        if not isinstance(epsilon, numbers.Real) or not epsilon > 0:
+            raise ValueError(f"layer_norm_epsilon expected a positive number, received {epsilon!r}.")

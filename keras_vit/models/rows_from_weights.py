@@ -1,0 +1,68 @@
+"""Find the row of a model or of a file of weights, or make one from the sizes of its arrays."""
+
+from dataclasses import fields, replace
+
+import keras
+
+from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
+from keras_vit.weights.architecture import Architecture, architecture_of_model
+
+_SIZES = ("name", "width", "depth", "mlp_dim", "num_heads", "patch_size", "stem", "image_size")
+_NOTES = ("paper_name", "timm_name", "parameters")
+_OPTIONS = [field for field in fields(Variant) if field.name not in (*_SIZES, *_NOTES)]
+
+
+def row_of(model: keras.Model) -> Variant | BiTVariant:
+    """Return the row of a model of this package."""
+    architecture = architecture_of_model(model)
+    return bit_row(architecture) if architecture.family == "bit" else vit_row(architecture, model.name)
+
+
+def bit_row(architecture: Architecture) -> BiTVariant:
+    """Return the row of the table with a BiT's sizes, or a new row."""
+    sizes = {name: getattr(architecture, name) for name in ("units", "width_factor", "axial")}
+    same = (row for row in BIT_VARIANTS if all(getattr(row, name) == sizes[name] for name in sizes))
+    return replace(next(same, BiTVariant("BiT", **sizes)), weight_epsilon=architecture.weight_epsilon)
+
+
+def vit_row(architecture: Architecture, source, num_heads: int | None = None) -> Variant:
+    """Return the row of the table with a ViT's sizes, or a new row.
+
+    Args:
+        architecture: the sizes.
+        source: file or model, for error messages.
+        num_heads: number of attention heads if the architecture does not state it.
+
+    Raises:
+        ValueError: the number of heads is unknown, or `num_heads` is not the architecture's.
+    """
+    stem = None
+    if architecture.units is not None:
+        names = ("units", "width_factor", "group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
+        stem = ResNetStem(**{name: getattr(architecture, name) for name in names})
+    sizes = (architecture.width, architecture.depth, architecture.mlp_dim)
+    values = {**architecture.options, **vars(architecture)}
+    options = {option.name: values.get(option.name, option.default) for option in _OPTIONS}
+    candidates = [row for row in VARIANTS if (row.width, row.depth, row.mlp_dim) == sizes]
+    require_same("num_heads", num_heads, architecture.num_heads, source)
+    heads = num_heads or architecture.num_heads or (candidates[0].num_heads if candidates else None)
+    if heads is None:
+        raise ValueError(
+            f"num_heads expected the number of attention heads, which {source!r} does not say "
+            f"(width {architecture.width}, {architecture.depth} blocks), received None."
+        )
+    for row in candidates:
+        same_stem = (row.stem and row.stem.units) == architecture.units and architecture.width_factor == 1
+        same_patch = (row.patch_size, row.patch_size) == architecture.patch_size
+        compared = options.keys() - {"positions", "positions_at"}
+        same_blocks = row.num_heads == heads and all(getattr(row, name) == options[name] for name in compared)
+        if same_stem and same_patch and same_blocks:
+            return replace(row, stem=stem, **options)
+    name = "ViT" if stem is None else "R_ViT"
+    return Variant(name, *sizes, heads, architecture.patch_size, stem, **options)
+
+
+def require_same(name: str, requested, stated, source: str) -> None:
+    """Raise a ValueError if an option contradicts the file."""
+    if None not in (requested, stated) and requested != stated:
+        raise ValueError(f"{name} expected {stated}, as in {source!r}, received {requested}.")
