@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from keras_vit.kernels import by_xla
-from keras_vit.layers import current_uniform, drawing
+from keras_vit.layers import current_uniform, use_random_values
 
 
 def computed_again(function: Callable) -> Callable:
@@ -77,7 +77,7 @@ class Recomputed(keras.layers.Layer):
         uniform = current_uniform()
 
         def computed(x, *values):
-            with with_values([*zip(weights, values, strict=True), *seeds]), drawing(uniform):
+            with with_values([*zip(weights, values, strict=True), *seeds]), use_random_values(uniform):
                 return layer(x, *grid, training=training)
 
         return computed_again(computed)(x, *values)

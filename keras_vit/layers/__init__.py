@@ -9,7 +9,7 @@ from keras_vit.layers.base import require_rate as require_rate
 from keras_vit.layers.capture import capture_attention as capture_attention
 from keras_vit.layers.dropout import StochasticDepth as StochasticDepth
 from keras_vit.layers.dropout import current_uniform as current_uniform
-from keras_vit.layers.dropout import drawing as drawing
+from keras_vit.layers.dropout import use_random_values as use_random_values
 from keras_vit.layers.embedding import ClassToken as ClassToken
 from keras_vit.layers.embedding import GridToTokens as GridToTokens
 from keras_vit.layers.embedding import PatchEmbedding as PatchEmbedding
@@ -18,7 +18,7 @@ from keras_vit.layers.embedding import PositionEmbedding as PositionEmbedding
 from keras_vit.layers.encoder import EncoderBlock as EncoderBlock
 from keras_vit.layers.encoder import LayerNorm as LayerNorm
 from keras_vit.layers.groupnorm import GroupNorm as GroupNorm
-from keras_vit.layers.initial_values import starting_from as starting_from
+from keras_vit.layers.initial_values import use_initial_values as use_initial_values
 from keras_vit.layers.masked import PatchCorruption as PatchCorruption
 from keras_vit.layers.masked import PatchPrediction as PatchPrediction
 from keras_vit.layers.mlp import MLPBlock as MLPBlock

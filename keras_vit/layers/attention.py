@@ -25,11 +25,11 @@ class MultiHeadSelfAttention(Layer):
     Args:
         num_heads: h; must divide the width.
         attention_dropout_rate: dropout on the attention weights, in [0, 1).
-        relative_positions: whether the logits get the dot product of the query with a learned embedding of the offset
-            between key and query in the sequence, the class token first (appendix D.4, "relative").
+        relative_positions: whether the dot product of the query with a learned embedding of the offset between key and
+            query is added to the logits (appendix D.4, "relative"). The class token has the first place.
 
-    Input and output shape: (B, N, D); with relative positions N is fixed when the layer is built. Called with
-    `class_token_only` it returns the first token, (B, 1, D), and ignores relative positions.
+    Input and output shape: (B, N, D). With relative positions, N is fixed when the layer is built. With
+    `class_token_only`, the output is the class token, (B, 1, D), and relative positions are ignored.
 
     Raises:
         ValueError: `num_heads` does not divide the width, or with relative positions N is unknown or has changed.

@@ -45,15 +45,15 @@ class AxialAttention(Layer):
     def call(self, x, training=False):
         _, h, w, channels = x.shape
         x = self.row(ops.reshape(x, (-1, w, channels)), training=training)  # (B * h, w, C)
-        x = _turned(x, h)
+        x = _swap_rows_and_columns(x, h)
         x = self.column(ops.reshape(x, (-1, h, channels)), training=training)  # (B * w, h, C)
-        x = _turned(x, w)
+        x = _swap_rows_and_columns(x, w)
         if self.strides == 1:
             return x
         return ops.average_pool(x, self.strides, self.strides, "same", data_format="channels_last")
 
 
-def _turned(lines, count):
+def _swap_rows_and_columns(lines, count):
     """Swap rows and columns of maps that have `count` lines per image: (B * n, m, D) -> (B, m, n, D)."""
     _, length, width = ops.shape(lines)
     return ops.transpose(ops.reshape(lines, (-1, count, length, width)), (0, 2, 1, 3))
@@ -65,20 +65,20 @@ class AxialBlock(Layer):
     Args:
         num_heads: heads of both attentions; must divide the width.
         mlp_dim: width between the dense layers of both MLPs.
-        activation: the MLPs'.
-        layer_norm_epsilon: added to the variances of the norms.
+        activation: activation of both MLPs.
+        layer_norm_epsilon: epsilon of the norms.
         dropout_rate: as in `EncoderBlock`, in [0, 1).
-        attention_dropout_rate: on the attention weights, in [0, 1).
-        drop_path_rate: stochastic depth of both blocks, in [0, 1). All rows, or all columns, of an image are
-            dropped together.
+        attention_dropout_rate: rate on the attention weights, in [0, 1).
+        drop_path_rate: stochastic depth of both blocks, in [0, 1). All rows of an image are dropped together, and so
+            are all columns.
         relative_positions: whether the attentions use relative positions.
 
     Input: tokens (B, h * w, D) and the embedded patches (B, h, w, any), whose grid is used.
     Output shape: (B, h * w, D).
 
     Raises:
-        ValueError: `num_heads` does not divide the width, a rate is out of range, or the number of tokens is not that
-            of the patches.
+        ValueError: `num_heads` does not divide the width, a rate is out of range, or the number of tokens differs from
+            the number of patches.
     """
 
     def __init__(
@@ -124,6 +124,6 @@ class AxialBlock(Layer):
         _, h, w, _ = ops.shape(patches)
         width = tokens.shape[-1]
         x = self.row(ops.reshape(tokens, (-1, w, width)), lines=h, training=training)  # (B * h, w, D)
-        x = _turned(x, h)
+        x = _swap_rows_and_columns(x, h)
         x = self.column(ops.reshape(x, (-1, h, width)), lines=w, training=training)  # (B * w, h, D)
-        return ops.reshape(_turned(x, w), (-1, h * w, width))
+        return ops.reshape(_swap_rows_and_columns(x, w), (-1, h * w, width))

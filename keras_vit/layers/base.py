@@ -7,12 +7,12 @@ import keras
 from keras import ops
 
 from keras_vit.layers.dense import AdaptableDense
-from keras_vit.layers.initial_values import Startable
+from keras_vit.layers.initial_values import WithInitialValues
 from keras_vit.layers.override import override_of
 from keras_vit.private import parts_of
 
 
-class Biased(Startable):
+class Biased(WithInitialValues):
     """Mixin of layers that add a bias."""
 
     def add_bias(self, x, training):
@@ -35,7 +35,7 @@ def is_plain_dense(dense: keras.layers.Layer) -> bool:
     return type(dense) is Dense and dense.quantization_mode is None
 
 
-class Configured(Startable):
+class Configured(WithInitialValues):
     """Mixin: `get_config()` reads each constructor argument from the attribute of the same name.
 
     A layer therefore never writes its config by hand, and `from_config(get_config())` gives the same layer. Subclasses

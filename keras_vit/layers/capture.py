@@ -1,4 +1,4 @@
-"""Reading and changing attention weights while layers compute."""
+"""Capture attention weights while layers compute them, and change them if requested."""
 
 import contextlib
 from functools import partial
@@ -13,17 +13,17 @@ OPERATION = "attention_weights"
 
 @contextlib.contextmanager
 def capture_attention(layers, change=None, traced: bool = False):
-    """Capture the attention weights that these layers compute inside the `with`, and change them if asked to.
+    """Capture the attention weights that layers compute inside the `with`, and change them if requested.
 
-    It applies in this thread, and to eager calls such as `model(images)`. A call that is traced into a function
-    (`model.predict`, `tf.function`, `jax.jit`) is refused, because the function would keep the change after the `with`;
-    so is a `with` in which a layer computes nothing, because a function that was traced before ignores it. An inner
-    `with` replaces the outer one for its layers.
+    The capture applies in this thread, and to eager calls such as `model(images)`. A call that is traced into a
+    function (`model.predict`, `tf.function`, `jax.jit`) raises an error, because the function would keep the change
+    after the `with`. A `with` in which a layer computes nothing raises an error, because a function that was traced
+    before ignores the capture. An inner `with` replaces the outer one for its layers.
 
     Args:
         layers: self-attentions and attention poolings, in the order of the forward pass.
-        change: a function (index in `layers`, attention weights) -> the weights to use instead; None keeps them.
-        traced: whether traced calls are allowed. The traced function then keeps the change for good.
+        change: a function (index in `layers`, attention weights) -> the weights to use instead; None changes nothing.
+        traced: whether traced calls are allowed. The traced function keeps the change after the `with`.
 
     Yields:
         A list, to which each call of a layer appends its weights.
@@ -31,22 +31,22 @@ def capture_attention(layers, change=None, traced: bool = False):
     Raises:
         ValueError: a call is traced, or on leaving the `with`, a layer has computed nothing.
     """
-    layers, seen, called = list(layers), [], set()
+    layers, captured, called = list(layers), [], set()
 
-    def keep(index, weights):
+    def capture(index, weights):
         if not traced and _is_traced(weights):
             raise ValueError(
                 "capture_attention expected eager calls, received one that is traced into a function, which would keep "
                 "the change after the `with`: call model(images) in place of model.predict, or pass traced=True."
             )
         weights = weights if change is None else change(index, weights)
-        seen.append(weights)
+        captured.append(weights)
         called.add(index)
         return weights
 
-    rows = [Override(layer, OPERATION, partial(keep, index)) for index, layer in enumerate(layers)]
-    with overriding([*rows, *(row._replace(training=True) for row in rows)]):
-        yield seen
+    overrides = [Override(layer, OPERATION, partial(capture, index)) for index, layer in enumerate(layers)]
+    with overriding([*overrides, *(override._replace(training=True) for override in overrides)]):
+        yield captured
     silent = [layer.name for index, layer in enumerate(layers) if index not in called]
     if silent:
         raise ValueError(

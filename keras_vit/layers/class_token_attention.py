@@ -12,7 +12,7 @@ def attend_from_class_token(attention, tokens, training=False):
 
     The query is multiplied by the key kernel, q (K x) = (q K) x, and the weighted mean of the tokens by the value
     kernel, sum of w (V x) = V (sum of w x). This takes fewer operations where there are more tokens than heads. The
-    bias of the keys is left out: it adds the same value to all logits of a query, which softmax cancels.
+    bias of the keys is left out, because softmax cancels a value that is added to all logits of a query.
 
     Args:
         attention: the `MultiHeadSelfAttention` of the block.
@@ -22,13 +22,13 @@ def attend_from_class_token(attention, tokens, training=False):
     width, heads = tokens.shape[-1], attention.num_heads
     size = width // heads
     kernel, bias = (ops.convert_to_tensor(x) for x in (attention.qkv.kernel, attention.qkv.bias))
-    own = np.repeat(np.eye(heads), size, axis=1)  # (h, D), 1 at the channels of a head
-    own = ops.convert_to_tensor(own, dtype=kernel.dtype)
+    of_head = np.repeat(np.eye(heads), size, axis=1)  # (h, D), 1 at the channels of a head
+    of_head = ops.convert_to_tensor(of_head, dtype=kernel.dtype)
     query = ops.matmul(tokens[:, 0], kernel[:, :width]) + bias[:width]
-    query = ops.reshape(query[:, None] * (own * size**-0.5), (-1, width))  # (B * h, D)
+    query = ops.reshape(query[:, None] * (of_head * size**-0.5), (-1, width))  # (B * h, D)
     query = ops.matmul(query, ops.transpose(kernel[:, width : 2 * width]))
     logits = ops.matmul(ops.reshape(query, (-1, heads, width)), ops.transpose(tokens, (0, 2, 1)))
     weights = attention.attention_dropout(ops.softmax(logits, axis=-1), training=training)  # (B, h, N)
     gathered = ops.matmul(ops.reshape(ops.matmul(weights, tokens), (-1, width)), kernel[:, 2 * width :])
     values = ops.reshape(gathered, (-1, heads, width)) + ops.sum(weights, axis=-1, keepdims=True) * bias[2 * width :]
-    return ops.sum(values * own, axis=1)
+    return ops.sum(values * of_head, axis=1)

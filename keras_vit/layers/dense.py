@@ -1,4 +1,4 @@
-"""Keras's dense layer, quantized and adapted by LoRA (arXiv 2106.09685) in our layers as it is by itself."""
+"""A dense layer that can be quantized and adapted by LoRA (arXiv 2106.09685) inside the layers of this package."""
 
 import contextlib
 import math
@@ -16,7 +16,7 @@ _ALPHA = "lora_alpha"
 class AdaptableDense(keras.layers.Dense):
     """Mixin: a dense layer whose subclasses may be quantized, and whose file keeps LoRA's adapters.
 
-    Keras saves the kernel with the adapters merged into it and loads adapters of zeros, whose gradients are zero, too.
+    Keras saves the kernel with the adapters merged into it, and loads adapters of zeros. Their gradients are zero, too.
     """
 
     def __init__(self, *args, quantization_config=None, **kwargs):
@@ -25,7 +25,7 @@ class AdaptableDense(keras.layers.Dense):
         super().__init__(*args, quantization_config=quantization_config, **kwargs)
 
     def changes(self) -> dict:
-        """Return what was changed of the layer since it was built, as arguments of its constructor."""
+        """Return the constructor arguments that were changed after the layer was built."""
         changes = {_ALPHA: self.lora_alpha, "lora_rank": self.lora_rank} if self.lora_rank else {}
         if self.quantization_config is not None:
             changes["quantization_config"] = keras.saving.serialize_keras_object(self.quantization_config)
@@ -37,10 +37,10 @@ class AdaptableDense(keras.layers.Dense):
         Args:
             mode: `int8`, `int4` or `float8`.
             type_check: whether to refuse subclasses, which may override the forward pass.
-            config: a `keras.quantizers.QuantizationConfig`; Keras's default for `mode` where None.
+            config: a `keras.quantizers.QuantizationConfig`; None for Keras's default of `mode`.
 
         Raises:
-            ValueError: Keras has the mode, and the layers of this package do not.
+            ValueError: the layers of this package do not support the mode.
         """
         if mode not in MODES:
             raise ValueError(f"mode expected one of {MODES} for {self.name!r}, received {mode!r}.")
@@ -70,8 +70,8 @@ class AdaptableDense(keras.layers.Dense):
     def load_own_variables(self, store):
         """Read what `save_own_variables` or a `keras.layers.Dense` wrote.
 
-        A layer without adapters takes a file's into its kernel. A layer with adapters takes a kernel without them, and
-        adds nothing to it.
+        A layer without adapters merges the file's adapters into its kernel. A layer with adapters also reads a file
+        without adapters, and its own adapters then add nothing.
 
         Raises:
             ValueError: the file's adapters do not fit the layer's, or the layer has none and its kernel is quantized.

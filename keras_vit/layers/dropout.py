@@ -1,4 +1,4 @@
-"""Dropout and stochastic depth, whose random values a training loop may draw itself."""
+"""Dropout and stochastic depth. A training loop can supply their random values."""
 
 import contextlib
 import contextvars
@@ -12,7 +12,7 @@ _uniform = contextvars.ContextVar("uniform", default=None)
 
 
 @contextlib.contextmanager
-def drawing(uniform):
+def use_random_values(uniform):
     """Draw the random values of dropout and stochastic depth by `uniform` inside the `with`, in this thread only.
 
     Args:
@@ -27,12 +27,12 @@ def drawing(uniform):
 
 
 def current_uniform():
-    """Return the function of the innermost `drawing`, None outside of any."""
+    """Return the function of the innermost `use_random_values`, or None."""
     return _uniform.get()
 
 
 def uniform(shape, seed_generator):
-    """Return float32 values in [0, 1), drawn by the function of `drawing` or by Keras."""
+    """Return float32 values in [0, 1), drawn by the function of `use_random_values` or by Keras."""
     draw = _uniform.get()
     if draw is None:
         return keras.random.uniform(shape, dtype="float32", seed=seed_generator)
@@ -41,7 +41,7 @@ def uniform(shape, seed_generator):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class Dropout(keras.layers.Dropout):
-    """Keras's dropout; inside `drawing`, its mask comes from the function given there.
+    """Keras's dropout. Inside `use_random_values`, that function draws the mask.
 
     Args:
         rate: share of the values to drop, in [0, 1).
@@ -56,12 +56,12 @@ class Dropout(keras.layers.Dropout):
 
 
 class StochasticDepth(Layer):
-    """Drops whole examples of a residual branch while training and rescales the rest (arXiv 1603.09382).
+    """Drops whole examples of a residual branch in training and rescales the others (arXiv 1603.09382).
 
     Args:
         rate: probability that an example's branch is dropped, in [0, 1).
 
-    Input and output shape: (B, ...), or (B * lines, ...) where `lines` neighbours along the first axis are one example.
+    Input and output shape: (B, ...), or (B * lines, ...) if each example has `lines` consecutive entries.
     """
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs):
@@ -80,7 +80,7 @@ class StochasticDepth(Layer):
             return x
         count = ops.shape(x)[0] if lines is None else ops.shape(x)[0] // lines
         shape = (count,) + (1,) * (len(x.shape) - 1)
-        kept = ops.cast(uniform(shape, self.seed_generator) >= self.rate, x.dtype)
+        mask = ops.cast(uniform(shape, self.seed_generator) >= self.rate, x.dtype)
         if lines is not None:
-            kept = ops.reshape(ops.broadcast_to(kept, (count, lines, 1)), (-1, 1, 1))
-        return x * kept / (1 - self.rate)
+            mask = ops.reshape(ops.broadcast_to(mask, (count, lines, 1)), (-1, 1, 1))
+        return x * mask / (1 - self.rate)

@@ -34,7 +34,7 @@ class LayerNorm(Layer):
     """Layer normalisation over the last axis, computed in float32.
 
     Args:
-        epsilon: added to the variance; 1e-6 in the official code, 1e-12 in transformers.
+        epsilon: value added to the variance; 1e-6 in the official code, 1e-12 in transformers.
 
     Input and output shape: (..., D).
     """
@@ -63,18 +63,18 @@ class EncoderBlock(Layer):
     Args:
         num_heads: heads of the attention; must divide the width.
         mlp_dim: width between the MLP's dense layers.
-        activation: the MLP's.
-        layer_norm_epsilon: added to the variances of both norms.
-        dropout_rate: after the attention's output and after both dense layers of the MLP, in [0, 1).
-        attention_dropout_rate: on the attention weights, in [0, 1).
+        activation: activation of the MLP.
+        layer_norm_epsilon: epsilon of both norms.
+        dropout_rate: rate after the output of attention and after both dense layers of the MLP, in [0, 1).
+        attention_dropout_rate: rate on the attention weights, in [0, 1).
         drop_path_rate: stochastic depth of this block, in [0, 1).
         mlp_kernel_size: kernel size of the depth-wise convolution inside the MLP, odd; 0 for none.
         prefix_tokens: number of tokens in front of the patches (the class token); the convolution skips them.
         relative_positions: whether the attention uses relative positions.
 
     Input: tokens (B, N, D) and, with an `mlp_kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
-    Output shape: (B, N, D). Called with `class_token_only`, where `supports_class_token_only`, it returns (B, 1, D).
-    `compute_output_shape` does not say so.
+    Output shape: (B, N, D). With `class_token_only`, the output is the class token, (B, 1, D); `compute_output_shape`
+    ignores this argument.
 
     Raises:
         ValueError: `num_heads` does not divide the width, a rate or the kernel size is out of range, the patches are
@@ -127,10 +127,10 @@ class EncoderBlock(Layer):
 
     @property
     def supports_class_token_only(self) -> bool:
-        """Whether the block can be called with `class_token_only`, which reads the weights of attention directly."""
+        """Whether the block can be called with `class_token_only`, which uses the kernels of attention directly."""
         attention = self.attention
-        own = type(attention) is MultiHeadSelfAttention and is_plain_dense(attention.qkv)
-        return own and not (self.mlp_kernel_size or self.relative_positions or is_captured(attention))
+        is_plain = type(attention) is MultiHeadSelfAttention and is_plain_dense(attention.qkv)
+        return is_plain and not (self.mlp_kernel_size or self.relative_positions or is_captured(attention))
 
     def call(self, tokens, patches=None, lines=None, class_token_only=False, training=False):
         if class_token_only and not self.supports_class_token_only:
@@ -144,5 +144,5 @@ class EncoderBlock(Layer):
         return tokens + self.drop_path(branch, lines=lines, training=training)
 
     def attention_weights(self, tokens):
-        """The attention weights this block computes on its input: (B, N, D) -> (B, h, N, N)."""
+        """Return the attention weights that the block computes on its input: (B, N, D) -> (B, h, N, N)."""
         return self.attention.attention_weights(self.attention_norm(tokens))

@@ -1,4 +1,4 @@
-"""Attention by the backend's fused operation, which is flash attention (arXiv 2205.14135) where the backend has it.
+"""Attention by the backend's fused operation: flash attention (arXiv 2205.14135) if the backend has it.
 
 B batch, N tokens, h heads, d width of a head.
 """
@@ -15,17 +15,18 @@ HAS_FUSED_ATTENTION = keras.backend.backend() != "tensorflow"
 
 
 def fused_attention(query, key, value):
-    """softmax(q k' / sqrt(d)) v: three times (B, N, h, d) -> (B, N, h, d)."""
+    """Return softmax(q k' / sqrt(d)) v: three times (B, N, h, d) -> (B, N, h, d)."""
     if half_on_jax(key) and key.shape[1] % 2 and _on_gpu():
-        return _of_odd()(query, key, value)
+        return _odd_length_attention()(query, key, value)
     return ops.dot_product_attention(query, key, value)
 
 
 @functools.cache
-def _of_odd():
-    """Return attention for an odd sequence length, whose gradient is computed by `_of_even`.
+def _odd_length_attention():
+    """Return an attention function for odd sequence lengths, whose gradient pads the sequence.
 
-    On JAX cuDNN has attention for odd lengths but refuses its gradient. Keras's operation would store the weights.
+    On JAX, cuDNN computes attention for odd lengths but has no gradient for it. Keras's operation would save the
+    attention weights for the gradient.
     """
     import jax
 
@@ -33,16 +34,16 @@ def _of_odd():
 
     def forward(*qkv):
         try:
-            return jax.vjp(_of_even, *qkv)
-        except (NotImplementedError, RuntimeError):  # an old GPU, or heads that cuDNN has no attention for
+            return jax.vjp(_padded_attention, *qkv)
+        except (NotImplementedError, RuntimeError):  # an old GPU, or a head size that cuDNN does not support
             return jax.vjp(functools.partial(jax.nn.dot_product_attention, implementation="xla"), *qkv)
 
     attend.defvjp(forward, lambda backward, upstream: backward(upstream))
     return attend
 
 
-def _of_even(query, key, value, implementation="cudnn"):
-    """Attend with one padding token. Keras's operation takes no lengths, and is slower with a mask."""
+def _padded_attention(query, key, value, implementation="cudnn"):
+    """Attend with one padding token. Keras's operation takes no sequence lengths, and is slower with a mask."""
     import jax
 
     tokens = key.shape[1]

@@ -1,4 +1,4 @@
-"""GELU in 16 bits on JAX: computed in float32, with a gradient that needs only the input."""
+"""GELU in 16 bits on JAX, computed in float32. The gradient needs only the input."""
 
 import math
 
@@ -6,7 +6,7 @@ from keras import ops
 
 
 def logistic(x):
-    """Return (1 + tanh(u)) / 2, the logistic function of 2 u, and its derivative by x."""
+    """Return the factor of tanh GELU, (1 + tanh(u)) / 2 = sigmoid(2 u), and its derivative."""
     scale = 2 * math.sqrt(2 / math.pi)
     factor = ops.sigmoid(scale * (x + 0.044715 * (x * x * x)))
     return factor, factor * (1 - factor) * scale * (1 + 3 * 0.044715 * (x * x))

@@ -16,7 +16,7 @@ class GroupNorm(Layer):
     """Group normalisation over 32 groups of channels, computed in float32.
 
     Args:
-        epsilon: added to the variance; 1e-6 in the official hybrids, 1e-5 in BiT and timm.
+        epsilon: value added to the variance; 1e-6 in the official hybrids, 1e-5 in BiT and timm.
         gamma_initializer: initializer of the scale; zeros in the last norm of a v1 unit.
 
     Input and output shape: (B, H, W, C). With `relu=True` the output passes through a ReLU.

@@ -10,8 +10,8 @@ _values = contextvars.ContextVar("values", default=None)
 
 
 @contextlib.contextmanager
-def starting_from(values):
-    """Initialise variables that are created inside the `with` from arrays; no random values are drawn for these.
+def use_initial_values(values):
+    """Initialise the variables that are created inside the `with` from arrays instead of random values.
 
     Args:
         values: function (path of a variable, its shape) -> a float array of that shape, or None for the initialiser.
@@ -23,8 +23,8 @@ def starting_from(values):
         _values.reset(token)
 
 
-class Startable:
-    """Mixin: variables are initialised from the arrays of `starting_from`, where there are any."""
+class WithInitialValues:
+    """Mixin: initialise variables from the arrays of `use_initial_values`."""
 
     def add_weight(self, shape=None, initializer=None, *args, name=None, **kwargs):
         values = _values.get()

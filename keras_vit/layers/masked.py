@@ -12,8 +12,8 @@ from keras_vit.layers.base import Dense, Layer, require_rank
 class PatchCorruption(Layer):
     """Replaces the embeddings of some patches by a learned mask token or by another patch's embedding.
 
-    Input: the patch tokens (B, N, D), and sources (B, N): 0 puts the mask token at that place, and i the embedding of
-    patch i - 1. Output shape: (B, N, D).
+    Input: the patch tokens (B, N, D), and sources (B, N). A source of 0 means the mask token, and i means the embedding
+    of patch i - 1. Output shape: (B, N, D).
     """
 
     def build(self, tokens_shape, sources_shape):
@@ -37,7 +37,7 @@ class PatchPrediction(Layer):
         target: meaning of the outputs, saved for plots: `mean_colour`, `colours` or `pixels`.
         prefix_tokens: number of tokens in front of the patches (the class token).
 
-    Input: tokens (B, prefix_tokens + N, D), and places (B, K): indices of patches, from 0. Output shape: (B, K, units).
+    Input: tokens (B, prefix_tokens + N, D), and places (B, K), the indices of the patches. Output shape: (B, K, units).
     """
 
     def __init__(self, units: int, target: str = "mean_colour", prefix_tokens: int = 0, **kwargs):

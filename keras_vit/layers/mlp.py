@@ -44,13 +44,13 @@ def activation_function(name: str):
 class MLPBlock(Layer):
     """Two dense layers with an activation between them, dropout after each (section 3.1, appendix B.1).
 
-    With a `kernel_size`, a depth-wise convolution over the grid of patches and a second activation stand between the
-    dense layers (LocalViT, arXiv 2104.05707, equation 5). Tokens in front of the patches skip the convolution.
+    With a `kernel_size`, a depth-wise convolution over the grid of patches and a second activation follow the first
+    dense layer (LocalViT, arXiv 2104.05707, equation 5). Tokens in front of the patches skip the convolution.
 
     Args:
         mlp_dim: M, the width between the two dense layers.
         activation: `gelu_tanh`, `gelu`, or an activation of Keras.
-        dropout_rate: in [0, 1).
+        dropout_rate: rate after each dense layer, in [0, 1).
         kernel_size: side of the convolution's kernel in patches, odd; 0 for no convolution.
         prefix_tokens: tokens in front of the patches (the class token).
 

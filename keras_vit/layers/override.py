@@ -1,7 +1,7 @@
 """The one hook of the layers: inside a `with`, a layer computes an operation by another function.
 
-Outside of a `with` every layer computes its reference. `kernels/` chooses the functions, and the capture of attention
-is one of them. Operations, with the layers that ask for them:
+Outside of a `with` every layer computes its reference. `kernels/` chooses the functions. The capture of attention uses
+the same hook. The operations, and the layers that have them:
 
 - `norm` (LayerNorm, GroupNorm): (x, gamma, beta, epsilon[, relu]) -> the normalised x
 - `standardized_kernel` (StdConv): () -> the standardised kernel
@@ -48,7 +48,7 @@ def overriding(overrides: Iterable[Override], place: Callable | None = None):
             because a function that a layer traces by itself would keep the overrides.
     """
     here = place and place()
-    added = {(id(row.layer), row.operation, row.training): (row.function, place, here) for row in overrides}
+    added = {(id(item.layer), item.operation, item.training): (item.function, place, here) for item in overrides}
     token = _overrides.set({**_overrides.get(), **added})
     try:
         yield

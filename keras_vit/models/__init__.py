@@ -1,1 +1,1 @@
-"""Rows, and the functional models built from them."""
+"""The tables of models, and the functional models that are built from their rows."""

@@ -1,4 +1,4 @@
-"""What a model takes and what it puts out, read from its layers' names. Keras is imported for a Keras model alone.
+"""Read a model's inputs and outputs from the names of its layers. Keras is imported only for a Keras model.
 
 B batch, H W C image, D width.
 """
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Interface:
-    """What a caller must know to feed a model and to read its answer.
+    """The inputs and outputs of a model.
 
     Args:
-        input_shape: (height, width, channels); None for a side that is free at run time.
-        image_size: (height, width) that images are resized to, free sides filled; None where the model cannot say.
-        input_range: lowest and highest value of a pixel, (0, 255) or (-1, 1).
-        classes: number of classes, None without a classifier.
-        labels: names of the classes; their indices where the model knows none; empty without a classifier.
+        input_shape: (height, width, channels). A side is None if it is free at run time.
+        image_size: (height, width) that images are resized to. A free side is the side that the position embedding is
+            stored for. None if the size is unknown.
+        input_range: lowest and highest pixel value of the input, (0, 255) or (-1, 1).
+        classes: number of classes; None without a classifier.
+        labels: class names, or the class indices if the model has no names; empty without a classifier.
     """
 
     input_shape: tuple[int | None, int | None, int]
@@ -37,14 +38,18 @@ class Interface:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(height, width, channels) of the images that the model is given; raises where it cannot say their size."""
+        """(height, width, channels) of the images.
+
+        Raises:
+            ValueError: the image size is unknown.
+        """
         if self.image_size is None:
             raise ValueError(f"model expected a known image size, received input shape {self.input_shape}.")
         return (*self.image_size, self.input_shape[2])
 
 
 def describe(model: "keras.Model") -> Interface:
-    """Read the interface of a model of this package.
+    """Return the inputs and outputs of a model of this package.
 
     Raises:
         ValueError: the model does not take one batch of images.
@@ -68,9 +73,9 @@ def describe(model: "keras.Model") -> Interface:
 
 
 def scales_pixels(model: "keras.Model") -> bool:
-    """Whether a model scales pixels 0..255 itself: by `include_preprocessing`, or by a `Rescaling` of a user's own.
+    """Return whether a model scales pixels in 0..255 itself, by `include_preprocessing` or by a user's `Rescaling`.
 
-    A scale far below one is of pixels.
+    A scale far below one means pixels.
     """
     import keras
 
@@ -79,7 +84,7 @@ def scales_pixels(model: "keras.Model") -> bool:
 
 
 def _image_size(sides, layers) -> tuple[int, int] | None:
-    """The input's sides, a free one filled with what the position embedding is stored for."""
+    """Return the image size. A free side is the side that the position embedding is stored for."""
     if None not in sides:
         return tuple(sides)
     if "position_embedding" not in layers or "embedding" not in layers:
@@ -91,11 +96,11 @@ def _image_size(sides, layers) -> tuple[int, int] | None:
 
 
 def named_outputs(model: "keras.Model") -> "keras.Model":
-    """A model that shares `model`'s weights and returns a dict of float32 outputs.
+    """Return a model that shares `model`'s weights and outputs a dict of float32 tensors.
 
     Returns:
-        `logits` (B, classes), the output of the layer `head`, and `probabilities` (B, classes), that of `predictions`
-        or else the softmax of the logits; without a head `features`, the model's own output.
+        A model with the outputs `logits` (B, classes) of the layer `head`, and `probabilities` (B, classes) of the
+        layer `predictions`, or else the softmax of the logits. Without a head, the output is `features`.
     """
     from keras import ops
 

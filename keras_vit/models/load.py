@@ -1,4 +1,4 @@
-"""A model from where a user has it: a training run's folder, a file of weights, or its name."""
+"""Load a model from the folder of a training run, from a file of weights, or by its name."""
 
 import os
 import zipfile
@@ -16,16 +16,16 @@ from keras_vit.weights.stated import note_images
 
 
 def load_model(source: str | os.PathLike) -> keras.Model:
-    """Load or build the Keras model that a source means, not compiled.
+    """Load or build the Keras model of a source. The model is not compiled.
 
     Args:
-        source: a workdir (it holds `model.keras`), a `.keras` or whole-model `.h5` file, a published file or folder of
-            weights as `from_pretrained` takes it, or a model's name as `create_model` takes it; a name without a
-            weights tag gives a freshly initialised model.
+        source: a workdir that holds `model.keras`, a `.keras` or whole-model `.h5` file, a published file or folder of
+            weights (see `from_pretrained`), or the name of a model (see `create_model`). A name without a weights tag
+            means a model with initial values.
 
     Raises:
         FileNotFoundError: nothing lies at the path.
-        ValueError: what lies there is no model, or does not say which, or no model has this name.
+        ValueError: the file is not a model or does not determine one, or no model has this name.
     """
     path = Path(source)
     if (path / "model.keras").is_file():
@@ -36,25 +36,25 @@ def load_model(source: str | os.PathLike) -> keras.Model:
                 f"model expected a folder that holds model.keras or one file of weights, received {str(source)!r}, "
                 "which does not."
             )
-        return _of_weights(path)
+        return _from_weights(path)
     if path.is_file():
-        return _of_weights(path) if is_weights(path) else _read(path)
+        return _from_weights(path) if is_weights(path) else _read(path)
     if is_keras_model(path) or is_weights(path):
         raise FileNotFoundError(f"model expected a {path.suffix} file, found nothing at {str(source)!r}.")
     find_source(source)
     return create_model(str(source))
 
 
-def _of_weights(path: Path) -> keras.Model:
+def _from_weights(path: Path) -> keras.Model:
     try:
         model = from_pretrained(path)
     except ValueError as error:
         if not str(error).startswith(("num_heads ", "input_shape ", "source_grid ")):
             raise
-        settled = "keras-vit weights convert IN OUT.keras takes --num-heads and --source-grid"
-        raise ValueError(f"{str(error).removesuffix('.')}; {settled}, and its OUT.keras opens as it is.") from None
+        advice = "keras-vit weights convert IN OUT.keras takes --num-heads and --source-grid"
+        raise ValueError(f"{str(error).removesuffix('.')}; {advice}, and its OUT.keras opens as it is.") from None
     if model.input_shape[1] is None and "position_embedding" not in {layer.name for layer in model.layers}:
-        # A ResNet's file is of no size, but who asks for a model by its file wants to show it pictures.
+        # The file of a ResNet states no image size, which prediction and analysis need.
         return from_pretrained(path, input_shape=(BiTVariant.image_size,) * 2 + model.input_shape[3:])
     return model
 

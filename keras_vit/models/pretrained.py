@@ -6,7 +6,7 @@ from dataclasses import replace
 import keras
 
 from keras_vit.checks import is_whole
-from keras_vit.layers import starting_from
+from keras_vit.layers import use_initial_values
 from keras_vit.models.bit import build_bit
 from keras_vit.models.inputs_and_head import published_labels
 from keras_vit.models.interface import scales_pixels
@@ -63,7 +63,7 @@ def from_pretrained(
         contents = read_contents(file)
         architecture, options = _read(file, contents, source, options)
         initial_values = Early(file, contents)
-        with starting_from(initial_values):
+        with use_initial_values(initial_values):
             build = _build_bit if architecture.family == "bit" else _build_vit
             model = build(architecture, options, contents.source, num_heads, source_grid)
         apply(model, file, contents, strict, position_resize, source_grid, initial_values, chosen)

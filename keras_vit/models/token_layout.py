@@ -1,6 +1,6 @@
-"""The order of a model's tokens: what stands in front of the patches, and the grid of the patches.
+"""The order of a model's tokens: the tokens in front of the patches, and the grid of the patches.
 
-This file is the only one that knows. Builders, readers and tools ask it.
+Only this file knows the order. Builders, readers and tools ask it.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,11 @@ from keras_vit.private import output_of
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """The tokens of one sequence: the prefix, then the patches row by row.
+    """The tokens of a sequence: the prefix, then the patches row by row.
 
     Args:
         prefix: names of the tokens in front of the patches, in order: `("class",)` or `()`.
-        grid: (height, width) in patches; a side is None where the image size is free, and `grid` is None where no
-            side is known.
+        grid: (height, width) in patches. A side is None if the image size is free; `grid` is None if both are.
     """
 
     prefix: tuple[str, ...] = ()
@@ -34,7 +33,7 @@ class TokenLayout:
 
     @property
     def class_token(self) -> int | None:
-        """Index of the class token; None without one."""
+        """Index of the class token; None if there is none."""
         return self.prefix.index(ClassToken.kind) if ClassToken.kind in self.prefix else None
 
     @property
@@ -44,7 +43,7 @@ class TokenLayout:
 
 
 def token_layout(model: keras.Model, layer: str | None = None) -> TokenLayout:
-    """Return what stands in front of a model's patch tokens, and the grid of the patches.
+    """Return the tokens in front of a model's patch tokens, and the grid of the patches.
 
     Args:
         model: a ViT of this package, or a Keras model with one inside.
@@ -97,5 +96,5 @@ def add_prefix(tokens, counts: Mapping[str, int], policy):
 
 
 def prefix_counts(variant, **counts: int) -> dict[str, int]:
-    """Return how many tokens of each kind a row and the builder's options ask for, by the names of `PREFIX_LAYERS`."""
+    """Return the number of tokens of each kind in `PREFIX_LAYERS`, from the builder's options or the row's fields."""
     return {name: int(counts.get(name, getattr(variant, name, 0))) for name in PREFIX_LAYERS}

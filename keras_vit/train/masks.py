@@ -12,7 +12,7 @@ _PHILOX, _GROUP = 1, 4  # TensorFlow's number of the algorithm; values per step 
 
 
 def uniform_of_part(part):
-    """Return a function for `keras_vit.layers.drawing` that draws the values of one of the equal parts of a batch.
+    """Return a function for `keras_vit.layers.use_random_values` that draws the values of a part of a batch.
 
     Args:
         part: index of the part in the whole batch: int or int tensor ().

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_vit.data.seeds import seed_pair
 from keras_vit.kernels import by_xla
 from keras_vit.kernels.dispatch import training_overrides
-from keras_vit.layers import drawing
+from keras_vit.layers import use_random_values
 from keras_vit.layers.base import Dense
 from keras_vit.layers.override import overriding
 from keras_vit.private import layers_of, stored_kernel
@@ -131,7 +131,7 @@ class Step:
         values = [tf.cast(v, tf.bfloat16) if early else v for v, early in zip(values, self._early, strict=True)]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
-            with drawing(uniform), overriding(self._overrides):
+            with use_random_values(uniform), overriding(self._overrides):
                 outputs = self._forward(values, states, *self._task.inputs(images, targets))
             losses = self._task.losses(outputs, images, targets)
             loss = tf.reduce_sum(losses) / self.recipe.data.batch_size

@@ -125,7 +125,7 @@ def require_classes(source: str | os.PathLike, classes: int) -> None:
 
 
 class Early:
-    """Return an open file's arrays as initial values of variables of the same shape; see `starting_from`.
+    """Return an open file's arrays as initial values of variables of the same shape; see `use_initial_values`.
 
     `apply` must be called afterwards. It checks the whole model.
     """

@@ -56,11 +56,11 @@ def test_a_token_that_nobody_sees_changes_neither_attention_nor_its_gradients(qk
     weights = np.random.default_rng(9).standard_normal((3, 5, 2, 8)).astype("float32")
     pair = [
         jax.value_and_grad(lambda *qkv, attend=attend: (attend(*qkv) * weights).sum(), argnums=(0, 1, 2))(*wide)
-        for attend in (lambda *qkv: flash._of_even(*qkv, "xla"), keras.ops.dot_product_attention)
+        for attend in (lambda *qkv: flash._padded_attention(*qkv, "xla"), keras.ops.dot_product_attention)
     ]
     for found, expected in zip(*map(jax.tree.leaves, pair), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    assert flash._of_even(*qkv, "xla").shape == (3, 5, 2, 8)
+    assert flash._padded_attention(*qkv, "xla").shape == (3, 5, 2, 8)
 
 
 def test_of_an_odd_number_of_tokens_flash_attention_has_a_gradient(qkv, gpu):

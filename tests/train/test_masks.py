@@ -6,7 +6,7 @@ import tensorflow as tf
 from support import needs_tensorflow
 
 from keras_vit.kernels.recompute import with_values
-from keras_vit.layers import StochasticDepth, drawing
+from keras_vit.layers import StochasticDepth, use_random_values
 from keras_vit.layers.dropout import Dropout
 from keras_vit.train.masks import _advanced, uniform_of_part
 from keras_vit.train.step import dropout_states
@@ -16,7 +16,7 @@ pytestmark = needs_tensorflow
 
 def masks(layer, x, step, uniform=None):
     """What a layer makes of x at a step of a run, called twice as an MLP block calls its dropout."""
-    with with_values(dropout_states([layer.seed_generator.state], 3, step)), drawing(uniform):
+    with with_values(dropout_states([layer.seed_generator.state], 3, step)), use_random_values(uniform):
         return tf.stack([layer(x, training=True), layer(x, training=True)]).numpy()
 
 
@@ -38,7 +38,7 @@ def test_rows_of_one_image_are_dropped_together_in_parts():
     with with_values(dropout_states([layer.seed_generator.state], 3, 5)):
         expected = layer(whole, lines=4, training=True).numpy()
     for i, x in enumerate(tf.split(whole, 2)):
-        with with_values(dropout_states([layer.seed_generator.state], 3, 5)), drawing(uniform_of_part(i)):
+        with with_values(dropout_states([layer.seed_generator.state], 3, 5)), use_random_values(uniform_of_part(i)):
             np.testing.assert_array_equal(layer(x, lines=4, training=True), expected[12 * i : 12 * i + 12])
 
 
@@ -49,7 +49,7 @@ def test_compiled_by_xla_parts_have_the_masks_of_the_whole():
     @tf.function(jit_compile=True)
     def dropped(x, part=None):
         uniform = None if part is None else uniform_of_part(part)
-        with with_values(dropout_states([layer.seed_generator.state], 3, step)), drawing(uniform):
+        with with_values(dropout_states([layer.seed_generator.state], 3, step)), use_random_values(uniform):
             return layer(x, training=True)
 
     found = [dropped(x, tf.constant(i)) for i, x in enumerate(tf.split(tf.ones((6, 5)), 3))]
@@ -63,5 +63,5 @@ def test_a_counter_carries_into_its_upper_half():
 
 
 def test_outside_of_training_nothing_is_dropped():
-    with drawing(uniform_of_part(1)):
+    with use_random_values(uniform_of_part(1)):
         assert np.array_equal(Dropout(0.5)(tf.ones(8)), np.ones(8)) and Dropout(0.0)(tf.ones(8), training=True)[0] == 1
