@@ -19,7 +19,7 @@ from keras_vit.layers import (
     TokenPooling,
     capture_attention,
 )
-from keras_vit.models.interface import describe
+from keras_vit.models.model_interface import model_interface
 from keras_vit.models.token_layout import token_layout
 from keras_vit.private import output_of
 
@@ -138,7 +138,7 @@ def as_input(model: keras.Model, images) -> np.ndarray:
         shape = ", ".join("any" if side is None else str(side) for side in expected[1:])
         raise ValueError(f"images expected shape (batch, {shape}), received {images.shape}.")
     low, high = float(images.min()), float(images.max())
-    if not describe(model).takes_pixels and (images.dtype.kind in "ui" or (low >= 0 and high > 2)):
+    if not model_interface(model).takes_pixels and (images.dtype.kind in "ui" or (low >= 0 and high > 2)):
         raise ValueError(
             f"images expected values in [-1, 1], as `preprocess_input` scales them, received {images.dtype} in "
             f"{low:g}..{high:g}."

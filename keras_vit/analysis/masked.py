@@ -11,7 +11,7 @@ import numpy as np
 from keras_vit.analysis.capturing import pixels_of_patch
 from keras_vit.analysis.plots.style import GREY, canvas, show, visible
 from keras_vit.layers import PatchEmbedding, PatchPrediction
-from keras_vit.models.interface import scales_pixels
+from keras_vit.models.model_interface import scales_pixels
 
 TITLES = ("original", "corrupted", "predicted", "what was hidden")
 LEVELS = 8

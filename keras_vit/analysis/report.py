@@ -14,7 +14,7 @@ from keras_vit.analysis.page import write_page
 from keras_vit.analysis.parts import PARTS, parts_of
 from keras_vit.analysis.subject import Subject
 from keras_vit.composed import flattened
-from keras_vit.models.interface import Interface, describe, named_outputs
+from keras_vit.models.model_interface import ModelInterface, model_interface, named_outputs
 from keras_vit.preprocessing.inputs import load_image, preprocess_input
 
 
@@ -65,7 +65,7 @@ def analyze(
         FileNotFoundError: an image is not there.
     """
     model = flattened(model)
-    interface = describe(model)
+    interface = model_interface(model)
     if parts is not None:
         require_parts(model, parts)
     if not hasattr(images, "shape"):
@@ -111,7 +111,7 @@ def require_parts(model: keras.Model, parts: Sequence[str]) -> None:
         attention_layers(model)
 
 
-def _read(interface: Interface, files):
+def _read(interface: ModelInterface, files):
     shape = interface.image_shape
     if not files:
         raise ValueError("images expected one file or more, received none.")
@@ -119,7 +119,7 @@ def _read(interface: Interface, files):
     return images if interface.takes_pixels else preprocess_input(images)
 
 
-def _predictions(model, interface: Interface, images, labels, top, batch_size):
+def _predictions(model, interface: ModelInterface, images, labels, top, batch_size):
     """The best classes of each image, [{"label": ..., "score": ...}], best first; none for a model without a head."""
     if interface.classes is None:
         return [[] for _ in images]
@@ -137,7 +137,7 @@ def _predictions(model, interface: Interface, images, labels, top, batch_size):
     ]
 
 
-def _facts(model, interface: Interface, images):
+def _facts(model, interface: ModelInterface, images):
     """What stands at the top of the page."""
     facts = {"parameters": f"{model.count_params():,}", "input": " × ".join(str(side) for side in images.shape[1:])}
     if interface.classes is not None:

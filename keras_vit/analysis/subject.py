@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_vit.analysis.plots.images import plot_attention
-from keras_vit.models.interface import Interface
+from keras_vit.models.model_interface import ModelInterface
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Subject:
     """
 
     model: keras.Model
-    interface: Interface
+    interface: ModelInterface
     images: np.ndarray
     names: list[str]
     captions: list[str]

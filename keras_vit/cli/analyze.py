@@ -69,7 +69,7 @@ def _analyze_run(model, recipe, options, parts):
     from keras_vit.cli.images import of_split
     from keras_vit.data.settings import batches_of_array
     from keras_vit.evaluate.accuracy import require_same_classes
-    from keras_vit.models.interface import describe, named_outputs
+    from keras_vit.models.model_interface import model_interface, named_outputs
     from keras_vit.preprocessing.inputs import preprocess_input
     from keras_vit.train.left_out import absent_files
 
@@ -79,7 +79,7 @@ def _analyze_run(model, recipe, options, parts):
         require_same_classes(model, names)
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
-    inputs = images if describe(model).takes_pixels else preprocess_input(images)
+    inputs = images if model_interface(model).takes_pixels else preprocess_input(images)
     also = {}
     if (Path(options.model) / "metrics.jsonl").is_file():
         analysis.plot_training(Path(options.model) / "metrics.jsonl", output / "training.png")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.models.interface import describe
+from keras_vit.models.model_interface import model_interface
 from keras_vit.preprocessing.folders import image_files_below
 from keras_vit.preprocessing.inputs import load_image
 
@@ -28,7 +28,7 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
     Raises:
         ValueError: the folder has no images, the model has no image size, or the limit is not positive.
     """
-    interface = describe(model)
+    interface = model_interface(model)
     if folder:
         return _of_folder(folder, interface, limit)
     if interface.image_size is None:
@@ -66,10 +66,10 @@ def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: i
     from keras_vit.train.recipe import Data
 
     if Path(source).is_dir():
-        return _of_folder(source, describe(model), limit, "--calibration")[0]
+        return _of_folder(source, model_interface(model), limit, "--calibration")[0]
     if source == "dataset" and data is None:
         raise ValueError("--calibration dataset expected a recipe with data, a workdir's own or --recipe, found none.")
-    if describe(model).image_size is None:
+    if model_interface(model).image_size is None:
         raise ValueError(f"--calibration expected a model of a known image size, received {model.input_shape}.")
     chosen, left_out = (data, left_out) if source == "dataset" else (Data(source), ())
     return of_split(model, replace(chosen, test_split=chosen.train_split), data_dir, limit, left_out)[0]
@@ -93,7 +93,7 @@ def of_split(model, data, data_dir: str | None, limit: int | None, left_out=()):
     from keras_vit.data.pipeline import held_out
 
     _require_positive(limit)
-    return held_out(data, describe(model).image_shape, data_dir, limit, left_out)
+    return held_out(data, model_interface(model).image_shape, data_dir, limit, left_out)
 
 
 def _require_positive(limit: int | None) -> None:

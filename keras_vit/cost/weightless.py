@@ -7,8 +7,8 @@ from pathlib import Path
 import keras
 
 from keras_vit.models.builders import build
-from keras_vit.models.interface import describe
 from keras_vit.models.load import load_model
+from keras_vit.models.model_interface import model_interface
 from keras_vit.models.variants import find_variant
 from keras_vit.weights import is_keras_model, is_weights
 from keras_vit.weights.keras_file import read_config, reason_of, without_weights
@@ -67,7 +67,7 @@ def _from_file(path: Path, image_size) -> keras.Model:
     except Exception as error:  # Keras lets everything through that a damaged config leads to
         reason = reason_of(error)
         raise ValueError(f"model expected a .keras file of this package, received {str(path)!r}: {reason}") from error
-    own = describe(model)
+    own = model_interface(model)
     if None in own.input_shape[:2] and own.image_size is not None:  # of any size: that of its positions
         return _from_file(path, own.image_size)
     _require_size(model, image_size)

@@ -13,7 +13,7 @@ from keras_vit.composed import flattened
 from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_data
-from keras_vit.models.interface import describe
+from keras_vit.models.model_interface import model_interface
 from keras_vit.models.vision_model import VisionModel
 from keras_vit.preprocessing.inputs import imagenet_classes
 from keras_vit.private import call_behind
@@ -156,7 +156,7 @@ def evaluate_model(
             or gone.
     """
     examples = open_data(data, split or data.test_split, data_dir, left_out)
-    interface = describe(model)
+    interface = model_interface(model)
     require_same_classes(model, examples.labels)
     batches = evaluation_batches(
         examples,
@@ -171,7 +171,7 @@ def evaluate_model(
 
 def has_same_classes(model: keras.Model, labels) -> bool:
     """Whether data's classes are those of a model, which may have no names for them, or none at all."""
-    interface, labels = describe(model), tuple(labels)
+    interface, labels = model_interface(model), tuple(labels)
     named = interface.classes is not None and flattened(model).get_layer("head").labels is not None
     numbers = tuple(number for number, _ in imagenet_classes())  # WordNet's, as ImageNet's data has them
     return interface.classes == len(labels) and (not named or labels in (interface.labels, numbers))
@@ -179,7 +179,7 @@ def has_same_classes(model: keras.Model, labels) -> bool:
 
 def require_same_classes(model: keras.Model, labels) -> None:
     """Raise a ValueError unless a model is a classifier of data's classes."""
-    own = describe(model)
+    own = model_interface(model)
     if own.classes is None:
         raise ValueError(f"model expected a classifier, received {model.name}, which has no top.")
     if not has_same_classes(model, labels):

@@ -20,7 +20,7 @@ from keras_vit.evaluate.disk_cache import fingerprint, kept
 from keras_vit.evaluate.few_shot import features_of
 from keras_vit.evaluate.heads import NEIGHBOURS, fit_logistic, neighbour_scores
 from keras_vit.evaluate.ridge import ALL_L2, fit_ridge, fit_ridges, ridge_scores
-from keras_vit.models.interface import describe
+from keras_vit.models.model_interface import model_interface
 
 PROBES = ("logistic", "ridge", "knn")
 
@@ -54,7 +54,7 @@ class Extractor:
     def __init__(
         self, model: keras.Model, folder=None, directory: str | None = None, resize=None, batch_size: int = 64
     ):
-        interface = describe(model)
+        interface = model_interface(model)
         self._shape = interface.image_shape
         self._scale = not interface.takes_pixels
         self._features, self._hash = _features_of(model, interface), fingerprint(model) if folder else None

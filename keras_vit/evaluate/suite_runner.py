@@ -16,8 +16,8 @@ from keras_vit.evaluate.few_shot import squeezed
 from keras_vit.evaluate.probing import Extractor, probe
 from keras_vit.evaluate.ridge import L2, SEEDS, SHOTS, few_of_each, few_shot_accuracies
 from keras_vit.evaluate.transfer import Transfer, fine_tuning
-from keras_vit.models.interface import describe
 from keras_vit.models.load import load_model
+from keras_vit.models.model_interface import model_interface
 from keras_vit.models.rows_from_weights import row_of
 from keras_vit.models.variants import BiTVariant, find_variant
 from keras_vit.train.engine import train
@@ -77,7 +77,7 @@ class Runner:
 
     @functools.cached_property
     def extract(self) -> Extractor:
-        few, size = self.settings.suite == "fewshot", describe(self.model).image_size or (0, 0)
+        few, size = self.settings.suite == "fewshot", model_interface(self.model).image_size or (0, 0)
         resize = squeezed(size) if few else self.settings.resize
         folder = self.settings.output / "features"
         return Extractor(self.model, folder, self.settings.data_dir, resize, self.settings.batch_size)
@@ -120,7 +120,7 @@ class Runner:
     def _as_it_is(self, source, split, some: bool) -> dict:
         """Accuracy and calibration of the model's own classifier; among the classes that occur where they are some."""
         examples = open_split(source, split, self.settings.data_dir, exif=False)  # as published figures have it
-        interface = describe(self.model)
+        interface = model_interface(self.model)
         if interface.classes != len(examples.labels):
             raise ValueError(f"model expected a classifier of the {len(examples.labels)} classes of {source!r}, "
                              f"received one of {interface.classes}.")  # fmt: skip
@@ -166,7 +166,7 @@ class Runner:
         """The model without its classifier, at the paper's size, as a recipe has it."""
         path, row = Path(self.settings.model), row_of(self.model)
         path = path / "model.keras" if (path / "model.keras").is_file() else path
-        channels = describe(self.model).input_shape[2]
+        channels = model_interface(self.model).input_shape[2]
         common = {"image_size": SIZE, "channels": channels}
         weights = str(path) if path.exists() else self.settings.model
         if isinstance(row, BiTVariant):

@@ -4,7 +4,7 @@ import keras
 
 from keras_vit.export.origin import Origin
 from keras_vit.export.report import ExportReport
-from keras_vit.models.interface import describe
+from keras_vit.models.model_interface import model_interface
 
 _CALIBRATED = (
     "The scales of integer activations were measured on {}. `tflite-int8` computes the products with weights in int8 "
@@ -30,7 +30,7 @@ def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
         report: of the export.
         origin: of the weights.
     """
-    interface = describe(model)
+    interface = model_interface(model)
     low, high = interface.input_range
     sides = " x ".join("any" if side is None else str(side) for side in interface.input_shape)
     kind = "feature extractor" if interface.classes is None else f"classifier of {interface.classes:,} classes"

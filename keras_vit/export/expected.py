@@ -14,7 +14,7 @@ from keras_vit.analysis import rollout_maps
 from keras_vit.export import parity
 from keras_vit.layers import EncoderBlock
 from keras_vit.models.features import feature_model
-from keras_vit.models.interface import describe
+from keras_vit.models.model_interface import model_interface
 from keras_vit.preprocessing.inputs import preprocess_input, resize
 
 TOP_K = 5
@@ -58,7 +58,7 @@ class Expected:
     @property
     def signatures(self) -> set[str]:
         """The signatures that a SavedModel of the model must have."""
-        seen = describe(self._model)
+        seen = model_interface(self._model)
         reads_files = seen.classes is not None and seen.image_size is not None and seen.input_shape[2] in (1, 3)
         found = {"serving_default", *["classify_bytes"] * reads_files, *["features"] * bool(self._stages)}
         return {*found, *["attention"] * self._attends}
@@ -101,7 +101,7 @@ class Expected:
 
     def _compare_files(self, what, function):
         """Send the images as PNG files, which hold 8-bit pixels without loss; other pixels are rounded first."""
-        interface, sample = describe(self._model), self._sample
+        interface, sample = model_interface(self._model), self._sample
         pixels = np.clip(np.round(sample.pixels), 0, 255)
         files = np.array([tf.io.encode_png(image.astype("uint8")).numpy() for image in pixels], object)
         seen = np.asarray(resize(pixels, interface.image_size))

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_vit.export.metadata import KEY, metadata
 from keras_vit.exported.optional import needed
-from keras_vit.models.interface import Interface
+from keras_vit.models.model_interface import ModelInterface
 
 
 def require_builtin(flatbuffer: bytes) -> None:
@@ -45,7 +45,7 @@ def stored_types(flatbuffer: bytes) -> dict[str, int]:
     return found
 
 
-def with_metadata(flatbuffer: bytes, interface: Interface, precision: str) -> bytes:
+def with_metadata(flatbuffer: bytes, interface: ModelInterface, precision: str) -> bytes:
     """The file with its metadata entry, and with its labels appended as an archive."""
     schema, builder = schema_of_tflite(), importlib.import_module("flatbuffers").Builder()
     model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)

@@ -5,7 +5,7 @@ B batch, H W C image.
 
 import tensorflow as tf
 
-from keras_vit.models.interface import Interface
+from keras_vit.models.model_interface import ModelInterface
 from keras_vit.preprocessing.graph import decode_webp, is_still_webp, orientation_of, turned
 from keras_vit.preprocessing.inputs import preprocess_input
 
@@ -13,7 +13,7 @@ KINDS = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "WebP": b"R
 STRIP_PIXELS = 2**20  # pixels converted to grey at a time
 
 
-def read_images(image_bytes, interface: Interface):
+def read_images(image_bytes, interface: ModelInterface):
     """The graph's twin of `preprocess.load_image` for a batch, with an error in place of an exception.
 
     Args:
@@ -36,7 +36,7 @@ def read_images(image_bytes, interface: Interface):
     return tf.ensure_shape(images, (None, *shape)), tf.where(readable, "", _sentences(image_bytes))
 
 
-def _whole_images(image_bytes, count, interface: Interface, **how):
+def _whole_images(image_bytes, count, interface: ModelInterface, **how):
     """Which files can be read, (N,), and their images (N, H, W, C); the last one is behind the last file, and empty.
 
     TensorFlow's decoders raise for their whole batch. A `tf.data` pipeline may lie in a graph, and it is the one
@@ -52,7 +52,7 @@ def _whole_images(image_bytes, count, interface: Interface, **how):
     return images.batch(count + 1).with_options(options).get_single_element()
 
 
-def _image(data, interface: Interface):
+def _image(data, interface: ModelInterface):
     """A file's bytes -> one image (H, W, C) as the model takes it; fails for what is no image."""
     # This op reads PNG and GIF too; with the accurate transform it gives Pillow's pixels exactly. Its option
     # try_recover_truncated is no way around the error: with it some broken headers never return.

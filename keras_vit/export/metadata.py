@@ -2,12 +2,12 @@
 
 import json
 
-from keras_vit.models.interface import Interface
+from keras_vit.models.model_interface import ModelInterface
 
 KEY = "keras_vit.json"
 
 
-def metadata(interface: Interface, precision: str) -> str:
+def metadata(interface: ModelInterface, precision: str) -> str:
     """Input, normalisation, precision and labels as JSON, the same for every format of one file.
 
     Args:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
-from keras_vit.models.interface import Interface, describe, named_outputs
+from keras_vit.models.model_interface import ModelInterface, model_interface, named_outputs
 from keras_vit.preprocessing.inputs import preprocess_input
 
 BATCH = 32
@@ -119,7 +119,7 @@ def take_sample(model: keras.Model, images=None, labels=None) -> Sample:
     Raises:
         ValueError: the images or the labels do not fit.
     """
-    interface = describe(model)
+    interface = model_interface(model)
     if images is None:
         height, width, channels = interface.input_shape
         shape = (*(interface.image_size or (height or 64, width or 64)), channels)
@@ -133,7 +133,7 @@ def take_sample(model: keras.Model, images=None, labels=None) -> Sample:
     return Sample(pixels, inputs, labels, keras_answer(model, inputs))
 
 
-def take_pixels(interface: Interface, images, argument: str) -> tuple[np.ndarray, np.ndarray]:
+def take_pixels(interface: ModelInterface, images, argument: str) -> tuple[np.ndarray, np.ndarray]:
     """Images as float32 pixels 0..255 (N, H, W, C), and the same in the model's own range.
 
     Args:

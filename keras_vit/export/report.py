@@ -10,7 +10,7 @@ import keras
 from keras_vit import __version__
 from keras_vit.export.origin import Origin, digest
 from keras_vit.export.parity import Comparison
-from keras_vit.models.interface import describe
+from keras_vit.models.model_interface import model_interface
 
 _COLUMNS = (
     *("format", "signature", "output", "size", "max |diff|", "mean |diff|", "error"),
@@ -93,7 +93,7 @@ def _size(size: int) -> str:
 def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Origin) -> dict:
     """What `manifest.json` holds: the model's interface and config, where its weights came from, the versions, every
     file's checksum, the parity table."""
-    interface = describe(model)
+    interface = model_interface(model)
     return {
         "model": model.name,
         "parameters": model.count_params(),

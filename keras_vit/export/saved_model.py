@@ -16,7 +16,7 @@ from keras_vit.kernels.served import norm_overrides, split_variables
 from keras_vit.kernels.split_matmuls import split_overrides
 from keras_vit.layers import capture_attention
 from keras_vit.layers.override import overriding
-from keras_vit.models.interface import describe, named_outputs
+from keras_vit.models.model_interface import model_interface, named_outputs
 from keras_vit.models.vision_model import VisionModel, class_token_only_block
 from keras_vit.private import call_of, output_of
 
@@ -46,7 +46,7 @@ class ServingModule(tf.Module):
         if keras.backend.backend() != "tensorflow":
             raise ValueError(f"export expected Keras on TensorFlow, received KERAS_BACKEND={keras.backend.backend()}.")
         super().__init__(name=model.name)
-        self.interface = describe(model)
+        self.interface = model_interface(model)
         kernels, answer = standardized_kernels(model), named_outputs(model)
         in_place = {id(layer.kernel): [kernel.value] for layer, kernel in kernels}
         place = tf.compat.v1.get_default_graph

@@ -18,7 +18,7 @@ from keras_vit.export.precision import whole_float32
 from keras_vit.export.report import ExportReport, files_of, manifest
 from keras_vit.export.versions import write_version
 from keras_vit.exported.folders import require_formats
-from keras_vit.models.interface import describe
+from keras_vit.models.model_interface import model_interface
 from keras_vit.private import layers_of
 
 DTYPES = ("float32", "bfloat16")
@@ -66,12 +66,14 @@ def export(
     if batch is not None and (not isinstance(batch, int) or batch < 1):
         raise ValueError(f"batch expected a positive int or None, received {batch!r}.")
     if formats is None:
-        formats = default_formats(None in describe(model).input_shape)
+        formats = default_formats(None in model_interface(model).input_shape)
     require_formats(formats)
     _require_float_or_alone(model, formats, dtype)
     if calibration is None and (missing := [name for name in formats if FORMATS[name].calibrated]):
         raise ValueError(f"calibration expected real images for {', '.join(missing)}, received None.")
-    measured = None if calibration is None else parity.take_pixels(describe(model), calibration, "calibration")[1]
+    measured = (
+        None if calibration is None else parity.take_pixels(model_interface(model), calibration, "calibration")[1]
+    )
     sample, chosen = parity.take_sample(model, images, labels), Settings(dtype, batch, measured)
     origin, reports = origin or Origin(), []
 

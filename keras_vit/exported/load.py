@@ -12,7 +12,7 @@ import numpy as np
 from keras_vit.exported.folders import FILES, formats_in, version_folder
 from keras_vit.exported.optional import NotInstalled
 from keras_vit.exported.run import load_signatures
-from keras_vit.models.interface import Interface
+from keras_vit.models.model_interface import ModelInterface
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ExportedModel:
     path: Path
     format: str
     name: str
-    interface: Interface
+    interface: ModelInterface
     signatures: dict[str, Callable]
 
     def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
@@ -67,11 +67,11 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
     return ExportedModel(folder, formats[0], name, interface, signatures)
 
 
-def _read_manifest(path: Path) -> tuple[str, Interface]:
+def _read_manifest(path: Path) -> tuple[str, ModelInterface]:
     """Return the name and the interface of the model from `manifest.json`."""
     manifest = json.loads(path.read_text(encoding="utf-8"))
     size = manifest["input"]["image_size"]
-    interface = Interface(
+    interface = ModelInterface(
         input_shape=tuple(manifest["input"]["shape"]),
         image_size=size and tuple(size),
         input_range=tuple(manifest["input"]["range"]),

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from keras_vit.exported import ExportedModel, load_export
-from keras_vit.models.interface import Interface, describe
+from keras_vit.models.model_interface import ModelInterface, model_interface
 from keras_vit.models.model_names import holds_model
 from keras_vit.predict.progress import Progress
 from keras_vit.preprocessing.inputs import load_image, preprocess_input
@@ -95,9 +95,9 @@ def _load(path, shape):
         return None, " ".join(str(error).split()) or type(error).__name__
 
 
-def interface_of(model) -> Interface:
+def interface_of(model) -> ModelInterface:
     """Return the inputs and outputs of a Keras model or an export."""
-    return model.interface if isinstance(model, ExportedModel) else describe(model)
+    return model.interface if isinstance(model, ExportedModel) else model_interface(model)
 
 
 def _answering(model):

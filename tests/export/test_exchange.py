@@ -17,7 +17,7 @@ from keras_vit.export import export, load_export, onnx, openvino
 from keras_vit.export.formats import default_formats
 from keras_vit.exported import optional
 from keras_vit.exported.folders import FILES
-from keras_vit.models.interface import named_outputs
+from keras_vit.models.model_interface import named_outputs
 from keras_vit.predict import load_predictor, predict
 
 pytestmark = needs_tensorflow

@@ -20,7 +20,7 @@ from keras_vit.export import flatbuffer as flatbuffer_module
 from keras_vit.export.card import model_card
 from keras_vit.export.formats import default_formats
 from keras_vit.export.versions import versions, write_version
-from keras_vit.models.interface import describe, named_outputs
+from keras_vit.models.model_interface import model_interface, named_outputs
 from keras_vit.preprocessing.inputs import preprocess_input
 
 pytestmark = needs_tensorflow
@@ -36,7 +36,7 @@ def pixels_for(model, count=16):
     """Images that an untrained model is surest of: between two classes that it holds alike, rounding decides."""
     shape = tuple(side or 64 for side in model.input_shape[1:])
     pixels = np.random.default_rng(0).integers(0, 256, (4 * count, *shape))
-    interface = describe(model)
+    interface = model_interface(model)
     if interface.classes is None:
         return pixels[:count]
     inputs = pixels.astype("float32") if interface.takes_pixels else preprocess_input(pixels)
@@ -86,7 +86,7 @@ def test_calibrated_integers_of_every_kind_pass(case, tmp_path):
     pixels = pixels_for(model, 24)
     formats = ("tflite-int8", *["tflite-int16x8"] * (case.name in IN_INT16))
     report = export(model, tmp_path / "tiny", pixels[:16], formats=formats, calibration=pixels[16:])
-    agreement = 1 if describe(model).classes else None
+    agreement = 1 if model_interface(model).classes else None
     assert {row.format: row.agreement for row in report.rows} == dict.fromkeys(formats, agreement)
     assert all(row.max_difference > 1e-5 for row in report.rows)
     integers = (report.path / "model-int8.tflite").read_bytes()
@@ -110,7 +110,7 @@ def test_openvinos_integers_of_every_kind_pass(case, tmp_path):
     chosen = {"formats": ("openvino-int8",), "calibration": pixels[16:]}
     report = export(model, tmp_path / "tiny", pixels[:16], **chosen)
     (row,) = report.rows
-    assert row.agreement == (1 if describe(model).classes else None) and row.max_difference > 1e-5
+    assert row.agreement == (1 if model_interface(model).classes else None) and row.max_difference > 1e-5
     network = library.Core().read_model(str(report.path / "model-int8.xml"))
     assert network.input().partial_shape[0].is_dynamic
     rounded = [node for node in network.get_ops() if node.get_type_name() == "FakeQuantize"]
@@ -120,7 +120,7 @@ def test_openvinos_integers_of_every_kind_pass(case, tmp_path):
     first, *others = (node.get_friendly_name() for node in products)
     ends = [name for name in others if re.search("/(position_embedding|pre_logits|head)", name)]
     assert not {first, *ends} & {name for _, name in on_integers}
-    assert any("/head" in name for name in ends) == (describe(model).classes is not None)
+    assert any("/head" in name for name in ends) == (model_interface(model).classes is not None)
     assert "int8" in network.get_rt_info(["keras_vit.json"]).astype(str)
 
 
@@ -191,7 +191,7 @@ def test_a_bfloat16_saved_model_passes(case, tmp_path):
     model = randomise(case.make())
     report = export(model, tmp_path / "tiny", pixels_for(model), formats=("saved_model",), dtype="bfloat16")
     (row,) = [row for row in report.rows if row.signature == "serving_default"]
-    assert row.agreement == (1 if describe(model).classes else None) and 1e-5 < row.max_difference < 0.2
+    assert row.agreement == (1 if model_interface(model).classes else None) and 1e-5 < row.max_difference < 0.2
 
 
 def test_int8_weights_are_a_quarter_and_stay_close():

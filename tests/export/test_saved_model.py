@@ -24,7 +24,7 @@ from support import (
 import keras_vit
 from keras_vit.export.saved_model import write_saved_model
 from keras_vit.exported.run import signatures_of
-from keras_vit.models.interface import named_outputs
+from keras_vit.models.model_interface import named_outputs
 from keras_vit.preprocessing.inputs import load_image, preprocess_input
 
 pytestmark = needs_tensorflow

@@ -16,7 +16,7 @@ from keras_vit.export import tflite
 from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import write_saved_model
 from keras_vit.exported.run import signatures_of
-from keras_vit.models.interface import describe
+from keras_vit.models.model_interface import model_interface
 
 pytestmark = needs_tensorflow
 CASES = {case.name: case for case in MODELS}
@@ -211,4 +211,4 @@ def test_a_hybrid_of_free_size_reads_files_at_the_size_of_its_positions():
     assert [layer.grid for layer in free.layers if layer.name == "position_embedding"] == [
         layer.grid for layer in fixed.layers if layer.name == "position_embedding"
     ]
-    assert describe(free).image_size == describe(fixed).image_size == (32, 32)
+    assert model_interface(free).image_size == model_interface(fixed).image_size == (32, 32)

@@ -24,7 +24,7 @@ from keras_vit import export, exported
 from keras_vit.export import image_bytes, saved_model, tflite, write
 from keras_vit.export.formats import FORMATS
 from keras_vit.export.versions import versions, write_version
-from keras_vit.models.interface import describe
+from keras_vit.models.model_interface import model_interface
 
 pytestmark = needs_tensorflow
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -290,7 +290,7 @@ def test_an_export_is_loaded_again_by_name_and_by_version(model, images, tmp_pat
     for source, version in ((tmp_path / "tiny", "2"), (tmp_path / "tiny" / "1", "1")):
         loaded = export.load_export(source)
         assert loaded.path.name == version and loaded.name == "tiny"
-        assert loaded.interface == describe(model)
+        assert loaded.interface == model_interface(model)
         inputs = images / 127.5 - 1
         assert np.abs(loaded(inputs)["probabilities"] - model.predict(inputs, verbose=0)).max() < 1e-6
     with pytest.raises(ValueError, match=r"or a version in it, or one of its files\), received"):

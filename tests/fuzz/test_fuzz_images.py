@@ -11,7 +11,7 @@ from support import needs_tensorflow
 
 from keras_vit.export.image_bytes import read_images
 from keras_vit.exported import ExportedModel
-from keras_vit.models.interface import Interface
+from keras_vit.models.model_interface import ModelInterface
 from keras_vit.predict import predict
 from keras_vit.preprocessing.decode import decode_image
 from keras_vit.preprocessing.inputs import load_image
@@ -21,7 +21,7 @@ from keras_vit.serve.limits import Limits
 from keras_vit.serve.measure import measure
 
 pytestmark = needs_tensorflow
-INTERFACE = Interface((16, 16, 3), (16, 16), (0.0, 255.0), 3, ("red", "green", "blue"))
+INTERFACE = ModelInterface((16, 16, 3), (16, 16), (0.0, 255.0), 3, ("red", "green", "blue"))
 IN_GRAPHS = ("JPEG", "PNG", "GIF", "WebP")
 GRAPH = tf.function(lambda data: read_images(data, INTERFACE), [tf.TensorSpec((None,), tf.string)], autograph=False)
 

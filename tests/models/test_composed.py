@@ -10,7 +10,7 @@ from support import first_quick, max_difference, needs_tensorflow, randomise
 import keras_vit
 from keras_vit import analysis, cost
 from keras_vit.composed import flattened
-from keras_vit.models.interface import describe, named_outputs
+from keras_vit.models.model_interface import model_interface, named_outputs
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 IMAGES = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
@@ -53,7 +53,7 @@ def test_every_tool_answers_as_of_a_model_of_ours(make, tmp_path):
     twin = twin_of(model)
     for name, value in named_outputs(twin)(IMAGES, training=False).items():
         assert max_difference(named_outputs(model)(IMAGES, training=False)[name], value) < 1e-6, name
-    assert describe(model).classes == 5 and describe(model).input_range == (-1.0, 1.0)
+    assert model_interface(model).classes == 5 and model_interface(model).input_range == (-1.0, 1.0)
     layers = ["encoder_block_00", "encoder_norm"]
     for as_grid in (False, True):
         features = [keras_vit.feature_model(m, layers, as_grid)(IMAGES, training=False) for m in (model, twin)]
@@ -99,7 +99,7 @@ def test_what_cannot_be_opened_is_named():
     headed = keras_vit.build(ROW, classes=3)
     behind = keras.Model(headed.input, keras.layers.Dense(2)(headed.output), name="behind")
     with pytest.raises(ValueError, match="one classifier, received 'behind' with 'head' and, after it, 'dense"):
-        describe(behind)
+        model_interface(behind)
     other = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="expected encoder blocks"):
         analysis.class_attention(other, IMAGES)

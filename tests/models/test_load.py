@@ -11,8 +11,8 @@ import pytest
 from support import GOLDENS, golden, max_difference, randomise, run_python
 
 import keras_vit
-from keras_vit.models.interface import describe
 from keras_vit.models.load import load_model
+from keras_vit.models.model_interface import model_interface
 from keras_vit.weights import download
 
 TINY = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -137,13 +137,13 @@ def test_our_own_file_in_another_size_keeps_what_no_array_says(tmp_path):
     randomise(keras_vit.build(BIT, **kept)).save(tmp_path / "bit.keras")
     for name, layer in (("vit", "encoder_block_01"), ("bit", "stage1_unit01")):
         larger = keras_vit.from_pretrained(tmp_path / f"{name}.keras", input_shape=(16, 16, 3))
-        assert describe(larger).takes_pixels and larger.get_layer(layer).dtype_policy.name == "mixed_bfloat16"
+        assert model_interface(larger).takes_pixels and larger.get_layer(layer).dtype_policy.name == "mixed_bfloat16"
         if name == "vit":
             assert {rate: getattr(larger.get_layer(layer), rate) for rate in rates} == rates
         said = {"include_preprocessing": False, "dtype": "float32"}
         other = keras_vit.from_pretrained(tmp_path / f"{name}.keras", **said)
         assert other.input_shape == (None, None, None, 3)  # as the file's own model, or as a BiT from any file
-        assert not describe(other).takes_pixels and other.get_layer(layer).dtype_policy.name == "float32"
+        assert not model_interface(other).takes_pixels and other.get_layer(layer).dtype_policy.name == "float32"
 
 
 HYBRID = replace(TINY, patch_size=1, stem=keras_vit.ResNetStem((1, 1), 0.5), image_size=32)
@@ -221,7 +221,7 @@ def test_a_published_classifier_of_imagenet_names_its_classes(tmp_path, monkeypa
         (keras_vit.from_pretrained(tag, labels=own), False),
         (keras_vit.from_pretrained("vit_base_patch16_224.augreg_in21k"), False),
     ):
-        labels = describe(model).labels
+        labels = model_interface(model).labels
         assert len(labels) == 1000 and (labels[0], labels[999]) == (
             ("tench", "toilet_tissue") if named else ("0", "999")
         )

@@ -263,7 +263,7 @@ def test_whoever_makes_a_model_of_it_to_compute_with_makes_a_lean_one():
     from keras_vit.evaluate import few_shot
     from keras_vit.evaluate.accuracy import logits_model
     from keras_vit.export.saved_model import inference_function
-    from keras_vit.models.interface import named_outputs
+    from keras_vit.models.model_interface import named_outputs
 
     model = built()
     for call in (

@@ -186,11 +186,11 @@ def corner_server(tmp_path_factory):
     Their four probabilities are how bright the corners of the picture are that the graph sees.
     """
     from keras_vit.export.image_bytes import read_images
-    from keras_vit.models.interface import Interface
+    from keras_vit.models.model_interface import ModelInterface
 
     root, interface = (
         tmp_path_factory.mktemp("corners"),
-        Interface((16, 16, 3), (16, 16), (0.0, 255.0), 4, tuple("abcd")),
+        ModelInterface((16, 16, 3), (16, 16), (0.0, 255.0), 4, tuple("abcd")),
     )
 
     def module(turns):

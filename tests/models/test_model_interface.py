@@ -6,7 +6,7 @@ import pytest
 from support import max_difference, randomise
 
 import keras_vit
-from keras_vit.models.interface import Interface, describe, named_outputs
+from keras_vit.models.model_interface import ModelInterface, model_interface, named_outputs
 
 TINY = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 
@@ -18,16 +18,16 @@ def tiny(**options):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, Interface((8, 8, 3), (8, 8), (-1.0, 1.0), 3, ("0", "1", "2"))),
-        ({"labels": ("a", "b", "c")}, Interface((8, 8, 3), (8, 8), (-1.0, 1.0), 3, ("a", "b", "c"))),
-        ({"input_shape": (8, 12, 1)}, Interface((8, 12, 1), (8, 12), (-1.0, 1.0), 3, ("0", "1", "2"))),
-        ({"include_preprocessing": True}, Interface((8, 8, 3), (8, 8), (0.0, 255.0), 3, ("0", "1", "2"))),
-        ({"input_shape": (None, 12, 3)}, Interface((None, 12, 3), (8, 12), (-1.0, 1.0), 3, ("0", "1", "2"))),
-        ({"include_top": False}, Interface((8, 8, 3), (8, 8), (-1.0, 1.0), None, ())),
+        ({}, ModelInterface((8, 8, 3), (8, 8), (-1.0, 1.0), 3, ("0", "1", "2"))),
+        ({"labels": ("a", "b", "c")}, ModelInterface((8, 8, 3), (8, 8), (-1.0, 1.0), 3, ("a", "b", "c"))),
+        ({"input_shape": (8, 12, 1)}, ModelInterface((8, 12, 1), (8, 12), (-1.0, 1.0), 3, ("0", "1", "2"))),
+        ({"include_preprocessing": True}, ModelInterface((8, 8, 3), (8, 8), (0.0, 255.0), 3, ("0", "1", "2"))),
+        ({"input_shape": (None, 12, 3)}, ModelInterface((None, 12, 3), (8, 12), (-1.0, 1.0), 3, ("0", "1", "2"))),
+        ({"include_top": False}, ModelInterface((8, 8, 3), (8, 8), (-1.0, 1.0), None, ())),
     ],
 )
 def test_the_interface_is_the_one_the_model_was_built_with(options, expected):
-    assert describe(tiny(**options)) == expected
+    assert model_interface(tiny(**options)) == expected
 
 
 def test_a_users_own_rescaling_is_preprocessing_where_it_is_of_pixels():
@@ -35,13 +35,13 @@ def test_a_users_own_rescaling_is_preprocessing_where_it_is_of_pixels():
     scales = {2.0: (-1.0, 1.0), 1 / 255: (0.0, 255.0), (0.017, 0.018, 0.02): (0.0, 255.0)}
     for scale, expected in scales.items():
         own = keras.layers.Rescaling(scale if isinstance(scale, float) else np.array(scale))(keras.Input((8, 8, 3)))
-        assert describe(keras_vit.build(TINY, input_tensor=own, classes=3)).input_range == expected
+        assert model_interface(keras_vit.build(TINY, input_tensor=own, classes=3)).input_range == expected
 
 
 def test_a_free_size_without_a_position_embedding_has_no_image_size():
     images = keras.Input((None, None, 3))
     pooled = keras.layers.GlobalAveragePooling2D()(images)
-    assert describe(keras.Model(images, pooled)).image_size is None
+    assert model_interface(keras.Model(images, pooled)).image_size is None
 
 
 def test_outputs_are_named_and_float32():
@@ -62,4 +62,4 @@ def test_outputs_are_named_and_float32():
 def test_a_model_of_something_else_than_images_is_refused():
     tokens = keras.Input((4, 8))
     with pytest.raises(ValueError, match=r"model expected one input .* received inputs \[\(None, 4, 8\)\]"):
-        describe(keras.Model(tokens, tokens * 2))
+        model_interface(keras.Model(tokens, tokens * 2))

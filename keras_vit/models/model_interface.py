@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Interface:
+class ModelInterface:
     """The inputs and outputs of a model.
 
     Args:
@@ -48,7 +48,7 @@ class Interface:
         return (*self.image_size, self.input_shape[2])
 
 
-def describe(model: "keras.Model") -> Interface:
+def model_interface(model: "keras.Model") -> ModelInterface:
     """Return the inputs and outputs of a model of this package.
 
     Raises:
@@ -63,7 +63,7 @@ def describe(model: "keras.Model") -> Interface:
     layers = {layer.name: layer for layer in model.layers}
     head = layers.get("head")
     labels = getattr(head, "labels", None) or (range(head.units) if head is not None else ())
-    return Interface(
+    return ModelInterface(
         input_shape=shapes[0][1:],
         image_size=_image_size(shapes[0][1:3], layers),
         input_range=(0.0, 255.0) if scales_pixels(model) else (-1.0, 1.0),
