@@ -38,8 +38,8 @@ def is_plain_dense(dense: keras.layers.Layer) -> bool:
 class Configured(WithInitialValues):
     """Mixin: `get_config()` reads each constructor argument from the attribute of the same name.
 
-    A layer therefore never writes its config by hand, and `from_config(get_config())` gives the same layer. Subclasses
-    are registered with Keras under `keras_vit>`, so that `keras.saving.load_model` finds them.
+    `from_config(get_config())` returns the same layer. Subclasses are registered with Keras under `keras_vit>`, so that
+    `keras.saving.load_model` finds them.
     """
 
     def __init_subclass__(cls, **kwargs):
@@ -48,15 +48,15 @@ class Configured(WithInitialValues):
 
     def get_config(self):
         arguments = inspect.signature(type(self).__init__).parameters
-        own = {name: getattr(self, name) for name in arguments if name not in ("self", "kwargs")}
-        return {**keras.layers.Layer.get_config(self), **own, **self.changes()}
+        values = {name: getattr(self, name) for name in arguments if name not in ("self", "kwargs")}
+        return {**keras.layers.Layer.get_config(self), **values, **self.changes()}
 
     def changes(self) -> dict:
         """Return the constructor arguments that were changed after the layer was built."""
         return {}
 
     def get_build_config(self):
-        """Add a hint that Keras prints where it cannot find the class of a file."""
+        """Add a hint that Keras prints if it cannot find the class of a file."""
         config = super().get_build_config()
         return config and {**config, "needs": "import keras_vit"}
 
@@ -65,8 +65,8 @@ class Layer(Configured, keras.layers.Layer):
     """Base of the layers of this package.
 
     Args:
-        parts: constructor arguments of inner layers that differ from those the layer gives them, by the names of the
-            inner layers. `get_config()` has an entry where a part was frozen, quantized, given another dtype, or given
+        parts: name of an inner layer -> constructor arguments that were changed after the layer was built.
+            `get_config()` has an entry for each inner layer that was frozen, quantized, given another dtype, or given
             LoRA adapters.
     """
 
@@ -117,7 +117,7 @@ def as_pair(size: int | tuple[int, int], name: str = "patch_size") -> tuple[int,
 
 
 def half_on_jax(x) -> bool:
-    """Return whether a tensor has 16 bits on JAX, where formulas are chosen for XLA on GPUs."""
+    """Return whether the backend is JAX and a tensor has 16 bits. Some formulas are then chosen for XLA on GPUs."""
     return keras.backend.backend() == "jax" and keras.backend.standardize_dtype(x.dtype) in ("bfloat16", "float16")
 
 

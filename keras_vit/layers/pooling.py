@@ -58,8 +58,8 @@ class Head(Configured, AdaptableDense):
     changes = AdaptableDense.changes
 
     def __init__(self, units: int, bias_constant: float = 0.0, labels=None, conversion: str | None = None, **kwargs):
-        own = {"name", "trainable", "dtype", "quantization_config", "lora_rank", "lora_alpha"}
-        if others := kwargs.keys() - own:  # arguments of a dense layer that the config would not save
+        known = {"name", "trainable", "dtype", "quantization_config", "lora_rank", "lora_alpha"}
+        if others := kwargs.keys() - known:  # arguments of a dense layer that the config would not save
             raise ValueError(f"Head expected name, trainable and dtype beside its own, received {sorted(others)}.")
         bias = keras.initializers.Constant(bias_constant)
         super().__init__(units, kernel_initializer="zeros", bias_initializer=bias, **kwargs)

@@ -13,17 +13,17 @@ from keras_vit.layers.resize_positions import interpolation
 class PositionEmbedding2D(Positions):
     """Adds learned embeddings of the column and the row to every patch token (appendix D.4, "2-D").
 
-    Each has half of the token's width; they are concatenated as [column; row]. The paper does not state an embedding
-    for the class token; here it has its own, as in the 1-D embedding.
+    Each has half of the token's width, and they are concatenated as [column; row]. The class token has an embedding of
+    its own, as in the 1-D embedding; the paper does not state one.
 
     Args:
         grid: patches (down, across) of the stored embeddings.
         prefix_tokens: tokens in front of the patches (the class token).
         conversion: how loaded embeddings were converted; saved in the config.
 
-    Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded patches
-    (B, h, w, any): both are then resized to the grid of the patches, as the 1-D embedding is. Output shape: that of
-    the tokens.
+    Input: tokens (B, prefix_tokens + h * w, D) and, if the image size is free at run time, the embedded patches
+    (B, h, w, any). The embeddings are then resized to the grid of the patches, as the 1-D embedding is. Output shape:
+    the shape of the tokens.
 
     Raises:
         ValueError: D is odd, or the number of tokens does not match the grid.
@@ -65,14 +65,14 @@ class PositionEmbedding2D(Positions):
 
 
 class NoPositions(Positions):
-    """Adds nothing and stores the grid: for models without positions, or with positions inside the blocks.
+    """Stores the grid and adds nothing. Used for models without positions, or with relative positions in the blocks.
 
     Args:
         grid: patches (down, across) of the model's own image size.
         prefix_tokens: tokens in front of the patches (the class token).
 
-    Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded patches
-    (B, h, w, any). Output shape: that of the tokens.
+    Input: tokens (B, prefix_tokens + h * w, D) and, if the image size is free at run time, the embedded patches
+    (B, h, w, any). Output shape: the shape of the tokens.
     """
 
     def call(self, tokens, patches=None):
@@ -80,17 +80,17 @@ class NoPositions(Positions):
 
 
 class SinCosPositions(Positions):
-    """Adds a fixed sine-cosine embedding to every patch token: of the column, then of the row.
+    """Adds fixed sine-cosine embeddings of the column and the row to every patch token.
 
-    This is the two-dimensional embedding of MoCo v3 (arXiv 2104.02057), which "Better plain ViT baselines" (arXiv
-    2205.01580) trains with: D / 4 wavelengths, from 2 pi to 10,000 times 2 pi. A class token gets zeros.
+    This is the two-dimensional embedding of MoCo v3 (arXiv 2104.02057) and of "Better plain ViT baselines" (arXiv
+    2205.01580). It has D / 4 wavelengths, from 2 pi to 10,000 times 2 pi. Zeros are added to a class token.
 
     Args:
         grid: patches (down, across) of the model's own image size.
         prefix_tokens: tokens in front of the patches (the class token).
 
-    Input: tokens (B, prefix_tokens + h * w, D) and, where the image size is free at run time, the embedded patches
-    (B, h, w, any). Output shape: that of the tokens.
+    Input: tokens (B, prefix_tokens + h * w, D) and, if the image size is free at run time, the embedded patches
+    (B, h, w, any). Output shape: the shape of the tokens.
 
     Raises:
         ValueError: D is not a multiple of 4, or less than 8, or the number of tokens does not match the grid.

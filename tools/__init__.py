@@ -1,0 +1,1 @@
+"""Programs that write generated files of the repository."""
