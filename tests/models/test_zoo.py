@@ -6,17 +6,17 @@ import inspect
 import pytest
 from support import run_python
 
+import codegen.zoo
 import keras_vit
 from keras_vit.models.variants import FAMILIES, ROWS
-from tools import generate_zoo
 
-FILES = generate_zoo.sources()
+FILES = codegen.zoo.sources()
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_file_of_builders_is_what_its_rows_say(file):
     text = file.read_text(encoding="utf-8")
-    assert text == FILES[file], "run: python -m tools.generate_zoo"
+    assert text == FILES[file], "run: python -m codegen.zoo"
     written = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
     rows = next(family.ROWS for family in FAMILIES if family.__name__.endswith(f".{file.stem}"))
     assert list(written) == [row.name for row in rows]

@@ -1,1 +1,1 @@
-"""One builder per row of the tables, one file a family. `tools/generate_zoo.py` writes these files."""
+"""One builder per row of the tables, one file a family. `codegen/zoo.py` writes these files."""
