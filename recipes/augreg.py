@@ -1,28 +1,28 @@
-"""The pre-training grid of "How to train your ViT?": every combination, named as its published checkpoint is.
+"""The pre-training grid of "How to train your ViT?": every combination, named as its published checkpoint.
 
 Command:  keras-vit train recipes/augreg.py:B_16-i1k-300ep-lr_0.001-aug_medium2-wd_0.1-do_0.0-sd_0.0 \
               --data-dir TFDS_FOLDER --workdir runs/augreg_b16
           ImageNet-21k (i21k) is read from folders: FOLDER/train/WORDNET_ID/*.jpg, FOLDER/test/...
-Hardware: not run here. Of ImageNet-1k every process holds the 250,000 images that the next one is drawn from (27 GB);
-          --set data.shuffle=50000 makes that 5.5 GB. Folders take no such memory.
+Hardware: not run here. With ImageNet-1k every process holds a shuffle buffer of 250,000 images (27 GB);
+          --set data.shuffle=50000 takes 5.5 GB. Folders need no buffer.
 Time:     not run here; 300 epochs are 92,700 steps on 99 % of ImageNet-1k, 1,040,000 on ImageNet-21k.
-Figure:   not run here; the accuracies of the published files: keras-vit weights find --model B_16
-Source:   arXiv 2106.10270, section 3 and big_vision's configurations: batch 4096, learning rate 1e-3, 10,000 steps of
-          warm-up, cosine decay, clipping at 1, bfloat16 means of gradients; weight decay 0.03 or 0.1; dropout and
-          stochastic depth both 0.0 or both 0.1; augmentation of Table 1; the next of ImageNet-1k's images drawn from
-          250,000. ImageNet-21k has the sigmoid loss with a head's bias of -10, ImageNet-1k softmax.
+Figure:   not run here; accuracies of the published files: keras-vit weights find --model B_16
+Source:   arXiv 2106.10270, section 3, and big_vision's configurations: batch 4096, learning rate 1e-3, 10,000 steps of
+          warm-up, cosine decay, clipping at 1, bfloat16 first moments; weight decay 0.03 or 0.1; dropout and
+          stochastic depth both 0.0 or both 0.1; augmentation of Table 1; ImageNet-1k's shuffle buffer of 250,000
+          images. ImageNet-21k uses the sigmoid loss with a head bias of -10, ImageNet-1k softmax.
 """
 
 from itertools import product
 
 from keras_vit.train.recipe import Augment, Data, Evaluate, Loss, Model, Optimizer, Recipe, Schedule
 
-MODELS = {  # name in the grid: model, width of the tanh layer before the classifier
+MODELS = {  # name in the grid: variant, representation_size
     "Ti_16": ("ViT_Ti16", 192), "S_32": ("ViT_S32", 384), "S_16": ("ViT_S16", 384), "B_32": ("ViT_B32", 768),
     "B_16": ("ViT_B16", 768), "B_8": ("ViT_B8", 768), "L_16": ("ViT_L16", 1024), "R_Ti_16": ("R_ViT_Ti16", 192),
     "R26_S_32": ("R26_ViT_S32", 384), "R50_L_32": ("R50_ViT_L32", 1024),
 }  # fmt: skip
-AUGMENTS = {  # share of mixup, and RandAugment's operations and magnitude
+AUGMENTS = {  # mixup; RandAugment's operations and magnitude
     "none": (0.0, None), "light1": (0.0, (2, 0)), "light2": (0.2, (2, 10)), "medium1": (0.2, (2, 15)),
     "medium2": (0.5, (2, 15)), "strong1": (0.5, (2, 20)), "strong2": (0.8, (2, 20)),
 }  # fmt: skip

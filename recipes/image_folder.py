@@ -1,14 +1,14 @@
-"""Fine-tune a published model on one's own pictures.
+"""Fine-tune a published model on your own images.
 
-Command:  keras-vit train recipes/image_folder.py --data-dir PICTURES --workdir runs/mine
-          PICTURES/train/CLASS/*.jpg and PICTURES/test/CLASS/*.jpg, or just PICTURES/CLASS/*.jpg, from which a fixed
-          fifth is held out, and seen as `keras-vit predict` and exports see pictures: whole, squeezed.
-          Weights already on disk: --set model.weights=FILE.
-Hardware: a GPU for comfort; 2 CPU cores train about 3 images a second of this model.
+Command:  keras-vit train recipes/image_folder.py --data-dir IMAGES --workdir runs/mine
+          IMAGES/train/CLASS/*.jpg and IMAGES/test/CLASS/*.jpg, or only IMAGES/CLASS/*.jpg, of which a fixed fifth is
+          the test split. Test images are squeezed to the model's size, as `keras-vit predict` and exports do.
+          Weights on disk: --set model.weights=FILE.
+Hardware: a GPU is recommended; 2 CPU cores train about 3 images per second of this model.
 Time:     not run here with these weights, which need a download; tests run it with small ones.
-Figure:   not run here; it depends on the pictures.
-Source:   the official fine-tuning (arXiv 2010.11929, appendix B.1.1) with AdamW and a rate that falls from block to
-          block, which forgives a learning rate that was not searched for (arXiv 2106.08254).
+Figure:   not run here; it depends on the images.
+Source:   the official fine-tuning (arXiv 2010.11929, appendix B.1.1), but with AdamW and layer-wise learning rates,
+          which need no search for the learning rate (arXiv 2106.08254).
 """
 
 from keras_vit.train.recipe import Augment, Data, Evaluate, Loss, Model, Optimizer, Recipe, Schedule

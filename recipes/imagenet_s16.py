@@ -1,14 +1,14 @@
-"""ViT-S/16 on ImageNet-1k from scratch, plain and strong: "Better plain ViT baselines for ImageNet-1k".
+"""ViT-S/16 on ImageNet-1k from scratch: "Better plain ViT baselines for ImageNet-1k".
 
 Command:  keras-vit train recipes/imagenet_s16.py:90ep --data-dir TFDS_FOLDER --workdir runs/s16_90ep
-Hardware: not run here; big_vision's took 6 to 7 hours for 90 epochs on a TPU v3-8. Every process holds the 250,000
-          images that the next one is drawn from (27 GB); --set data.shuffle=50000 makes that 5.5 GB.
+Hardware: not run here; big_vision took 6 to 7 hours for 90 epochs on a TPU v3-8. Every process holds a shuffle buffer
+          of 250,000 images (27 GB); --set data.shuffle=50000 takes 5.5 GB.
 Time:     not run here; 90 epochs of 99 % of ImageNet are 111,420 steps.
 Figure:   not run here; the report's ImageNet top-1: 76.5 % after 90, 78.9 % after 150, 80.0 % after 300 epochs.
 Source:   arXiv 2205.01580 and big_vision's configuration: batch 1024, mean pooling, fixed sine and cosine positions, a
           tanh layer before the classifier, RandAugment (2, 10), mixup 0.2, learning rate 1e-3 with 10,000 steps of
-          warm-up and cosine decay, weight decay 0.1, clipping at 1, bfloat16 means of gradients, the next image drawn
-          from 250,000.
+          warm-up and cosine decay, weight decay 0.1, clipping at 1, bfloat16 first moments, a shuffle buffer of
+          250,000 images.
 """
 
 from keras_vit.train.recipe import Augment, Data, Evaluate, Loss, Model, Optimizer, Recipe, Schedule, Variant

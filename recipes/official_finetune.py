@@ -1,20 +1,20 @@
-"""The defaults of the official fine-tuning code: every model it names on every data set it has settings for.
+"""The defaults of the official fine-tuning code: each of its models on each of its data sets.
 
 Command:  keras-vit train recipes/official_finetune.py:b16-cifar10 --data-dir TFDS_FOLDER --workdir runs/b16_cifar10
           keras-vit train recipes/official_finetune.py:augreg_B_16 --set data.source=tfds:oxford_iiit_pet \
               'data.train_split=train[:90%]' 'evaluate.split=train[90%:]' --workdir runs/pets
 Hardware: not run here: the weights need a download.
 Time:     not run here.
-Figure:   not run here; the runs of these settings stand in the official repository's README.
+Figure:   not run here; the official repository's README lists runs of these settings.
 Source:   google-research/vision_transformer, vit_jax/configs: learning rate 0.03 (0.01 for b16 on CIFAR-10), SGD with
-          bfloat16 momentum 0.9, batch 512 in 8 parts, clipping at 1, cosine decay with 500 steps of warm-up, 384
-          pixels; for AugReg's checkpoints 500 steps, 100 of warm-up, and no dropout. L/16, H/14 and R50+B/16 keep a
-          dropout of 0.1.
+          bfloat16 momentum 0.9, batch 512 in 8 micro-batches, clipping at 1, cosine decay with 500 steps of warm-up,
+          384 pixels; for AugReg's checkpoints 500 steps, 100 of warm-up, and no dropout. L/16, H/14 and R50+B/16 have
+          a dropout of 0.1.
 """
 
 from keras_vit.train.recipe import Augment, Data, Evaluate, Loss, Model, Optimizer, Recipe, Schedule
 
-MODELS = {  # name there: tag of the weights, dropout
+MODELS = {  # name in the official code: weights, dropout
     "b16": ("vit_base_patch16_224.orig_in21k", 0.0),
     "b32": ("vit_base_patch32_224.orig_in21k", 0.0),
     "l16": ("vit_large_patch16_224.orig_in21k", 0.1),
@@ -34,7 +34,7 @@ AUGREG = {
     "R26_S_32": "vit_small_r26_s32_224.augreg_in21k",
     "R50_L_32": "vit_large_r50_s32_224.augreg_in21k",
 }
-DATA = {  # TFDS's name: percent to train on, test split, steps
+DATA = {  # name in TFDS: percentage to train on, test split, steps
     "cifar10": (98, "test", 10_000),
     "cifar100": (98, "test", 10_000),
     "imagenet2012": (99, "validation", 20_000),

@@ -1,4 +1,4 @@
-"""The paper's ablations of the model (appendix D), one row each, pre-trained as its ViT-B/16 on JFT.
+"""The paper's ablations of the model (appendix D), pre-trained as the paper's ViT-B/16 on JFT.
 
 Command:  keras-vit train recipes/paper_ablations.py:positions_2d --data-dir FOLDER --workdir runs/positions_2d
           (FOLDER/train/CLASS/*.jpg and FOLDER/test/CLASS/*.jpg; or --set data.source=tfds:NAME)
@@ -6,11 +6,11 @@ Hardware: not run here.
 Time:     not run here.
 Figure:   not run here; the paper's 5-shot accuracy on ImageNet (Table 8): positions_none 0.61382; positions_1d 0.64206,
           in every block 0.63964, shared by all 0.64292; positions_2d 0.64001, 0.64046, 0.64022; positions_relative
-          0.64032. The mean over the tokens does as well as the class token, but at its own learning rate: 3e-4
-          (`gap`) where the class token has 8e-4 (`token`); at 8e-4 (`gap_8e4`) it falls far behind (figure 9).
-Source:   arXiv 2010.11929, appendices D.3 (head and learning rate), D.4 (positions), D.6 (axial attention; the class
-          token's place in it is not said, so these rows have none; of the axial ResNet neither heads nor strides are,
-          which `AxialResNet_R50x1` has from Axial-DeepLab).
+          0.64032. Mean pooling matches the class token, but at its own learning rate: 3e-4 (`gap`), where the class
+          token has 8e-4 (`token`). At 8e-4 (`gap_8e4`) mean pooling is far worse (figure 9).
+Source:   arXiv 2010.11929, appendices D.3 (head and learning rate), D.4 (positions), D.6 (axial attention). The paper
+          does not say where axial attention has its class token, so these models have none. It gives neither the heads
+          nor the strides of the axial ResNet; those of `AxialResNet_R50x1` come from Axial-DeepLab.
 """
 
 from dataclasses import replace
@@ -18,14 +18,14 @@ from dataclasses import replace
 from keras_vit.train.recipe import Augment, Data, Loss, Model, Optimizer, Recipe, Schedule, Variant
 
 B16 = Variant("ViT_B16", width=768, depth=12, mlp_dim=3072, num_heads=12, patch_size=16)
-TOKEN, GAP = 8e-4, 3e-4  # learning rates of the two heads
+TOKEN, GAP = 8e-4, 3e-4  # learning rates with a class token and with mean pooling
 
 
 def _at(positions, at="stem"):
     return replace(B16, positions=positions, positions_at=at)
 
 
-TABLE = {  # row: model, pooling, learning rate
+TABLE = {  # name: variant, pooling, learning rate
     "positions_none": (_at("none"), "token", TOKEN),
     "positions_1d": (_at("1d"), "token", TOKEN),
     "positions_1d_layers": (_at("1d", "layers"), "token", TOKEN),

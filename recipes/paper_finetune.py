@@ -1,26 +1,26 @@
-"""The paper's fine-tuning (Table 4): one row a data set and learning rate of its grid.
+"""The paper's fine-tuning (Table 4): one recipe per data set and learning rate of its grid.
 
 Command:  keras-vit train recipes/paper_finetune.py:cifar10_lr0.01 --data-dir TFDS_FOLDER --workdir runs/cifar10_b16
-          The paper chose the learning rate on the held-out end of the training set (`validation` in metrics.jsonl),
-          then trained on all of it: --set data.train_split=train evaluate.split=null. Another model: --set
-          model.variant=TAG. On one device 512 images in parts, 8 at once: --set optimizer.accumulate=64.
+          The paper selected the learning rate on the end of the training set (`validation` in metrics.jsonl), then
+          trained on all of it: --set data.train_split=train evaluate.split=null. Another model: --set
+          model.variant=TAG. 512 images on one device, 8 at a time: --set optimizer.accumulate=64.
 Hardware: not run here: the weights need a download.
 Time:     not run here.
 Figure:   not run here; with these weights, ViT-B/16 of ImageNet-21k, Table 5 has ImageNet 83.97, CIFAR-10 98.95,
-          CIFAR-100 91.67, Pets 94.43, Flowers 99.38 %; with JFT's, ViT-L/16 at 512 pixels 87.76 and ViT-H/14 at 518
+          CIFAR-100 91.67, Pets 94.43, Flowers 99.38 %. With JFT's, ViT-L/16 at 512 pixels has 87.76 and ViT-H/14 at 518
           pixels 88.55 % on ImageNet, 76.28 and 77.63 % on VTAB's nineteen tasks (Table 2).
 Source:   arXiv 2010.11929, Table 4 and appendix B.1.1: SGD with momentum 0.9, batch 512, cosine decay, no weight
-          decay, clipping at a global norm of 1, 384 pixels, a new head of zeros, no tanh layer; Polyak averaging of
-          0.9999 (which Average nears as (1 + t) / (10 + t): 0.9996 after these 20,000 steps) and 512 or 518 pixels for
-          ImageNet in Table 2. The 500 steps of warm-up (100 for the short runs), the bfloat16 momentum and the
-          50,000 images that the next one is drawn from (5.5 GB of ImageNet) are the official code's, the evaluation
-          (shorter side to 448, the middle 384) big_vision's.
+          decay, clipping at a global norm of 1, 384 pixels, a new head of zeros, no tanh layer; for ImageNet in
+          Table 2, 512 or 518 pixels and Polyak averaging of 0.9999, which Average approaches by (1 + t) / (10 + t):
+          0.9996 after these 20,000 steps. From the official code: 500 steps of warm-up (100 for the short runs),
+          bfloat16 momentum, a shuffle buffer of 50,000 images (5.5 GB for ImageNet). From big_vision: the evaluation
+          (shorter side 448, center crop 384).
 """
 
 from keras_vit.train.recipe import Augment, Average, Data, Evaluate, Loss, Model, Optimizer, Recipe, Schedule
 
 START = "vit_base_patch16_224.orig_in21k"
-TABLE = {  # data set: TFDS's name, part to train on, test split, steps, warm-up, learning rates
+TABLE = {  # name: name in TFDS, percentage to train on, test split, steps, warm-up, learning rates
     "imagenet": ("imagenet2012", 99, "validation", 20_000, 500, (0.003, 0.01, 0.03, 0.06)),
     "cifar100": ("cifar100", 98, "test", 10_000, 500, (0.001, 0.003, 0.01, 0.03)),
     "cifar10": ("cifar10", 98, "test", 10_000, 500, (0.001, 0.003, 0.01, 0.03)),
@@ -68,6 +68,6 @@ for name, start, size in (
 ):
     task = _task(name, *TABLE["imagenet"][:-1], 0.03, start=start, size=size, average=0.9999)
     recipes[name] = Recipe(**{**vars(task), "data": Data(**{**vars(task.data), "resize": size * 7 // 6})})
-for task in VTAB:  # all of the 1,000 examples, the whole image: a crop can lose what the structured tasks ask for
+for task in VTAB:  # whole images: a crop can cut off what the structured tasks ask for
     data = Data(f"vtab:{task}", None, "vtab1k", "test", 512, shuffle=50_000, exif=False)
     recipes[f"vtab_{task}"] = _recipe(f"vtab_{task}", data, 0.01, 2_500, 500, augment=Augment())

@@ -90,7 +90,7 @@ def _of_folder(folder, interface, limit, option="--images"):
 
 def of_split(model, data, data_dir: str | None, limit: int | None, left_out=()):
     """Return images, labels and class names of a recipe's test split in a model's image size, as `held_out` does."""
-    from keras_vit.data.pipeline import held_out
+    from keras_vit.data.evaluation import held_out
 
     _require_positive(limit)
     return held_out(data, model_interface(model).image_shape, data_dir, limit, left_out)

@@ -12,18 +12,15 @@ from keras_vit.data.examples import Examples, in_memory
 
 
 def from_arrays(images, targets, labels=None) -> Examples:
-    """Make a split of pixels in memory.
+    """Return a split of pixels in memory.
 
     Args:
         images: uint8 (N, H, W, C), 1 or 3 channels.
         targets: class indices (N,).
         labels: names of the classes; their indices if None.
 
-    Returns:
-        The split.
-
     Raises:
-        ValueError: an array has another shape or dtype, or a target is no index of a class.
+        ValueError: an array has another shape or dtype, or a target is not an index of a class.
     """
     images, targets = np.asarray(images), np.asarray(targets)
     if images.ndim != 4 or images.dtype != np.uint8 or images.shape[-1] not in (1, 3):
@@ -43,12 +40,8 @@ def open_arrays(split: str, directory: str | None, part) -> Examples:
 
     Args:
         split: `train`, `test`, or a part of one such as `train[:90%]`.
-        directory: path of the file, or a URL such as `gs://bucket/file.npz`. Grey images may lack the channel axis, as
-            in Keras's `mnist.npz`.
+        directory: path or URL of the file. Grey images may lack the channel axis, as in Keras's `mnist.npz`.
         part: a function (split, examples by split, source) that returns the name of the split and the slice of it.
-
-    Returns:
-        The split.
 
     Raises:
         FileNotFoundError: the file does not exist.

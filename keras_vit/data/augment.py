@@ -1,4 +1,4 @@
-"""Random changes of crop, place and size, each a pure function of its seed or draws.
+"""Crops, flips, shifts, rotations, zooms and erasing, each a pure function of its seed or draws.
 
 B batch, H W C image.
 """
@@ -7,21 +7,17 @@ import math
 
 import tensorflow as tf
 
-from keras_vit.data.seeds import key as key
-from keras_vit.data.seeds import seed_pair as seed_pair
-from keras_vit.data.seeds import uniform as uniform
-
-ERASED = (0.02, 1 / 3)  # share of the image, and _TALL its height over its width: as in timm and torchvision
-_TALL, _ATTEMPTS = (0.3, 1 / 0.3), 10
+ERASED = (0.02, 1 / 3)  # area as a fraction of the image's, as in timm and torchvision
+_ASPECT_RATIO, _ATTEMPTS = (0.3, 1 / 0.3), 10  # height / width, as there
 
 
 def crop_box(shape, seed, smallest_area: float):
-    """Top, left, height and width (4,) of a random part of an image, of random aspect ratio (the "inception crop").
+    """Draw the top, left, height and width (4,) of an inception crop: a part of random area and aspect ratio.
 
     Args:
         shape: (height, width, channels) of the whole image.
         seed: int64 pair.
-        smallest_area: share of the image, in (0, 1].
+        smallest_area: smallest area as a fraction of the image's, in (0, 1].
     """
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         shape,
@@ -35,54 +31,49 @@ def crop_box(shape, seed, smallest_area: float):
 
 
 def random_crop(image, seed, smallest_area: float):
-    """The part of an image that `crop_box` draws: (H, W, C) -> (h, w, C)."""
+    """Return the crop that `crop_box` draws: (H, W, C) -> (h, w, C)."""
     top, left, height, width = tf.unstack(crop_box(tf.shape(image), seed, smallest_area))
     return tf.ensure_shape(image[top : top + height, left : left + width], (None, None, image.shape[-1]))
 
 
 def random_window(image, draws, size: tuple[int, int]):
-    """A part of a fixed size at a random place, all places alike: (H, W, C) -> (*size, C).
-
-    Args:
-        image: of any shape.
-        draws: (2,) in [0, 1): down, across.
-        size: (height, width), at most the image's.
-    """
+    """Crop a window at a uniformly random position: (H, W, C) -> (*size, C). `draws` (2,) in [0, 1) are y and x."""
     spare = tf.cast(tf.shape(image)[:2] - tf.constant(size) + 1, tf.float32)
     top, left = tf.unstack(tf.cast(draws * spare, tf.int32))
     return tf.slice(image, [top, left, 0], [*size, image.shape[-1]])
 
 
 def padded_window(image, draws, border: int):
-    """`random_window` of an image's own size after `border` black pixels were put around it: (H, W, C) -> the same."""
-    wide = tf.pad(image, [[border, border], [border, border], [0, 0]])
-    return random_window(wide, draws, tuple(image.shape[:2]))
+    """Pad an image with `border` black pixels, and crop a random window of its own size."""
+    padded = tf.pad(image, [[border, border], [border, border], [0, 0]])
+    return random_window(padded, draws, tuple(image.shape[:2]))
 
 
 def flip(images, draws):
-    """Mirror the images of a batch whose draw (B,) is below a half."""
+    """Mirror the images of a batch whose draw (B,) is below 0.5, left to right."""
     return tf.where(draws[:, None, None, None] < 0.5, images[:, :, ::-1], images)
 
 
 def shift_rotate_zoom(images, draws, shift: float, rotate: float, zoom: float):
-    """Move, turn and scale each image of a batch a little; what comes in from outside is black.
+    """Shift, rotate and zoom each image of a batch; pixels from outside an image are black.
 
     Args:
         images: float (B, H, W, C).
-        draws: (4, B) in [0, 1): down, across, turn, size.
-        shift: largest move as a share of the side.
-        rotate: largest turn in degrees.
-        zoom: largest change of size as a share.
+        draws: (4, B) in [0, 1): vertical shift, horizontal shift, rotation, zoom.
+        shift: largest shift as a fraction of the side.
+        rotate: largest rotation in degrees.
+        zoom: largest change of size as a fraction.
     """
     height, width = images.shape[1:3]
-    # In float64: Eigen's vectors round sines otherwise than its rest of a batch, and a worker's part ends elsewhere.
-    down, across, turn, size = tf.unstack(2.0 * tf.cast(draws, tf.float64) - 1.0)
+    # float64: Eigen rounds a float32 sine differently in the vectorised part and the rest of a batch, so the parts of
+    # workers would differ from the whole batch.
+    down, across, angle, size = tf.unstack(2.0 * tf.cast(draws, tf.float64) - 1.0)
     down, across = down * (shift * height), across * (shift * width)
-    angle = turn * math.radians(rotate)
+    angle = angle * math.radians(rotate)
     scale = 1.0 / (1.0 + size * zoom)
     cos, sin = tf.cos(angle) * scale, tf.sin(angle) * scale
     middle_y, middle_x = (height - 1) / 2, (width - 1) / 2
-    # From a pixel of the result to the place it is read from.
+    # An output pixel's position in the input.
     left = middle_x - cos * (middle_x + across) + sin * (middle_y + down)
     top = middle_y - sin * (middle_x + across) - cos * (middle_y + down)
     zero = tf.zeros_like(cos)
@@ -97,20 +88,15 @@ def shift_rotate_zoom(images, draws, shift: float, rotate: float, zoom: float):
 
 
 def erase(image, probability: float, seed):
-    """Fill a rectangle of an image with noise, each pixel uniform in 0..255 (arXiv 1708.04896): (H, W, C) -> the same.
-
-    Args:
-        image: of any type, pixels 0..255, static shape.
-        probability: of doing so, in [0, 1).
-        seed: int64 pair.
-    """
+    """Replace a rectangle of an image (H, W, C) in 0..255 by uniform noise, with a probability (arXiv 1708.04896)."""
     height, width, _ = image.shape
     draws = tf.random.stateless_uniform((5, _ATTEMPTS), seed)
 
     def erased():
         area = height * width * (ERASED[0] + (ERASED[1] - ERASED[0]) * draws[1])
-        tall = tf.exp(math.log(_TALL[0]) + (math.log(_TALL[1]) - math.log(_TALL[0])) * draws[2])
-        sides = tf.cast(tf.round(tf.sqrt([area * tall, area / tall])), tf.int32)  # (2, attempts)
+        low, high = (math.log(ratio) for ratio in _ASPECT_RATIO)
+        ratio = tf.exp(low + (high - low) * draws[2])
+        sides = tf.cast(tf.round(tf.sqrt([area * ratio, area / ratio])), tf.int32)  # (2, attempts)
         fits = tf.reduce_all(sides < [[height], [width]], axis=0)
         first = tf.argmax(fits)
         side = sides[:, first] * tf.cast(fits[first], tf.int32)  # nothing where no attempt fits

@@ -1,15 +1,15 @@
-"""Two examples made one, images and targets alike; each function of a batch and of the batch of partners.
+"""Mixup, CutMix and mosaics: mix the examples of a batch with those in front of them.
 
-B batch, H W C image.
+B batch, H W C image, K classes.
 """
 
 import tensorflow as tf
 
-from keras_vit.data.mosaic import BEFORE, mosaic, mosaic_layer
+from keras_vit.data.mosaic import PARTNERS, mosaic, mosaic_layer
 
 
 def _beta(p: float, seed):
-    """One number of Beta(p, p)."""
+    """Draw one value of Beta(p, p)."""
     gammas = tf.random.stateless_gamma((2,), seed, alpha=p)
     return gammas[0] / tf.reduce_sum(gammas)
 
@@ -19,27 +19,28 @@ def mixup(images, targets, others, p: float, seed):
 
     Args:
         images: float (B, H, W, C).
-        targets: (B, classes).
+        targets: (B, K).
         others: images and targets of the partners.
-        p: of Beta(p, p), from which the batch's one share is drawn; the larger part stays the example's own.
+        p: parameter of Beta(p, p), from which the weight of the whole batch is drawn. The larger weight is the
+            example's own.
         seed: int64 pair.
     """
-    share = _beta(p, seed)
-    share = tf.maximum(share, 1.0 - share)
-    return tuple(share * x + (1.0 - share) * y for x, y in zip((images, targets), others, strict=True))
+    weight = _beta(p, seed)
+    weight = tf.maximum(weight, 1.0 - weight)
+    return tuple(weight * x + (1.0 - weight) * y for x, y in zip((images, targets), others, strict=True))
 
 
 def cutmix(images, targets, others, p: float, seed):
-    """Paste a rectangle of its partner into every example of a batch, the same one in all (arXiv 1905.04899).
+    """Paste a rectangle of its partner into every example of a batch (arXiv 1905.04899).
 
-    The rectangle has the image's aspect ratio and a centre anywhere; what reaches out is cut off. The targets share
-    as the pixels do.
+    All examples have the same rectangle. It has the image's aspect ratio and a uniformly drawn centre, and is clipped
+    to the image. The targets are weighted by the areas.
 
     Args:
         images: float (B, H, W, C).
-        targets: (B, classes).
+        targets: (B, K).
         others: images and targets of the partners.
-        p: of Beta(p, p), from which the share is drawn that the example keeps.
+        p: parameter of Beta(p, p), from which the example's own share of the area is drawn.
         seed: int64 pair.
     """
     height, width = images.shape[1:3]
@@ -54,72 +55,67 @@ def cutmix(images, targets, others, p: float, seed):
 
 
 def blend(images, targets, others, mixup_p: float, cutmix_p: float, seed):
-    """Mixup, or cutmix, or one of the two at even odds where both are asked for.
+    """Apply mixup or CutMix, or one of the two with equal probability if both are set.
 
     Args:
         images: float (B, H, W, C).
-        targets: (B, classes).
+        targets: (B, K).
         others: images and targets of the partners.
-        mixup_p: `p` of `mixup`, 0 for none.
-        cutmix_p: `p` of `cutmix`, 0 for none.
+        mixup_p: `p` of `mixup`; 0 for none.
+        cutmix_p: `p` of `cutmix`; 0 for none.
         seed: int64 pair.
     """
-    if not (mixup_p and cutmix_p):
-        return (
-            mixup(images, targets, others, mixup_p, seed)
-            if mixup_p
-            else cutmix(images, targets, others, cutmix_p, seed)
-        )
-    return tf.cond(
-        tf.random.stateless_uniform((), seed + 2) < 0.5,
-        lambda: mixup(images, targets, others, mixup_p, seed),
-        lambda: cutmix(images, targets, others, cutmix_p, seed),
-    )
+    by_mixup = lambda: mixup(images, targets, others, mixup_p, seed)  # noqa: E731
+    by_cutmix = lambda: cutmix(images, targets, others, cutmix_p, seed)  # noqa: E731
+    if mixup_p and cutmix_p:
+        return tf.cond(tf.random.stateless_uniform((), seed + 2) < 0.5, by_mixup, by_cutmix)
+    return by_mixup() if mixup_p else by_cutmix()
 
 
-def rows_in_front(augment) -> int:
-    """Return with how many rows in front of it in the batch an example is mixed, at most."""
+def partner_count(augment) -> int:
+    """Return the number of examples in front of an example with which it can be mixed."""
     if augment.mosaic:
         mosaic_layer()  # raises now, and is made outside of any graph
-        return BEFORE
+        return PARTNERS
     return int(bool(augment.mixup or augment.cutmix))
 
 
-def in_order(rows, before: int, first: int, more: int):
-    """A worker's rows of a batch behind the `before` rows in front of them, where the batch's last rows are in front of
-    its first one.
+def wrap_batch(values, partners: int, first: int, extra: int):
+    """Put the partners of a worker's first examples in front of the examples.
+
+    The partners of the batch's first example are the last examples of the batch.
 
     Args:
-        rows: of the worker, by their place in the batch.
-        before: how many rows in front are wanted.
-        first: place of the worker's own first row.
-        more: how many rows in front `rows` has: `before`, or none where it is the whole batch.
+        values: of the worker's examples, by their position in the batch.
+        partners: number of partners.
+        first: position in the batch of the worker's first own example.
+        extra: number of partners that `values` contains: `partners`, or 0 for the whole batch.
     """
-    wrapped = max(before - first, 0)
-    return tf.concat([rows[-wrapped:], rows[:-wrapped] if more else rows], axis=0) if wrapped else rows
+    wrapped = max(partners - first, 0)
+    return tf.concat([values[-wrapped:], values[:-wrapped] if extra else values], axis=0) if wrapped else values
 
 
-def mix(images, targets, centres, before: int, augment, blend_seed, mosaic_seed):
-    """Mosaics or blends of a batch, as its draws say.
+def mix(images, targets, centres, partners: int, augment, blend_seed, mosaic_seed):
+    """Apply a mosaic, or mixup or CutMix, to a batch.
 
     Args:
-        images: float (before + B, H, W, C), as `in_order` gives them.
-        targets: (before + B, classes).
-        centres: (before + B, 2) in [0, 1), of the mosaics.
-        before: rows in front.
+        images: float (partners + B, H, W, C), from `wrap_batch`.
+        targets: (partners + B, K).
+        centres: (partners + B, 2) in [0, 1), of the mosaics.
+        partners: number of examples in front.
         augment: a `keras_vit.train.recipe.Augment`.
         blend_seed: int64 pair.
         mosaic_seed: int64 pair.
 
     Returns:
-        Images (B, H, W, C) and targets (B, classes).
+        Images (B, H, W, C) and targets (B, K).
     """
 
     def blended():
-        own = images[before:], targets[before:]
+        own = images[partners:], targets[partners:]
         if not (augment.mixup or augment.cutmix):
             return own
-        others = images[before - 1 : -1], targets[before - 1 : -1]
+        others = images[partners - 1 : -1], targets[partners - 1 : -1]
         return blend(*own, others, augment.mixup, augment.cutmix, blend_seed)
 
     if not augment.mosaic:

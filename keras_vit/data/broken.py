@@ -23,12 +23,7 @@ DATA_ERRORS = (
 
 
 class BrokenFile(ValueError):
-    """Raised for a data file that cannot be read.
-
-    Args:
-        message: the error message.
-        path: path of the file.
-    """
+    """Raised for a data file that cannot be read, whose path is `path`."""
 
     def __init__(self, message: str, path: str):
         super().__init__(message)
@@ -36,17 +31,10 @@ class BrokenFile(ValueError):
 
 
 def without_broken(examples: Examples, source: str) -> Examples:
-    """Return a split without its broken files, which are found by reading all files once.
+    """Return a split without its broken files, which are found by reading all files once, before the run begins.
 
-    The files are found before the run begins. The number of steps and the order of the examples are therefore the same
-    when the run is resumed. An example keeps its index, and thus its augmentation.
-
-    Args:
-        examples: the split.
-        source: name of the split in the warning.
-
-    Returns:
-        The split without the broken files; `examples` itself if no file is broken.
+    The number of steps and the order of the examples are therefore the same when the run is resumed. An example keeps
+    its index, and thus its augmentation. `source` names the split in the warning.
 
     Raises:
         ValueError: more than three files and more than 1 % are broken, or all of them.

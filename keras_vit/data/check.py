@@ -50,12 +50,7 @@ class FileFacts:
 
 
 def files_to_check(directory: str) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
-    """Return (path, split, class) of each file that training would read, and (split, class) of each empty class.
-
-    Raises:
-        FileNotFoundError: the folder does not exist.
-        ValueError: the folder has no classes.
-    """
+    """Return (path, split, class) of each file that training would read, and (split, class) of each empty class."""
     found, empty = [], []
     for split, labels in files_of_splits(directory, empty=True).items():
         for label, files in labels.items():
@@ -125,12 +120,7 @@ def _oddities(path: str, data: bytes, kind: str) -> Iterator[str]:
 
 
 def findings(facts: list[FileFacts], empty: list[tuple[str, str]]) -> dict:
-    """Return all findings as plain lists and dicts.
-
-    Args:
-        facts: findings about each file.
-        empty: (split, class) of the classes without files.
-    """
+    """Return all findings as plain lists and dicts. `empty` lists (split, class) of the classes without files."""
     splits, odd, by_content = {}, defaultdict(list), defaultdict(list)
     for split, label in empty:
         splits.setdefault(split, {})[label] = 0

@@ -13,14 +13,9 @@ from keras_vit.preprocessing.inputs import resize
 
 
 def decode(data, exif: bool = True):
-    """Decode an image file. JPEG and PNG have exactly the pixels of `preprocessing.decode.decode_image`.
+    """Decode an image file to uint8 (H, W, 3). `exif` applies the EXIF orientation.
 
-    Args:
-        data: the file's bytes, a string ().
-        exif: whether to apply the EXIF orientation.
-
-    Returns:
-        uint8 (H, W, 3).
+    JPEG and PNG have exactly the pixels of `preprocessing.decode.decode_image`.
     """
     image = tf.cond(
         tf.io.is_jpeg(data),
@@ -85,16 +80,10 @@ def decode_crop(data, seed, smallest_area: float, exif: bool = True):
 
 
 def fitted(images, input_shape: tuple[int, int, int], quick: bool = False):
-    """Convert images of any size and 1 or 3 channels to a model's input shape.
+    """Convert images (..., H, W, C) of any size and 1 or 3 channels to a model's input shape, float32 in 0..255.
 
-    Args:
-        images: (H, W, C) or (B, H, W, C).
-        input_shape: (height, width, channels) of the model.
-        quick: whether an image (H, W, C) that shrinks to half or more is resized without antialiasing. Bilinear
-            interpolation then reads every pixel anyway.
-
-    Returns:
-        Pixels 0..255, float32 (..., height, width, channels).
+    With `quick`, an image (H, W, C) that shrinks to half or more is resized without antialiasing. Bilinear
+    interpolation then reads every pixel anyway.
     """
     height, width, channels = input_shape
     if images.shape[-1] == 3 and channels == 1:
@@ -125,10 +114,7 @@ def shortened(image, shorter: int):
 def middle(image, size: int | tuple[int, int], input_shape: tuple[int, int, int]):
     """Resize an image, then take its center crop: (H, W, C) -> float32 of `input_shape`.
 
-    Args:
-        image: (H, W, C).
-        size: new length of the shorter side, or (height, width), which changes the aspect ratio.
-        input_shape: (height, width, channels) of the model, at most the resized image.
+    `size` is the new length of the shorter side, or (height, width), which changes the aspect ratio.
     """
     height, width, _ = input_shape
     image = shortened(image, size) if isinstance(size, int) else tf.image.resize(image, size, antialias=True)

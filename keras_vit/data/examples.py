@@ -49,11 +49,7 @@ class Examples:
         return self.stream(seed).map(lambda index, image, label: (index, self.read(image), label), tf.data.AUTOTUNE)
 
     def listing(self, most: int = 12) -> str:
-        """Return a line such as '15 images of 2 classes: cat 10, dog 5'.
-
-        Args:
-            most: maximum number of named classes.
-        """
+        """Return a line such as '15 images of 2 classes: cat 10, dog 5' that names at most `most` classes."""
         counts = self.counts or [None] * len(self.labels)
         rows = [name if n is None else f"{name} {n:,}" for name, n in zip(self.labels, counts, strict=True)]
         more = f", and {len(rows) - most:,} more" if len(rows) > most else ""
@@ -61,16 +57,13 @@ class Examples:
 
 
 def in_memory(images, targets, labels, files=None) -> Examples:
-    """Make a split of arrays in memory.
+    """Return a split of arrays in memory.
 
     Args:
         images: uint8 (N, H, W, C), or paths of files (N,).
         targets: class indices (N,).
         labels: names of the classes.
         files: paths of the examples' files; None for pixels.
-
-    Returns:
-        The split.
     """
     targets = np.asarray(targets, "int64")
     count = len(targets)

@@ -40,12 +40,9 @@ def open_folder(split: str, directory: str | None, part, left_out: tuple[str, ..
 
     Args:
         split: `train`, `test`, or a part of one such as `train[:90%]`.
-        directory: path of the folder, or a URL such as `gs://bucket/folder`.
+        directory: path or URL of the folder.
         part: a function (split, examples by split, source) that returns the name of the split and the slice of it.
         left_out: names of files that take part in the split although they may be deleted.
-
-    Returns:
-        The split.
 
     Raises:
         FileNotFoundError: the folder does not exist.
@@ -66,13 +63,7 @@ def open_folder(split: str, directory: str | None, part, left_out: tuple[str, ..
 def files_of_splits(
     directory: str | None, left_out: tuple[str, ...] = (), empty: bool = False
 ) -> dict[str, dict[str, list[str]]]:
-    """Return the files of a folder by split and class; see `open_folder`.
-
-    Args:
-        directory: path of the folder, or a URL such as `gs://bucket/folder`.
-        left_out: names of files that take part in the split although they may be deleted.
-        empty: whether a class may have no training files.
-    """
+    """Return the files of a folder by split and class. `empty` allows classes without training files."""
     if directory is None or not tf.io.gfile.isdir(directory):
         raise FileNotFoundError(
             f"directory expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg), found none at {directory!r}; "

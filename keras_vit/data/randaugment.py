@@ -25,16 +25,9 @@ PLAIN = NAMES[: -len(GEOMETRIC)]
 
 
 def rand_augment(image, count: int, magnitude: float, seed):
-    """Apply `count` operations, drawn with replacement, to an image.
+    """Apply `count` operations, drawn with replacement, to an image: uint8 (H, W, 1 or 3) of static shape.
 
-    Args:
-        image: uint8 (H, W, C) of static shape, 1 or 3 channels.
-        count: number of operations, at least 1.
-        magnitude: strength of the operations, 0 to 30; 10 is AutoAugment's full strength.
-        seed: int64 pair.
-
-    Returns:
-        uint8 (H, W, C).
+    `magnitude` is the strength, 0 to 30; 10 is AutoAugment's full strength.
     """
     draws = tf.random.stateless_uniform((count, 4), seed)
     for layer in range(count):

@@ -12,9 +12,7 @@ def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Return a dataset that TensorFlow does not tune at run time.
 
     TensorFlow's tuning thread (2.21) sleeps for growing intervals, at last a minute. The end of an iterator often waits
-    for the thread, which delays evaluations and the end of a training stage.
-
-    Without tuning, `tf.data.AUTOTUNE` means one call of a map's function per core.
+    for the thread. Without tuning, `tf.data.AUTOTUNE` means one call of a map's function per core.
     """
     options = tf.data.Options()
     options.autotune.enabled = False

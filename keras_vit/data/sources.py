@@ -23,16 +23,9 @@ _SLICE = re.compile(r"(\w+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
 
 
 def open_data(data, split: str | None = None, directory: str | None = None, left_out: tuple[str, ...] = ()) -> Examples:
-    """Open one split of a recipe's data.
+    """Open one split of a recipe's `Data`, by default the training split; see `open_split`.
 
-    Args:
-        data: a `keras_vit.train.recipe.Data`.
-        split: name of the split; the training split if None.
-        directory: replaces the directory in `data`.
-        left_out: as in `open_split`.
-
-    Returns:
-        The split.
+    `directory` replaces the directory in `data`.
     """
     directory, split = directory or data.directory, split or data.train_split
     return open_split(data.source, split, directory, data.shuffle, data.on_error, left_out, exif=data.exif)
@@ -51,17 +44,13 @@ def open_split(
 
     Args:
         source: `digits`, `folder`, `arrays`, `tfds:NAME` or `vtab:TASK`.
-        split: `train`, `test`, or a part of one such as `train[:90%]`; for VTAB `train800`, `val200`, `vtab1k` or
-            `test`.
+        split: `train`, `test`, or a part of one such as `train[:90%]`; of VTAB `train800`, `val200`, `vtab1k`, `test`.
         directory: the folder of images, the file of arrays, or the data folder of TensorFlow Datasets.
         shuffle: size of the shuffle buffer in examples, for streamed data.
         on_error: `stop` raises an error when a broken file is read; `skip` leaves broken files out.
         left_out: names of files in a folder that may have been deleted since the run began. The other files keep their
             split, order and seeds.
         exif: whether to apply EXIF orientations.
-
-    Returns:
-        The split.
 
     Raises:
         FileNotFoundError: the data does not exist.

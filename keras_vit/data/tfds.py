@@ -18,9 +18,6 @@ def open_tfds(name: str, split: str, directory: str | None, shuffle: int) -> Exa
         directory: the data folder; TensorFlow Datasets' default if None.
         shuffle: size of the shuffle buffer in examples.
 
-    Returns:
-        The split.
-
     Raises:
         FileNotFoundError: the data set has not been prepared in the folder.
         ValueError: the split is unknown or empty, or the data set has no image and label.

@@ -47,12 +47,7 @@ class Task:
     levels: int = 255
 
     def split(self, name: str, train_count: int) -> str:
-        """Return a split of the task in the syntax of TensorFlow Datasets.
-
-        Args:
-            name: one of `SPLITS`.
-            train_count: number of examples in the data set's `train` split.
-        """
+        """Return one of `SPLITS` in the syntax of TensorFlow Datasets, from the size of its `train` split."""
         begin = 0 if self.percent is None else self.percent * train_count // 100
         test = self.test
         if test is None:  # the benchmark rounds the training and validation parts separately
@@ -128,16 +123,9 @@ def find_task(name: str) -> Task:
 
 
 def open_task(name: str, split: str, directory: str | None, shuffle: int) -> Examples:
-    """Open one split of a task.
+    """Open one split of a task: `train800`, `val200`, `vtab1k` (both, on which the paper trains) or `test`.
 
-    Args:
-        name: name of the task.
-        split: `train800`, `val200`, `vtab1k` (both of them, on which the paper trains) or `test`.
-        directory: the data folder; TensorFlow Datasets' default if None.
-        shuffle: size of the shuffle buffer in examples.
-
-    Returns:
-        The split.
+    `directory` and `shuffle` are those of `open_tfds`.
 
     Raises:
         FileNotFoundError: the data set has not been prepared in the folder.

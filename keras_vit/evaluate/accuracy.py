@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_vit.composed import flattened
 from keras_vit.data.broken import naming_broken_files
-from keras_vit.data.pipeline import evaluation_batches
+from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.sources import open_data
 from keras_vit.models.model_interface import model_interface
 from keras_vit.models.vision_model import VisionModel

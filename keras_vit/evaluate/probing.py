@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.data.pipeline import evaluation_batches
+from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.sources import open_split
 from keras_vit.data.tfds import prepared
 from keras_vit.data.vtab import find_task

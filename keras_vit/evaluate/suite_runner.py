@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_vit.data.pipeline import evaluation_batches
+from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.settings import untuned
 from keras_vit.data.sources import open_split
 from keras_vit.evaluate.accuracy import evaluate, evaluator

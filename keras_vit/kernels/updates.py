@@ -24,7 +24,7 @@ def weights_of_means(count, betas: tuple):
 
 @compiled
 def adamw(handles, gradient, scale, rate, weights, betas: tuple, epsilon: float, decay: float, moment_dtype: str):
-    """Update a variable as `keras_vit.train.optim.optimizer.AdamW` does.
+    """Update a variable as `keras_vit.train.optim.adam.AdamW` does.
 
     Args:
         handles: resource handles of the variable, the first moment and the second moment.
@@ -48,7 +48,7 @@ def adamw(handles, gradient, scale, rate, weights, betas: tuple, epsilon: float,
 
 @compiled
 def momentum(handles, gradient, scale, rate, memory: float, decay: float, moment_dtype: str):
-    """Update a variable as `keras_vit.train.optim.optimizer.SGD` does.
+    """Update a variable as `keras_vit.train.optim.sgd.SGD` does.
 
     Args:
         handles: resource handles of the variable and its momentum.

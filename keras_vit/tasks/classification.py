@@ -5,11 +5,7 @@ from keras_vit.train.recipe import Recipe
 
 
 class Classification:
-    """Predict the classes of images.
-
-    Args:
-        recipe: recipe of the run.
-    """
+    """Predict the classes of images."""
 
     def __init__(self, recipe: Recipe):
         self._loss = recipe.loss

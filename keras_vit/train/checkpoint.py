@@ -76,10 +76,7 @@ class Checkpoints:
     def restore(self) -> int | None:
         """Restore the newest readable checkpoint and return its step; None without checkpoints.
 
-        Warns of every newer checkpoint that cannot be read.
-
-        Raises:
-            ValueError: there are checkpoints, and none can be read.
+        Warn of every newer checkpoint that cannot be read. If none can be read, raise a ValueError.
         """
         steps = self.steps()
         for step in reversed(steps):

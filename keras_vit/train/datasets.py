@@ -5,8 +5,9 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.mosaic import mosaic_layer
-from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches
+from keras_vit.data.pipeline import steps_per_epoch, training_batches
 from keras_vit.data.sources import Examples, open_data, open_split
 from keras_vit.evaluate.few_shot import squeezed
 from keras_vit.tasks.masked import MaskedPatches
@@ -36,10 +37,8 @@ class Datasets:
     def open(cls, recipe: Recipe, data_dir: str | None = None, left_out: tuple[str, ...] = ()) -> "Datasets":
         """Open all splits of a recipe before training.
 
-        Args:
-            recipe: recipe of the run.
-            data_dir: replaces the directory of the recipe's data.
-            left_out: names of files that may have been removed since the run began.
+        `data_dir` replaces the directory of the recipe's data. `left_out` names files that may have been removed since
+        the run began.
 
         Raises:
             FileNotFoundError: the data is absent.
@@ -69,16 +68,23 @@ class Datasets:
 
     @property
     def facts(self) -> dict:
-        """Return counts, names and hashes that change with the data.
+        """Counts, names and hashes that change with the data.
 
         Files that are left out are counted, so that a resumed run may leave out more files.
         """
-        train, test, validation = (split.whole or split for split in self._own)
-        found = {"train_examples": train.count, "test_examples": test.count}
-        found["labels"] = list(train.labels)
-        splits = {"train_files": train, "test_files": test}
-        splits |= {"validation_files": validation} if self.recipe.evaluate.split else {}
-        return found | {name: files_hash(split) for name, split in splits.items() if split.files}
+        return self._facts([split.whole or split for split in self._own])
+
+    @property
+    def facts_of_good_files(self) -> dict:
+        """`facts` as runs wrote them before `left_out.json` existed: without the files that are left out."""
+        return self._facts(self._own)
+
+    def _facts(self, splits) -> dict:
+        train, test, validation = splits
+        counts = {"train_examples": train.count, "test_examples": test.count, "labels": list(train.labels)}
+        hashed = {"train_files": train, "test_files": test}
+        hashed |= {"validation_files": validation} if self.recipe.evaluate.split else {}
+        return counts | {name: files_hash(split) for name, split in hashed.items() if split.files}
 
     @property
     def left_out(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import time
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from keras_vit.train.recipe.inputs import check_sizes
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
-from keras_vit.train.strategy import Devices, choose
+from keras_vit.train.strategy import Devices, choose, naming_lack_of_memory
 from keras_vit.train.workdir import claim, find_summary, require_same_rates, save_model, write_summary
 
 CALL_SECONDS = 1.0  # duration of one call from Python: short enough for progress and interruption
@@ -82,123 +81,154 @@ def train(
     # The signal handler is set after the workers have connected, during which TensorFlow handles SIGTERM.
     lock = locked(workdir) if devices.chief else contextlib.nullcontext()  # the other workers share the chief's folder
     with lock, devices.naming_lost_workers(), Interrupt() as interrupt:
-        return _run(recipe, Path(workdir), data_dir, devices, profile, interrupt)
+        return Run(recipe, Path(workdir), data_dir, devices, profile).train(interrupt)
 
 
-@contextlib.contextmanager
-def _naming_memory(batch: int):
-    """Turn TensorFlow's out-of-memory error into a ValueError that says what needs less memory."""
-    try:
-        yield
-    except tf.errors.ResourceExhaustedError as error:
-        reason = re.search(r"(OOM|Out of memory|failed to allocate).*", str(error.message))
-        if reason is None:  # an error of a file or a disk
+class Run:
+    """A training run: built from its recipe, then resumed from its newest checkpoint. See `train`."""
+
+    def __init__(self, recipe: Recipe, workdir: Path, data_dir: str | None, devices: Devices, profile: bool = False):
+        self.recipe, self.workdir, self.devices = recipe, workdir, devices
+        self.directory, self.batch_size = data_dir or recipe.data.directory, recipe.data.batch_size
+        self.data = Datasets.open(recipe, data_dir, known_broken(workdir))
+        self.steps = self.data.steps
+        self.state = first_state(recipe, self.data.train.labels, self.steps, devices.strategy)
+        self.counters, average = self.state.counters, self.state.average
+        self.checkpoints = Checkpoints(
+            workdir / "checkpoints", recipe.checkpoint.keep, self.state.variables(), devices.chief
+        )
+        self.step = self._resume()
+        self.counters.load()
+        self.measure = Measure(recipe, average, self.data, devices)
+        self.pictures = Pictures(recipe, average, self.data)
+        self.speed = Speed(self.counters.images, self.counters.images_seconds)
+        self.profile = Profile(workdir / "profile" if profile and devices.chief else None)
+        self.stages = [span for span in spans_of(recipe, self.steps) if span.end > self.step]
+        self.stage = self.result = None
+        self.saved = time.perf_counter()
+        self.begun = self.saved - self.counters.seconds
+
+    def _resume(self) -> int:
+        """Claim the folder, restore the newest checkpoint, and return its step."""
+        devices, checkpoints = self.devices, self.checkpoints
+        require_same_rates(self.workdir, self.data, max(checkpoints.steps(), default=0))
+        devices.require_same_step(0)  # all workers have read the folder before the chief changes it
+        if devices.chief:
+            claim(self.workdir, self.data)  # not earlier: a mistake in the recipe or the data must not claim the folder
+            remember_broken(self.workdir, self.directory, self.data.left_out)
+            checkpoints.tidy()
+        devices.require_same_step(0)  # the chief has changed it before the others read it
+        step = checkpoints.restore() or 0
+        devices.require_same_step(step)
+        if devices.chief:
+            checkpoints.set_aside(step)
+            record_process(self.workdir, devices, step)
+        return step
+
+    def train(self, interrupt: Interrupt) -> dict:
+        """Make the remaining updates and return the content of `summary.json`."""
+        devices, recipe = self.devices, self.recipe
+        with (
+            naming_lack_of_memory(self.batch_size),
+            remembering_broken(self.workdir, self.directory),
+            naming_broken_files(*self.data.splits),
+            Report(recipe, self.workdir, self.data, self.step, devices.chief) as self.report,
+        ):
+            self.report.begin(self.state.model.count_params(), self.state.rate.schedule)
+            stop, count, _ = devices.agree(interrupt.asked, 1, False)
+            while self.step < self.steps and not stop:
+                self._update(count)
+                self._report()
+                count = self.speed.images_in(CALL_SECONDS) // self.batch_size or 1
+                due = time.perf_counter() - self.saved >= recipe.checkpoint.seconds
+                stop, count, due = devices.agree(interrupt.asked, count, due)
+                if self.step == self.steps or stop or due:
+                    self._save()
+                    self.saved = time.perf_counter()
+            if self.step < self.steps:
+                self.report.say(f"stopped at step {self.step} of {self.steps}; the same command goes on from there.")
+                raise SystemExit(interrupt.code)
+            self.result = self.result or self.measure("test")
+        return self._finish()
+
+    def _begin_stage(self) -> None:
+        """Compile the steps of the next stage, and open its data."""
+        self.stage = self.stages.pop(0)
+        self.run_steps = compiled_steps(self.recipe, self.state, self.devices.strategy, self.stage, self.devices.cores)
+        batches = self.data.batches(self.stage.input_shape, self.step)
+        self.iterator = iter(self.devices.spread(batches, self.batch_size))
+        self.speed.restart()
+
+    def _update(self, count: int) -> None:
+        """Make at most `count` updates: fewer before a report, a picture or the end of a stage."""
+        if self.stage is None or self.step == self.stage.end:
+            self._begin_stage()
+            count = 1
+        to_report = self.data.report_steps - self.step % self.data.report_steps
+        count = min(count, to_report, self.stage.end - self.step, self.pictures.remaining(self.step))
+        try:
+            with self.profile.around():
+                self.speed.timed(self.run_steps, self.iterator, tf.constant(count), images=count * self.batch_size)
+        except DATA_ERRORS:
+            self._save_complete_updates()
             raise
-        raise ValueError(
-            f"data.batch_size expected a batch that there is memory for, received {batch} ({reason[0].strip()}); a "
-            "smaller one, a larger optimizer.accumulate or recompute=true take less."
-        ) from error
+        self.step += count
+        if self._diverged():
+            raise FloatingPointError(
+                "loss expected a finite value with a finite gradient, received another one at step "
+                f"{self.counters.first_wrong}; the last good state is that of step "
+                f"{(self.checkpoints.steps() or [0])[-1]}."
+            )
 
+    def _diverged(self) -> bool:
+        return self.recipe.nonfinite == "stop" and bool(self.counters.skipped)
 
-def _run(
-    recipe: Recipe, workdir: Path, data_dir: str | None, devices: Devices, profile: bool, interrupt: Interrupt
-) -> dict:
-    directory, batch = data_dir or recipe.data.directory, recipe.data.batch_size
-    data = Datasets.open(recipe, data_dir, known_broken(workdir))
-    total, report_steps = data.steps, data.report_steps
+    def _save_complete_updates(self) -> None:
+        """Save the state before the batch whose data could not be read."""
+        self.step = int(self.state.optimizer.iterations.numpy())  # updates run one after another, so each is complete
+        if self.devices.workers == 1 and not self._diverged():
+            self._save()
+            self.report.say(
+                f"the state of step {self.step} of {self.steps} is saved; the same command goes on from there, once "
+                "the file is repaired or removed, or with --set data.on_error=skip."
+            )
 
-    state = first_state(recipe, data.train.labels, total, devices.strategy)
-    checkpoints = Checkpoints(workdir / "checkpoints", recipe.checkpoint.keep, state.variables(), devices.chief)
-    require_same_rates(workdir, data, max(checkpoints.steps(), default=0))
-    devices.require_same_step(0)  # all workers have read the folder before the chief changes it
-    if devices.chief:
-        claim(workdir, recipe, data.facts)  # not earlier: a mistake in the recipe or the data must not claim the folder
-        remember_broken(workdir, directory, data.left_out)
-        checkpoints.tidy()
-    devices.require_same_step(0)  # the chief has changed it before the others read it
-    step = checkpoints.restore() or 0
-    devices.require_same_step(step)
-    if devices.chief:
-        checkpoints.set_aside(step)
-        record_process(workdir, devices, step)
-    counters = state.counters
-    counters.load()
+    def _report(self) -> None:
+        """Report the last updates, and evaluate the model if the recipe says so."""
+        step, report = self.step, self.report
+        progress = self.counters, float(self.state.rate(step - 1)), self.speed.of_stage or self.speed.of_run
+        report.show(step, *progress)
+        if self.pictures.is_due(step) and self.devices.chief:
+            report.picture(step, "journey", self.pictures(step))
+        if step % self.data.report_steps == 0 or step == self.steps:
+            self.counters.seconds = time.perf_counter() - self.begun
+            report.train(step, *progress)
+            for split in self.measure.due(step):
+                self.result = self.measure(split)
+                report.evaluation(step, split, self.result)
+                if split == self.measure.on_the_way:
+                    self._save_best(self.result)
 
-    measure, pictures = Measure(recipe, state.average, data, devices), Pictures(recipe, state.average, data)
-    speed = Speed(counters.images, counters.images_seconds)
-    profiler = Profile(workdir / "profile" if profile and devices.chief else None)
-    spans = [span for span in spans_of(recipe, total) if span.end > step]
-    span = run_steps = iterator = result = None
-    saved = time.perf_counter()
-    begun = saved - counters.seconds
+    def _save_best(self, result: dict) -> None:
+        """Write `best.keras` if the recipe asks for it and no evaluation before had a higher accuracy."""
+        if self.recipe.checkpoint.best and result["accuracy"] > self.counters.best:
+            self.counters.best = result["accuracy"]
+            if self.devices.chief:
+                model = finished_models(self.recipe, self.state.average)["model.keras"]
+                save_model(model, self.workdir / "best.keras")
 
-    def save():
-        counters.seconds = time.perf_counter() - begun
-        counters.images, counters.images_seconds = speed.images, speed.seconds
-        counters.store()
-        checkpoints.save(step)
+    def _save(self) -> None:
+        """Save a checkpoint."""
+        self.counters.seconds = time.perf_counter() - self.begun
+        self.counters.images, self.counters.images_seconds = self.speed.images, self.speed.seconds
+        self.counters.store()
+        self.checkpoints.save(self.step)
 
-    with (
-        _naming_memory(batch),
-        remembering_broken(workdir, directory),
-        naming_broken_files(*data.splits),
-        Report(recipe, workdir, data, step, devices.chief) as report,
-    ):
-        report.begin(state.model.count_params(), state.rate.schedule)
-        stop, count, _ = devices.agree(interrupt.asked, 1, False)
-        while step < total and not stop:
-            if span is None or step == span.end:
-                span = spans.pop(0)
-                run_steps = compiled_steps(recipe, state, devices.strategy, span, devices.cores)
-                iterator = iter(devices.spread(data.batches(span.input_shape, step), batch))
-                speed.restart()
-                count = 1
-            count = min(count, report_steps - step % report_steps, span.end - step, pictures.remaining(step))
-            try:
-                with profiler.around():
-                    speed.timed(run_steps, iterator, tf.constant(count), images=count * batch)
-            except DATA_ERRORS:
-                step = int(state.optimizer.iterations.numpy())  # updates run one after another, so each is complete
-                if devices.workers == 1 and not (recipe.nonfinite == "stop" and counters.skipped):
-                    save()
-                    report.say(
-                        f"the state of step {step} of {total} is saved; the same command goes on from there, once the "
-                        "file is repaired or removed, or with --set data.on_error=skip."
-                    )
-                raise
-            step += count
-            rate = float(state.rate(step - 1))
-            if recipe.nonfinite == "stop" and counters.skipped:
-                raise FloatingPointError(
-                    "loss expected a finite number with a finite gradient, received another one at step "
-                    f"{counters.first_wrong}; the last good state is that of step {(checkpoints.steps() or [0])[-1]}."
-                )
-            report.show(step, counters, rate, speed.of_stage or speed.of_run)
-            if pictures.is_due(step) and devices.chief:
-                report.picture(step, "journey", pictures(step))
-            if step % report_steps == 0 or step == total:
-                counters.seconds = time.perf_counter() - begun
-                report.train(step, counters, rate, speed.of_stage or speed.of_run)
-                for split in measure.due(step):
-                    result = measure(split)
-                    report.evaluation(step, split, result)
-                    if recipe.checkpoint.best and split == measure.on_the_way and result["accuracy"] > counters.best:
-                        counters.best = result["accuracy"]
-                        if devices.chief:
-                            save_model(finished_models(recipe, state.average)["model.keras"], workdir / "best.keras")
-            due = time.perf_counter() - saved >= recipe.checkpoint.seconds
-            stop, count, due = devices.agree(interrupt.asked, speed.images_in(CALL_SECONDS) // batch or 1, due)
-            if step == total or stop or due:
-                save()
-                saved = time.perf_counter()
-        if step < total:
-            report.say(f"stopped at step {step} of {total}; the same command goes on from there.")
-            raise SystemExit(interrupt.code)
-        result = result or measure("test")
-
-    summary = summarise(recipe, data, state, result, speed.of_run, devices.replicas)
-    if devices.chief:
-        for name, model in finished_models(recipe, state.average).items():
-            save_model(model, workdir / name)
-        write_summary(workdir / "summary.json", summary)
-    return summary
+    def _finish(self) -> dict:
+        """Save the models and the summary, and return the summary."""
+        summary = summarise(self.recipe, self.data, self.state, self.result, self.speed.of_run, self.devices.replicas)
+        if self.devices.chief:
+            for name, model in finished_models(self.recipe, self.state.average).items():
+                save_model(model, self.workdir / name)
+            write_summary(self.workdir / "summary.json", summary)
+        return summary

@@ -18,12 +18,7 @@ def known_broken(workdir: Path) -> tuple[str, ...]:
 
 
 def absent_files(model: str, recipe: str | None) -> tuple[str, ...]:
-    """Return the names of files that are part of the splits although they may have been removed.
-
-    Args:
-        model: the verb's MODEL; the run of a workdir may have listed broken files.
-        recipe: the verb's `--recipe`, if any; the data of another recipe has no such files.
-    """
+    """Return the names of files that a run's workdir MODEL has found broken; none if `--recipe` names other data."""
     return () if recipe else known_broken(Path(model))
 
 

@@ -19,8 +19,7 @@ NAME = "run.lock"
 def locked(workdir: str | os.PathLike):
     """Lock a run's folder inside the `with`. The system releases the lock when the process ends.
 
-    Args:
-        workdir: the folder; created if it does not exist, and removed again if it is empty at the end.
+    The folder is created if it does not exist, and removed again if it is empty at the end.
 
     Raises:
         ValueError: another process has locked the folder.

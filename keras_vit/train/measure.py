@@ -13,14 +13,7 @@ from keras_vit.train.strategy import Devices
 
 
 class Measure:
-    """Evaluates the model of a run when the recipe says so.
-
-    Args:
-        recipe: recipe of the run.
-        model: the model to evaluate.
-        data: data splits of the run.
-        devices: devices of the run, which share the work.
-    """
+    """Evaluates the model of a run when the recipe says so. The devices share the work."""
 
     def __init__(self, recipe: Recipe, model: keras.Model, data: Datasets, devices: Devices):
         self._recipe, self._model, self._data, self._devices = recipe, model, data, devices

@@ -10,8 +10,10 @@ import tensorflow as tf
 
 from keras_vit.train.model import build_model
 from keras_vit.train.optim.freeze import trained_variables
-from keras_vit.train.optim.optimizer import Update, build_optimizer, layer_shares
+from keras_vit.train.optim.layer_decay import layer_shares
+from keras_vit.train.optim.optimizer import build_optimizer
 from keras_vit.train.optim.schedule import LearningRate
+from keras_vit.train.optim.update import Update
 from keras_vit.train.recipe import Recipe
 
 try:
@@ -98,14 +100,7 @@ class Counters:
         self._kept.assign([self.seconds, self.skipped_before, self.best, *speed])
 
     def count(self, loss, made, wrong, step) -> None:
-        """Count an update, in the compiled steps.
-
-        Args:
-            loss: loss of the update.
-            made: 1.0 if the update was made.
-            wrong: 1.0 if the loss or the gradient was not finite.
-            step: number of the update, from 1.
-        """
+        """Count an update in the graph: its loss, 1.0 if it was made, 1.0 if it was not finite, its number from 1."""
         self.tally.assign_add(tf.cast(tf.stack([loss, made, wrong]), tf.float64))
         first = tf.convert_to_tensor(self._first_wrong)
         self._first_wrong.assign(tf.where((wrong > 0) & (first == 0), tf.cast(step, tf.int64), first))
@@ -133,14 +128,7 @@ class Counters:
 
 
 def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -> State:
-    """Return the initial state of a run, which depends only on the recipe.
-
-    Args:
-        recipe: recipe of the run.
-        labels: names of the classes.
-        steps: number of steps of the whole run.
-        strategy: distribution strategy that creates the variables.
-    """
+    """Return the initial state of a run of `steps` steps, which depends only on the recipe."""
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
         model = average = build_model(recipe, labels)
@@ -151,8 +139,8 @@ def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -
         averages = trained_variables(average, recipe.model.freeze)
         rate = LearningRate(recipe.optimizer.learning_rate, steps, recipe.schedule)
         shares = layer_shares(model, recipe.optimizer.layer_decay)
-        products = "float32" if recipe.precision == "float32" else "bfloat16"
-        optimizer = build_optimizer(recipe.optimizer, rate, trained, shares, products)
+        matmul_dtype = "float32" if recipe.precision == "float32" else "bfloat16"
+        optimizer = build_optimizer(recipe.optimizer, rate, trained, shares, matmul_dtype)
         half = recipe.precision == "mixed_float16"
         scale = tf.Variable([FIRST_SCALE, 0.0], trainable=False) if half else None
     return State(model, average, trained, averages, optimizer, rate, scale, Counters())

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -87,11 +88,7 @@ class Devices:
 
     @contextlib.contextmanager
     def naming_lost_workers(self):
-        """Turn TensorFlow's errors about an unreachable worker into one sentence.
-
-        Raises:
-            ConnectionError: another worker, or a remote storage, is gone.
-        """
+        """Turn TensorFlow's errors about an unreachable worker or storage into a ConnectionError of one sentence."""
         try:
             yield
         except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
@@ -125,6 +122,21 @@ class Devices:
 def cut(batch: tuple, parts: int) -> list[tuple]:
     """Split a batch (B, ...) of tensors into `parts` parts (B / parts, ...)."""
     return [batch] if parts == 1 else list(zip(*(tf.split(tensor, parts) for tensor in batch), strict=True))
+
+
+@contextlib.contextmanager
+def naming_lack_of_memory(batch_size: int):
+    """Turn TensorFlow's out-of-memory error into a ValueError that says what needs less memory."""
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        reason = re.search(r"(OOM|Out of memory|failed to allocate).*", str(error.message))
+        if reason is None:  # an error of a file or a disk
+            raise
+        raise ValueError(
+            f"data.batch_size expected a batch that fits into memory, received {batch_size} ({reason[0].strip()}); a "
+            "smaller one, a larger optimizer.accumulate or recompute=true needs less."
+        ) from error
 
 
 def on_gpu() -> bool:
@@ -212,13 +224,9 @@ def _mirrored(names: tuple[str, ...]):
 
 
 def worker_of(config: dict) -> tuple[int, int]:
-    """Return the index of this process and the number of workers; a `chief` is the first worker.
+    """Return the index of this process and the number of workers of TF_CONFIG; a `chief` is the first worker.
 
-    Args:
-        config: TF_CONFIG.
-
-    Raises:
-        ValueError: TF_CONFIG has no workers, or tasks of another kind.
+    Raise a ValueError if TF_CONFIG has no workers, or tasks of another kind.
     """
     counts = {kind: len(addresses) for kind, addresses in config.get("cluster", {}).items()}
     task = config.get("task", {})

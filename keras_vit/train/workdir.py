@@ -67,13 +67,7 @@ def _another_length(workdir: Path, recipe: Recipe, field: str) -> str:
 
 
 def require_same_rates(workdir: str | os.PathLike, data, done: int) -> None:
-    """Raise a ValueError if the learning rates of the steps already made differ from those of the changed recipe.
-
-    Args:
-        workdir: folder of the run.
-        data: the run's `keras_vit.train.datasets.Datasets`.
-        done: number of steps made.
-    """
+    """Raise a ValueError if the learning rates of the `done` steps differ from those of the changed recipe."""
     recipe, written = data.recipe, Path(workdir) / "recipe.json"
     before = from_json(written.read_text()) if written.is_file() else recipe
     if (before.epochs, before.steps) == (recipe.epochs, recipe.steps):
@@ -86,31 +80,35 @@ def require_same_rates(workdir: str | os.PathLike, data, done: int) -> None:
         raise ValueError(_another_length(Path(workdir), recipe, "warmup_steps"))
 
 
-def claim(workdir: str | os.PathLike, recipe: Recipe, data: dict) -> None:
-    """Claim a folder for a recipe; other recipes are refused from then on.
-
-    Args:
-        workdir: folder of the run.
-        recipe: recipe of the run.
-        data: facts that show whether a resumed run has the same data.
+def claim(workdir: str | os.PathLike, data) -> None:
+    """Claim a folder for a run; other recipes and other data are refused from then on.
 
     Raises:
-        ValueError: the data is not the same.
+        ValueError: the data is not the same as at the beginning of the run.
     """
     workdir = Path(workdir)
     workdir.mkdir(parents=True, exist_ok=True)
-    written = workdir / "data.json"
-    before = json.loads(written.read_text()) if written.is_file() else {}
-    changed = [  # facts that an older version did not write cannot be compared
-        f"{name} {before[name]!r} (now {value!r})" for name, value in data.items() if before.get(name, value) != value
-    ]
-    if changed:
+    recipe_file, facts_file = workdir / "recipe.json", workdir / "data.json"
+    before = from_json(recipe_file.read_text()) if recipe_file.is_file() else data.recipe
+    facts = json.loads(facts_file.read_text()) if facts_file.is_file() else {}
+    changed = _changed(facts, data.facts)
+    if changed and _changed(facts, data.facts_of_good_files):
+        advice = "begin in a new folder"
+        if (before.data.on_error, data.recipe.data.on_error) == ("skip", "stop"):
+            advice = "the run left out broken files: --set data.on_error=skip goes on with it"
         raise ValueError(f"data expected what the run in {str(workdir)!r} began with, found another "
-                         f"{', '.join(changed)}; begin in a new folder.")  # fmt: skip
-    if (workdir / "recipe.json").is_file() and from_json((workdir / "recipe.json").read_text()) != recipe:
+                         f"{', '.join(changed)}; {advice}.")  # fmt: skip
+    if before != data.recipe:
         (workdir / SUMMARY).unlink(missing_ok=True)  # the summary of the shorter run
-    write_atomically(workdir / "recipe.json", to_json(recipe))  # first, because it identifies the run
-    write_atomically(written, json.dumps(data, indent=2) + "\n")
+    write_atomically(recipe_file, to_json(data.recipe))  # first, because it identifies the run
+    write_atomically(facts_file, json.dumps(data.facts, indent=2) + "\n")
+
+
+def _changed(before: dict, now: dict) -> list[str]:
+    """Return the facts that differ. Facts that an older version did not write cannot be compared."""
+    return [
+        f"{name} {before[name]!r} (now {value!r})" for name, value in now.items() if before.get(name, value) != value
+    ]
 
 
 def write_atomically(path: str | os.PathLike, text: str) -> None:
@@ -126,12 +124,7 @@ def write_atomically(path: str | os.PathLike, text: str) -> None:
 
 
 class Metrics:
-    """Writes `metrics.jsonl`: one object per line with step, split, name and value.
-
-    Args:
-        path: path of the file.
-        step: step at which the run resumes; lines of later steps are removed.
-    """
+    """Writes `metrics.jsonl`: one object per line with step, split, name and value. Lines after `step` are removed."""
 
     def __init__(self, path: str | os.PathLike, step: int = 0):
         self.path = Path(path)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from support import needs_tensorflow
 
-from keras_vit.data import augment
+from keras_vit.data import augment, seeds
 
 pytestmark = needs_tensorflow
 
@@ -49,12 +49,12 @@ def test_flip_mirrors_half():
 
 def test_random_crop_keeps_to_its_area():
     image = np.zeros((40, 60, 3), "uint8")
-    shapes = [augment.random_crop(image, augment.seed_pair(0, i), 0.25).shape for i in range(50)]
+    shapes = [augment.random_crop(image, seeds.seed_pair(0, i), 0.25).shape for i in range(50)]
     areas = np.array([height * width / 2400 for height, width, _ in shapes])
     ratios = np.array([width / height for height, width, _ in shapes])
     assert areas.min() > 0.2 and areas.max() <= 1 and areas.std() > 0.1
     assert ratios.min() > 0.7 and ratios.max() < 1.4
-    assert augment.random_crop(image, augment.seed_pair(0, 3), 0.25).shape == shapes[3]
+    assert augment.random_crop(image, seeds.seed_pair(0, 3), 0.25).shape == shapes[3]
 
 
 @pytest.mark.parametrize("border", [0, 2])
@@ -75,7 +75,7 @@ def test_a_window_keeps_to_the_image():
 
 def test_erasing_fills_a_rectangle_with_noise():
     image = tf.fill((40, 60, 3), 300.0)
-    change = tf.function(lambda i: augment.erase(image, 0.5, augment.seed_pair(0, i)))
+    change = tf.function(lambda i: augment.erase(image, 0.5, seeds.seed_pair(0, i)))
     found = [change(tf.constant(i, tf.int64)).numpy() for i in range(300)]
     erased = [x for x in found if x.min() < 300]
     assert 120 < len(erased) < 180
@@ -95,7 +95,7 @@ def test_erasing_fills_a_rectangle_with_noise():
 
 def test_uniform_numbers_are_uniform_and_independent():
     index = tf.range(20_000, dtype=tf.int64)
-    draws = np.array([augment.uniform(slot, 3, epoch, index) for slot in (0, 1) for epoch in (0, 1)])
+    draws = np.array([seeds.uniform(slot, 3, epoch, index) for slot in (0, 1) for epoch in (0, 1)])
     assert draws.min() >= 0 and draws.max() < 1
     assert np.allclose(draws.mean(1), 0.5, atol=0.01) and np.allclose(draws.std(1), 12**-0.5, atol=0.01)
     assert np.max(np.abs(np.corrcoef(draws) - np.eye(4))) < 0.03
@@ -103,7 +103,7 @@ def test_uniform_numbers_are_uniform_and_independent():
 
 
 def test_keys_differ_by_any_number():
-    keys = {int(augment.key(seed, epoch, index)) for seed in range(5) for epoch in range(5) for index in range(5)}
+    keys = {int(seeds.key(seed, epoch, index)) for seed in range(5) for epoch in range(5) for index in range(5)}
     assert len(keys) == 125
 
 
@@ -114,8 +114,8 @@ def test_what_is_known_before_the_graph_is_mixed_alike():
         ((0, 1, 2), 12421565313168862949),
         ((-1, 2**40, 5), 6480278129750117671),
     ):
-        found = [augment.key(*numbers), augment.key(*(tf.constant(n, tf.int64) for n in numbers))]
-        found.append(augment.key(tf.constant(numbers[0], tf.int64), *numbers[1:]))
+        found = [seeds.key(*numbers), seeds.key(*(tf.constant(n, tf.int64) for n in numbers))]
+        found.append(seeds.key(tf.constant(numbers[0], tf.int64), *numbers[1:]))
         assert [int(x) for x in found] == [expected] * 3
-    draws = augment.uniform(tf.range(3)[:, None], 4, tf.range(5))
-    assert np.array_equal(draws, [augment.uniform(slot, 4, tf.range(5)) for slot in range(3)])
+    draws = seeds.uniform(tf.range(3)[:, None], 4, tf.range(5))
+    assert np.array_equal(draws, [seeds.uniform(slot, 4, tf.range(5)) for slot in range(3)])

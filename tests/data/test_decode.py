@@ -10,7 +10,8 @@ from support import needs_tensorflow
 
 from keras_vit.data.augment import random_crop
 from keras_vit.data.decode import decode, decode_crop
-from keras_vit.data.pipeline import evaluation_batches, held_out, training_batches
+from keras_vit.data.evaluation import evaluation_batches, held_out
+from keras_vit.data.pipeline import training_batches
 from keras_vit.data.seeds import seed_pair
 from keras_vit.data.sources import open_data
 from keras_vit.preprocessing.decode import decode_image

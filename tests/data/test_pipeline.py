@@ -14,7 +14,8 @@ from support import needs_tensorflow, quick_first
 from keras_vit.data import mosaic
 from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.decode import decode, decode_crop, middle
-from keras_vit.data.pipeline import evaluation_batches, steps_per_epoch, training_batches
+from keras_vit.data.evaluation import evaluation_batches
+from keras_vit.data.pipeline import steps_per_epoch, training_batches
 from keras_vit.data.seeds import seed_pair
 from keras_vit.data.settings import batches_of_array, untuned
 from keras_vit.data.sources import from_arrays, in_memory
@@ -227,7 +228,7 @@ def test_without_keras_cv_a_sentence_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_cv", None)
     mosaic.mosaic_layer.cache_clear()
     with pytest.raises(
-        ImportError, match=r"augment.mosaic expected the package keras-cv, which `pip install .*recipes"
+        ImportError, match=r"augment.mosaic expected the package keras-cv, found none: pip install .*recipes"
     ):
         batches(augment=Augment(mosaic=0.5))
 

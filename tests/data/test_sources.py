@@ -16,7 +16,7 @@ from support import needs_tensorflow
 
 from keras_vit.cli.images import images_to_compare
 from keras_vit.data.decode import decode
-from keras_vit.data.pipeline import held_out
+from keras_vit.data.evaluation import held_out
 from keras_vit.data.sources import from_arrays, open_split
 from keras_vit.predict.images import image_files
 from keras_vit.preprocessing.inputs import decode_image, load_image

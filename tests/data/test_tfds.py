@@ -7,7 +7,8 @@ import pytest
 from support import needs_tensorflow
 
 from keras_vit.data.broken import naming_broken_files
-from keras_vit.data.pipeline import evaluation_batches, held_out, training_batches
+from keras_vit.data.evaluation import evaluation_batches, held_out
+from keras_vit.data.pipeline import training_batches
 from keras_vit.data.sources import open_split
 from keras_vit.train.recipe import Augment, Data
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from support import needs_tensorflow
 
 from keras_vit.data import vtab
-from keras_vit.data.pipeline import held_out
+from keras_vit.data.evaluation import held_out
 from keras_vit.data.sources import open_split
 from keras_vit.train.recipe import Data
 

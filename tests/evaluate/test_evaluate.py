@@ -7,8 +7,8 @@ import tensorflow as tf
 from support import needs_tensorflow, randomise
 
 import keras_vit
+from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.examples import Examples
-from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import in_memory
 from keras_vit.evaluate import accuracy as evaluation
 from keras_vit.evaluate import suite_runner

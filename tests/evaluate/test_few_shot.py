@@ -11,8 +11,8 @@ from support import needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit.data import broken
+from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.examples import Examples, in_memory
-from keras_vit.data.pipeline import evaluation_batches
 from keras_vit.data.sources import open_split
 from keras_vit.evaluate.few_shot import SEEDS, features_of, few_shot, rows_of
 from keras_vit.train import datasets

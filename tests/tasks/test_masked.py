@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import max_difference, needs_tensorflow, quick_first, randomise, run_python
+from train import tiny
 
 import keras_vit
 from keras_vit import cli
@@ -20,7 +21,6 @@ from keras_vit.train.engine import train
 from keras_vit.train.recipe import (
     Augment,
     Average,
-    Checkpoint,
     Curriculum,
     Data,
     Evaluate,
@@ -31,8 +31,7 @@ from keras_vit.train.recipe import (
     Recipe,
     Schedule,
     Stage,
-    Variant,
-)  # fmt: skip
+)
 from keras_vit.train.recipe.file import from_json, to_json
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
@@ -40,17 +39,13 @@ from keras_vit.train.state import first_state
 pytestmark = needs_tensorflow
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 
-ROW = Variant("tiny", width=16, depth=2, mlp_dim=32, num_heads=2, patch_size=4, image_size=16)
-RECIPE = Recipe(
-    "tiny",
-    Model(ROW, channels=1, dropout_rate=0.1, drop_path_rate=0.1),
-    Data("digits", train_split="train[:5%]", test_split="test[:20%]", batch_size=16),  # 72 and 72 examples
-    Augment(shift=0.1, rotate=10),
-    Optimizer("adamw", learning_rate=1e-2, weight_decay=0.01, clip_norm=1.0),
-    Schedule("cosine", warmup_steps=2),
-    average=Average(0.9),
+ROW = replace(tiny.ROW, width=16, mlp_dim=32, image_size=16)
+RECIPE = replace(
+    tiny.RECIPE,
+    model=replace(tiny.RECIPE.model, variant=ROW, drop_path_rate=0.1),
+    augment=Augment(shift=0.1, rotate=10),
+    optimizer=replace(tiny.RECIPE.optimizer, weight_decay=0.01, clip_norm=1.0),
     evaluate=Evaluate(every=1, few_shot="digits", shots=(2,)),
-    checkpoint=Checkpoint(seconds=0),
     curriculum=Curriculum((Stage(0.4, image_size=8),)),
     masked=Masked(),
     epochs=2,

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import types
 from pathlib import Path
 
 import keras
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import needs_tensorflow
+from train import tiny
 
 import keras_vit
 from keras_vit.evaluate.accuracy import evaluate_model
@@ -21,41 +23,20 @@ from keras_vit.train import workdir as workdir_module
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.engine import train
 from keras_vit.train.lock import locked
-from keras_vit.train.recipe import (
-    Augment,
-    Average,
-    Checkpoint,
-    Data,
-    Evaluate,
-    Loss,
-    Model,
-    Optimizer,
-    Recipe,
-    Schedule,
-    Variant,
-)  # fmt: skip
+from keras_vit.train.recipe import Augment, Evaluate, Loss
 from keras_vit.train.recipe.file import from_json, override, to_json
 from keras_vit.train.state import first_state
 
 pytestmark = [needs_tensorflow]
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 
-RECIPE = Recipe(
-    "tiny",
-    Model(
-        Variant("tiny", width=8, depth=2, mlp_dim=16, num_heads=2, patch_size=4, image_size=8),
-        channels=1,
-        dropout_rate=0.1,
-        drop_path_rate=0.1,
-    ),
-    Data("digits", train_split="train[:5%]", test_split="test[:20%]", batch_size=16),  # 72 and 72 examples
-    Augment(shift=0.1, rotate=10, flip=True, mixup=0.2),
-    Optimizer("adamw", learning_rate=1e-2, weight_decay=0.1, clip_norm=1.0),
-    Schedule("cosine", warmup_steps=2),
-    Loss(label_smoothing=0.1),
-    Average(0.9),
-    Evaluate(every=2),
-    Checkpoint(seconds=0, keep=2),
+RECIPE = dataclasses.replace(
+    tiny.RECIPE,
+    model=dataclasses.replace(tiny.RECIPE.model, drop_path_rate=0.1),
+    augment=Augment(shift=0.1, rotate=10, flip=True, mixup=0.2),
+    optimizer=dataclasses.replace(tiny.RECIPE.optimizer, clip_norm=1.0),
+    loss=Loss(label_smoothing=0.1),
+    evaluate=Evaluate(every=2),
     epochs=3,
     seed=3,
 )
@@ -394,7 +375,7 @@ def test_a_folder_that_another_process_trains_in_is_refused_and_free_when_it_end
 def test_the_workers_of_a_run_do_not_lock_each_other_out(tmp_path, monkeypatch):
     devices = engine.choose("one", 16)
     monkeypatch.setattr(engine, "choose", lambda *_: dataclasses.replace(devices, worker=1, workers=2))
-    monkeypatch.setattr(engine, "_run", lambda *_: {"worker": 1})
+    monkeypatch.setattr(engine, "Run", lambda *_: types.SimpleNamespace(train=lambda _: {"worker": 1}))
     with locked(tmp_path):
         assert train(RECIPE, tmp_path) == {"worker": 1}
 

@@ -148,8 +148,8 @@ def test_a_batch_that_memory_is_too_small_for_gets_a_sentence(reason, command, m
     monkeypatch.setattr(engine, "compiled_steps", lambda *_: steps)
     assert command() == 2
     assert sentence(capsys) == (
-        f"keras-vit train: data.batch_size expected a batch that there is memory for, received 8 ({reason}); a "
-        "smaller one, a larger optimizer.accumulate or recompute=true take less."
+        f"keras-vit train: data.batch_size expected a batch that fits into memory, received 8 ({reason}); a "
+        "smaller one, a larger optimizer.accumulate or recompute=true needs less."
     )
 
 
@@ -169,7 +169,7 @@ def test_a_worker_that_stopped_gets_a_sentence_at_the_others(error, command, mon
         raise error(None, None, "Graph execution error:\n\nCollective ops is aborted by: ...")
 
     monkeypatch.setattr(engine, "choose", lambda *_: Devices(tf.distribute.get_strategy(), 0, 2))
-    monkeypatch.setattr(engine, "_run", lost)
+    monkeypatch.setattr(engine, "Run", lost)
     assert command() == 2
     assert sentence(capsys) == (
         "keras-vit train: workers expected all 2 to go on, found that another worker, or the storage of the data, "
@@ -249,6 +249,38 @@ def test_a_broken_picture_is_no_dead_end(photos, command, tmp_path, capsys):
     (tmp_path / "run" / "summary.json").unlink()
     assert command(tmp_path / "photos") == 2
     assert "data expected what the run in" in sentence(capsys)
+
+
+@pytest.mark.broad
+@pytest.mark.filterwarnings("always:.*left out.*:UserWarning")
+def test_an_old_run_that_skipped_broken_pictures_goes_on_by_the_command_that_it_is_told(
+    photos, command, tmp_path, capsys
+):
+    """A run begun before `left_out.json` existed: its facts count the good files only."""
+    shutil.copytree(photos, tmp_path / "photos")
+    victim = in_copy(photos, tmp_path, "train")
+    victim.write_bytes(victim.read_bytes()[:40])
+    assert command(tmp_path / "photos", "--set", "data.on_error=skip") == 0
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    shutil.copytree(run, whole)
+    for name in ("left_out.json", "summary.json", "model.keras"):
+        (run / name).unlink()
+    shutil.rmtree(run / "checkpoints" / "00000006")
+    facts = json.loads((run / "data.json").read_text())
+    good = open_split("folder", "train", str(tmp_path / "photos"), on_error="skip")
+    old = facts | {"train_examples": good.count, "train_files": files_hash(good)}
+    assert facts["train_examples"] - good.count == 1 and old["train_files"] != facts["train_files"]
+    (run / "data.json").write_text(json.dumps(old))
+    capsys.readouterr()
+
+    assert command(tmp_path / "photos") == 2
+    said = sentence(capsys)
+    assert "train_examples 31 (now 32)" in said and said.endswith("goes on with it.")
+    assert command(tmp_path / "photos", "--set", re.search(r"--set (\S+) goes on", said)[1]) == 0
+    assert "5 of 6 steps done" in capsys.readouterr().err
+    assert same_end(run, whole)
+    assert json.loads((run / "data.json").read_text()) == facts
+    assert json.loads((run / "left_out.json").read_text()) == [str(victim.relative_to(tmp_path / "photos"))]
 
 
 @pytest.mark.large  # a picture that comes back is beside it

@@ -15,7 +15,7 @@ from keras_vit.models.variants import ResNetStem
 from keras_vit.train.engine import train
 from keras_vit.train.model import build_model
 from keras_vit.train.optim.freeze import trained_variables
-from keras_vit.train.optim.optimizer import layer_shares
+from keras_vit.train.optim.layer_decay import layer_shares
 from keras_vit.train.recipe import Augment, BiTVariant, Data, Loss, Model, Optimizer, Recipe, Variant
 from keras_vit.train.state import first_state
 from keras_vit.weights import save_weights

@@ -258,10 +258,10 @@ def test_muon_moves_along_the_faint_directions_of_a_matrix():
     assert apart[0] < 1e-5 and 1e-3 < apart[1] < 0.1
 
 
-@pytest.mark.parametrize("products", ["float32", "bfloat16"])
-def test_muon_turns_each_matrix_of_a_fused_kernel(products):
+@pytest.mark.parametrize("matmul_dtype", ["float32", "bfloat16"])
+def test_muon_turns_each_matrix_of_a_fused_kernel(matmul_dtype):
     momentum = tf.constant(np.random.default_rng(0).standard_normal((16, 48)), tf.float32)
-    whole = muon.direction(momentum, ["encoder_block_00", "attention", "qkv", "kernel"], products)
+    whole = muon.orthogonal_step(momentum, ["encoder_block_00", "attention", "qkv", "kernel"], matmul_dtype)
     for part, of in zip(tf.split(whole, 3, axis=1), tf.split(momentum, 3, axis=1), strict=True):
         lengths = np.linalg.svd(part, compute_uv=False) / (0.2 * 4)
         assert lengths.min() > 0.5 and lengths.max() < 1.3

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import first_quick, max_difference, needs_tensorflow, randomise
+from train import tiny
 
 import keras_vit
 from keras_vit.data.arrays import from_arrays
@@ -16,32 +17,16 @@ from keras_vit.train import engine
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.engine import train
 from keras_vit.train.optim.freeze import trained_variables
-from keras_vit.train.recipe import (
-    Augment,
-    Average,
-    Checkpoint,
-    Curriculum,
-    Data,
-    Model,
-    Optimizer,
-    Recipe,
-    Schedule,
-    Stage,
-    Variant,
-)  # fmt: skip
+from keras_vit.train.recipe import Augment, Curriculum, Stage
 from keras_vit.train.stages import Forward, Span, spans_of
 
 pytestmark = needs_tensorflow
-ROW = Variant("tiny", width=8, depth=2, mlp_dim=16, num_heads=2, patch_size=4, image_size=16)
-RECIPE = Recipe(
-    "growing",
-    Model(replace(ROW, depth=1), channels=1, dropout_rate=0.1),
-    Data("digits", train_split="train[:5%]", test_split="test[:20%]", batch_size=16),
-    Augment(shift=0.1, mixup=0.2),
-    Optimizer("adamw", learning_rate=1e-2, weight_decay=0.1),
-    Schedule("cosine", warmup_steps=2),
-    average=Average(0.9),
-    checkpoint=Checkpoint(seconds=0),
+ROW = replace(tiny.ROW, image_size=16)
+RECIPE = replace(
+    tiny.RECIPE,
+    name="growing",
+    model=replace(tiny.RECIPE.model, variant=replace(ROW, depth=1)),
+    augment=Augment(shift=0.1, mixup=0.2),
     curriculum=Curriculum((Stage(0.3, image_size=8), Stage(0.6, patch_size=8))),
     steps=10,
 )

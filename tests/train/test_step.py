@@ -10,23 +10,24 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import first_quick, max_difference, needs_tensorflow, quick_first, randomise, run_python
+from train import tiny
 
 from keras_vit.kernels import dispatch
 from keras_vit.train import engine, step
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.datasets import Datasets
-from keras_vit.train.recipe import Average, Checkpoint, Data, Loss, Model, Optimizer, Recipe, Schedule, Variant
+from keras_vit.train.recipe import Average, Data, Loss, Model, Optimizer, Schedule
 from keras_vit.train.stages import Forward, Span, spans_of
 from keras_vit.train.state import FIRST_SCALE, Counters, first_state
 
 pytestmark = needs_tensorflow
-ROW = Variant("tiny", width=8, depth=2, mlp_dim=16, num_heads=2, patch_size=4, image_size=8)
-RECIPE = Recipe(
-    "tiny",
-    Model(ROW, channels=1),
-    Data("digits", batch_size=8),
+RECIPE = replace(
+    tiny.RECIPE,
+    model=Model(tiny.ROW, channels=1),
+    data=Data("digits", batch_size=8),
     optimizer=Optimizer("sgd", learning_rate=0.1, momentum=0.0),
     schedule=Schedule("constant"),
+    average=Average(),
 )
 RANDOM = replace(RECIPE.model, dropout_rate=0.2, attention_dropout_rate=0.2, drop_path_rate=0.2)
 RNG = np.random.default_rng(0)
@@ -158,7 +159,7 @@ def test_computing_again_makes_the_plain_update(model, monkeypatch):
 
 def largest_need(recompute):
     """Bytes of tensors alive at once where a gradient's operations run one after the other, in a deep model."""
-    recipe = replace(RECIPE, model=replace(RANDOM, variant=replace(ROW, depth=8, image_size=32)))
+    recipe = replace(RECIPE, model=replace(RANDOM, variant=replace(tiny.ROW, depth=8, image_size=32)))
     state = first_state(recipe, LABELS, 1, tf.distribute.get_strategy())
     forward = Forward(state.model, state.trained, Span(0, 1, (32, 32, 1)), recompute)
 
@@ -256,7 +257,7 @@ def test_updates_left_out_are_counted_through_a_stop(tmp_path, monkeypatch):
     monkeypatch.setattr(Datasets, "batches", breaking)
     monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
     data = Data("digits", train_split="train[:5%]", test_split="test[:5%]", batch_size=16)  # four steps an epoch
-    recipe = replace(RECIPE, data=data, epochs=2, checkpoint=Checkpoint(seconds=0))
+    recipe = replace(RECIPE, data=data, epochs=2)
     with pytest.raises(FloatingPointError, match="another one at step 3; the last good state is that of step 2"):
         engine.train(recipe, tmp_path / "stop")
     recipe = replace(recipe, nonfinite="skip")
@@ -307,7 +308,7 @@ def test_the_step_of_a_loss_that_is_not_finite_is_named_though_the_call_went_on(
     monkeypatch.setattr(Datasets, "batches", breaking)
     monkeypatch.setattr(engine.Speed, "images_in", lambda *_: 10**9)  # all of an epoch in a call
     data = Data("digits", train_split="train[:10%]", test_split="test[:5%]", batch_size=16)  # nine steps an epoch
-    recipe = replace(RECIPE, data=data, epochs=1, checkpoint=Checkpoint(seconds=0))
+    recipe = replace(RECIPE, data=data, epochs=1)
     for last in (1, 2):  # once more from the last good state
         sentence = f"another one at step 5; the last good state is that of step {last}"
         with pytest.raises(FloatingPointError, match=sentence):

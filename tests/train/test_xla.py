@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import max_difference, needs_tensorflow, quick_first, randomise
+from train import tiny
 
 from keras_vit import kernels
 from keras_vit.data.seeds import seed_pair
@@ -13,32 +14,20 @@ from keras_vit.kernels.activations import GELU_TANH
 from keras_vit.kernels.dispatch import training_overrides
 from keras_vit.models.variants import ResNetStem
 from keras_vit.train import step as steps_of
-from keras_vit.train.recipe import (
-    Average,
-    BiTVariant,
-    Curriculum,
-    Data,
-    Model,
-    Optimizer,
-    Recipe,
-    Schedule,
-    Stage,
-    Variant,
-)
+from keras_vit.train.recipe import BiTVariant, Curriculum, Data, Model, Schedule, Stage
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import Step
 
 pytestmark = needs_tensorflow
-ROW = Variant("tiny", width=8, depth=1, mlp_dim=16, num_heads=2, patch_size=4, image_size=16)
+ROW = replace(tiny.ROW, depth=1, image_size=16)
 DROP = {"dropout_rate": 0.2, "attention_dropout_rate": 0.2, "drop_path_rate": 0.2}
-RECIPE = Recipe(
-    "tiny",
-    Model(ROW),
-    Data("digits", batch_size=4),
-    optimizer=Optimizer("adamw", learning_rate=0.01, weight_decay=0.1, clip_norm=0.5, epsilon=1e-3),
+RECIPE = replace(
+    tiny.RECIPE,
+    model=Model(ROW),
+    data=Data("digits", batch_size=4),
+    optimizer=replace(tiny.RECIPE.optimizer, clip_norm=0.5, epsilon=1e-3),
     schedule=Schedule("cosine"),
-    average=Average(0.9),
 )
 LABELS = ("a", "b", "c")
 

@@ -17,11 +17,6 @@ IMAGES = 8  # images whose tokens define the colours; the first one is drawn
 class Pictures:
     """Draws the journey of one held-out image through the model at regular steps; see `Evaluate.pictures`.
 
-    Args:
-        recipe: recipe of the run.
-        model: the model to draw.
-        data: data splits of the run; the first images of the evaluation split are used.
-
     Raises:
         ImportError: the recipe has pictures, and Matplotlib is not installed.
     """

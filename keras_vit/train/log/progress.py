@@ -31,15 +31,7 @@ class Progress:
             )
 
     def show(self, step: int, epoch: int, loss: float, speed: float, rate: float) -> None:
-        """Show the state of the run.
-
-        Args:
-            step: number of updates made.
-            epoch: epoch of the last update, from 1.
-            loss: mean loss since the last report.
-            speed: images per second.
-            rate: learning rate of the last update.
-        """
+        """Show the state after a step: epoch from 1, mean loss since the last report, images per second, and rate."""
         now = time.perf_counter()
         compiled = self._first is None
         if compiled:

@@ -30,12 +30,7 @@ class Report:
         self._progress = Progress(data.steps, data.epochs, step, quiet=not chief)
 
     def begin(self, parameters: int, schedule) -> None:
-        """Print the model, the data and the schedule.
-
-        Args:
-            parameters: number of parameters of the model.
-            schedule: the schedule, fitted to the run.
-        """
+        """Print the model's number of parameters, the data and the schedule, which was fitted to the run."""
         data = self._data
         self.say(
             f"{self._recipe.name}: {data.train.listing()} to train on, {data.test.count:,} to test on; "
@@ -105,14 +100,7 @@ class Report:
 
 
 class Events:
-    """Writes scalars and images for TensorBoard without TensorBoard.
-
-    Args:
-        folder: folder of the event file.
-
-    Raises:
-        OSError: the file cannot be written; any method may raise it.
-    """
+    """Writes scalars and images for TensorBoard without TensorBoard. Any method may raise an OSError."""
 
     def __init__(self, folder: Path):
         self._folder = str(folder)

@@ -10,9 +10,7 @@ import tensorflow as tf
 class Speed:
     """Measures images per second, without the first call of a stage, which compiles.
 
-    Args:
-        images: images counted by earlier processes of the run.
-        seconds: seconds that these images took.
+    `images` and `seconds` are those of earlier processes of the run.
     """
 
     def __init__(self, images: float = 0, seconds: float = 0.0):

@@ -6,13 +6,9 @@ import keras
 
 
 def trained_variables(model: keras.Model, frozen: tuple[str, ...]) -> list:
-    """Return the trainable variables of a model, without those of layers whose names match a pattern.
+    """Return the trainable variables of a model, without those of layers whose names match a shell pattern.
 
     The layers themselves stay trainable in the saved model.
-
-    Args:
-        model: a model of this package.
-        frozen: shell patterns, `encoder_block_0*`.
 
     Raises:
         ValueError: a pattern matches no layer with weights, or nothing is left to train.

@@ -62,13 +62,7 @@ def is_open_ended(schedule) -> bool:
 
 
 class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
-    """`rate_at` as a `LearningRateSchedule`.
-
-    Args:
-        base: the highest rate.
-        total: number of updates of the whole run.
-        schedule: a `keras_vit.train.recipe.Schedule`, `fitted` to the run.
-    """
+    """`rate_at` as a `LearningRateSchedule` of a run of `total` updates; `schedule` is then fitted to the run."""
 
     def __init__(self, base: float, total: int, schedule):
         self.base, self.total, self.schedule = base, total, fitted(schedule, total)

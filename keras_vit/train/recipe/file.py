@@ -1,4 +1,4 @@
-"""Recipes out of Python files, to and from JSON, and with single fields replaced."""
+"""Load recipes from Python files, convert them to and from JSON, and replace single fields."""
 
 import dataclasses
 import difflib
@@ -15,12 +15,15 @@ SHOWN = 8  # names in an error
 
 
 def load_recipe(path: str | os.PathLike) -> Recipe:
-    """Read a recipe from `recipes/NAME.py`, which defines `recipe`; from `recipes/NAME.py:ROW`, a row of the `recipes`
-    that it defines; or from a `recipe.json`.
+    """Load a recipe from a Python file or a `recipe.json`.
+
+    Args:
+        path: `recipes/NAME.py` for the file's `recipe`, `recipes/NAME.py:ROW` for one of the file's `recipes`, or a
+            JSON file.
 
     Raises:
-        FileNotFoundError: nothing lies at `path`.
-        ValueError: the file defines no such recipe, or one that is out of range.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file does not define the recipe, or a field is out of range.
     """
     file, colon, row = str(path).partition(".py:")
     path = Path(f"{file}.py" if colon else path)
@@ -38,10 +41,10 @@ def load_recipe(path: str | os.PathLike) -> Recipe:
 
 
 def recipes_in(path: str | os.PathLike) -> dict[str, Recipe]:
-    """All recipes that a Python file defines: those of its table `recipes` by name, and its `recipe` under "".
+    """Return the recipes that a Python file defines: its dict `recipes`, and its `recipe` under the key "".
 
     Raises:
-        ValueError: the file is no Python file, or defines something else under these names, or nothing.
+        ValueError: the file is not a Python file, or does not define recipes.
     """
     path = Path(path)
     spec = importlib.util.spec_from_file_location(f"recipe_{path.stem}", path)
@@ -68,30 +71,30 @@ def to_json(recipe: Recipe) -> str:
 
 
 def from_json(text: str) -> Recipe:
-    """The recipe that `to_json` wrote.
+    """Return the recipe that `to_json` wrote.
 
     Raises:
-        ValueError: the text is no JSON, has a field that recipes lack, or a value out of range.
+        ValueError: the text is not JSON, has an unknown field, or a value out of range.
     """
     try:
         fields = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"recipe expected JSON, received text that breaks off or goes wrong: {error}.") from None
+        raise ValueError(f"recipe expected JSON, received invalid JSON: {error}.") from None
     if not isinstance(fields, dict):
         raise ValueError(f"recipe expected a JSON object, received a {type(fields).__name__}.")
     return _typed(Recipe, fields, "recipe")
 
 
 def override(recipe: Recipe, settings: list[str]) -> Recipe:
-    """A recipe with some fields replaced.
+    """Return a recipe with some fields replaced.
 
     Args:
-        recipe: to start from.
-        settings: `path.to.field=value` each, the value as JSON or as plain text: `optimizer.learning_rate=3e-4`,
+        recipe: the recipe.
+        settings: strings `path.to.field=value` with the value as JSON or plain text: `optimizer.learning_rate=3e-4`,
             `model.variant=ViT_S16`, `model.patch_size=[2, 4]`, `optimizer.clip_norm=null`.
 
     Raises:
-        ValueError: there is no such field, or it cannot take this value.
+        ValueError: a field does not exist, or a value is out of range.
     """
     for setting in settings:
         path, equals, text = setting.partition("=")
@@ -102,7 +105,7 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
 
 
 def differences(one: Recipe, other: Recipe) -> list[str]:
-    """The fields that two recipes differ in, as paths."""
+    """Return the paths of the fields in which two recipes differ."""
     a, b = _flat(dataclasses.asdict(one)), _flat(dataclasses.asdict(other))
     return sorted(path for path in a.keys() | b.keys() if a.get(path) != b.get(path))
 
@@ -130,7 +133,7 @@ def _replaced(part, names, value, path):
 
 
 def _fields(part, name, path):
-    """Types of the fields of `part`; raises unless `name` is one."""
+    """Return the types of the fields of `part`; raise a ValueError unless `name` is one."""
     hints = typing.get_type_hints(type(part)) if dataclasses.is_dataclass(part) else {}
     if name not in hints:
         nearest = difflib.get_close_matches(name, hints, n=3, cutoff=0)
@@ -140,7 +143,7 @@ def _fields(part, name, path):
 
 
 def _typed(hint, value, name):
-    """JSON's dicts, lists and ints as the dataclasses, tuples and floats that `hint` asks for."""
+    """Convert dicts, lists and ints of JSON to the dataclasses, tuples and floats of a type hint."""
     kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     classes = [kind for kind in kinds if dataclasses.is_dataclass(kind)]
     if classes and isinstance(value, dict):

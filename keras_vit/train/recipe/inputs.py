@@ -1,4 +1,4 @@
-"""The parts of a recipe that say what the model sees: examples, their changes, and the sizes over the run."""
+"""The parts of a recipe about inputs: data, and image and patch sizes over the run."""
 
 from dataclasses import dataclass, replace
 
@@ -12,27 +12,25 @@ PREFIXES = ("tfds:", "vtab:")
 
 @dataclass(frozen=True)
 class Data:
-    """Where the examples come from, and how many make a batch.
+    """The data and the batch size.
 
     Args:
-        source: `digits` (scikit-learn's handwritten digits), `folder` (one's own images), `arrays` (an `.npz` file
-            of `x_train`, `y_train`, `x_test`, `y_test`), `tfds:NAME`, or `vtab:TASK` (one of the nineteen, whose
-            labels and splits `vtab1k` are those of the benchmark).
-        directory: the folder of images, the file of arrays, or the folder that TensorFlow Datasets keeps its data in.
-        train_split: examples to train on, `train` or a part of it, `train[:90%]`.
-        test_split: examples to evaluate on.
-        batch_size: examples of one update over all replicas; what is left of an epoch is dropped.
-        shuffle: examples of TensorFlow Datasets that the next one is drawn from; a smaller set, and folders and arrays
-            of any size, are shuffled whole. Every process holds so many encoded images in memory: of ImageNet, at 110
-            KB an image, the default is 27 GB, 50,000 are 5.5 GB.
-        resize: pixels that the shorter side of a test image is brought to before its middle is cut out, where
-            prediction and exports squeeze the whole image; None
-            squeezes the whole image into the model's size, as the official code does.
-        on_error: `stop` at a file that is no image, or `skip` it with a warning, up to three files or one in a
-            hundred; in the data of the few-shot evaluation, too. A run that stopped goes on with another value.
-        exif: whether photographs are turned upright as their EXIF orientation says, in training and in evaluation;
-            false takes them as their files store them, as the official code and TensorFlow Datasets do. Prediction and
-            exports always turn them.
+        source: `digits` (scikit-learn's handwritten digits), `folder` (a folder of images), `arrays` (an `.npz` file
+            of `x_train`, `y_train`, `x_test`, `y_test`), `tfds:NAME`, or `vtab:TASK` (one of the nineteen tasks of
+            VTAB-1k, with the benchmark's labels and splits).
+        directory: the folder of images, the file of arrays, or the data folder of TensorFlow Datasets.
+        train_split: training split: `train`, or a part of it such as `train[:90%]`.
+        test_split: test split.
+        batch_size: number of examples per update over all replicas; the rest of an epoch is dropped.
+        shuffle: size of the shuffle buffer for TensorFlow Datasets. Folders, arrays and smaller data sets are shuffled
+            as a whole. Every process holds a buffer of encoded images in memory. With ImageNet's 110 KB per image, the
+            default takes 27 GB, and 50,000 take 5.5 GB.
+        resize: pixels of the shorter side of a test image before its center crop. None squeezes the whole image to the
+            model's size, as the official code, prediction and exports do.
+        on_error: whether to `stop` at a broken file or to `skip` it with a warning: up to three files, or 1 %. It also
+            applies to few-shot data. A stopped run can resume with another value.
+        exif: whether to apply the EXIF orientation of photographs in training and evaluation. False reads the stored
+            pixels, as the official code and TensorFlow Datasets do. Prediction and exports always apply it.
     """
 
     source: str = "digits"
@@ -60,33 +58,33 @@ class Data:
 
 
 def augment_at(augment: Augment, size: tuple[int, int], own: tuple[int, int]) -> Augment:
-    """The augmentation of a stage's images, in whose crops there is as much to be seen as at the model's size.
+    """Return the augmentation at a stage's image size, with crops of the same fraction of the image.
 
     Args:
-        augment: at the model's size.
+        augment: augmentation at the model's size.
         size: (height, width) of the stage's images.
-        own: (height, width) of the model's. Where only one side differs, what is one number follows the larger share.
+        own: (height, width) of the model. A single size in pixels scales by the larger ratio of the sides.
     """
     if size == own:
         return augment
-    shares = [side / whole for side, whole in zip(size, own, strict=True)]
+    ratios = [side / whole for side, whole in zip(size, own, strict=True)]
     crop = augment.crop_resize
     if isinstance(crop, int):
-        crop = max(round(crop * max(shares)), *size)
+        crop = max(round(crop * max(ratios)), *size)
     elif crop is not None:
-        crop = tuple(max(round(a * share), side) for a, share, side in zip(crop, shares, size, strict=True))
-    return replace(augment, crop_resize=crop, crop_pad=max(round(augment.crop_pad * max(shares)), 1))
+        crop = tuple(max(round(a * ratio), side) for a, ratio, side in zip(crop, ratios, size, strict=True))
+    return replace(augment, crop_resize=crop, crop_pad=max(round(augment.crop_pad * max(ratios)), 1))
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the run in which images, or patches, have another size.
+    """A part of the run with another image size or patch size.
 
     Args:
-        until: share of the run's steps at which the stage ends, in (0, 1).
-        image_size: pixels, one int or (height, width); the model's own where None.
-        patch_size: pixels of a patch, one int or (height, width); the model's own where None. The kernel of the patch
-            embedding is resampled from the model's (FlexiViT, arXiv 2212.08013).
+        until: fraction of the run's steps at which the stage ends, in (0, 1).
+        image_size: size in pixels, one int or (height, width); the model's if None.
+        patch_size: size in pixels, one int or (height, width); the model's if None. The kernel of the patch embedding
+            is resampled from the model's (FlexiViT, arXiv 2212.08013).
     """
 
     until: float
@@ -103,10 +101,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Smaller images, or larger patches, in the first parts of the run: fewer tokens, so more images a second.
+    """Smaller images or larger patches in the first stages of the run: fewer tokens, hence faster steps.
 
     Args:
-        stages: in order; after the last one images and patches have the model's own sizes.
+        stages: the stages in order. After the last one, images and patches have the model's sizes.
     """
 
     stages: tuple[Stage, ...] = ()
@@ -119,9 +117,9 @@ class Curriculum:
 
 
 def check_sizes(recipe) -> None:
-    """Raise a ValueError unless the sizes of a recipe's model, images, crops and stages go together.
+    """Raise a ValueError unless the sizes of a recipe's model, images, crops and stages are consistent.
 
-    It is asked when a run begins, not for every recipe: `--set` changes one size after the other.
+    It is called when a run begins, not for every recipe, because `--set` changes one size after the other.
     """
     model, stages = recipe.model, recipe.curriculum.stages
     own, crop, whole = model.input_shape[:2], recipe.augment.crop_resize, recipe.data.resize

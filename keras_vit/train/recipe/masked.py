@@ -12,15 +12,15 @@ LEVELS = 8  # of a channel: 3 bits
 
 @dataclass(frozen=True)
 class Masked:
-    """What is hidden, and what is said of it.
+    """Masked patch prediction: the corruption, and the target of the corrupted patches.
 
     Args:
-        target: of a hidden patch its `mean_colour`, one of 8 levels a channel, so one of 512 classes; the `colours` of
-            its 4 x 4 parts, 16 times one of 512; or its `pixels` in [-1, 1], by their mean squared error.
-        share: of the patches of an image that are corrupted, in (0, 1].
-        mask: share of these that the mask token takes the place of, in [0, 1].
-        swap: share of these that another patch of the image takes the place of, in [0, 1]; the rest stay, and are
-            predicted like the others.
+        target: `mean_colour` (8 levels per channel, hence 512 classes), `colours` (the mean colours of the 4 x 4 parts
+            of a patch, 16 times one of 512 classes), or `pixels` in [-1, 1], with the mean squared error.
+        share: fraction of the patches that are corrupted, in (0, 1].
+        mask: fraction of the corrupted patches that the mask token replaces, in [0, 1].
+        swap: fraction of the corrupted patches that another patch of the image replaces, in [0, 1]. The remaining ones
+            stay unchanged, and are predicted like the others.
     """
 
     target: str = "mean_colour"
@@ -37,17 +37,17 @@ class Masked:
         require(self.mask + self.swap <= 1 + 1e-9, "mask", "a share that leaves room for swap", self.mask)
 
     def count(self, cells: int) -> int:
-        """Corrupted patches of so many; one at least."""
+        """Return the number of corrupted patches of an image of `cells` patches; at least 1."""
         return max(1, round(self.share * cells))
 
     def units(self, patch: tuple[int, int], channels: int) -> int:
-        """Numbers said of a patch of so many pixels."""
+        """Return the number of predicted values per patch."""
         colours = LEVELS**channels
         return {"mean_colour": colours, "colours": 16 * colours}.get(self.target, patch[0] * patch[1] * channels)
 
 
 def patches_of(model, input_shape: tuple[int, int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The grid of patches (down, across) of images of a size, and the pixels (height, width) of one.
+    """Return the grid of patches (rows, columns) of images of a size, and the size (height, width) of a patch.
 
     Args:
         model: a `keras_vit.train.recipe.Model`.
@@ -60,7 +60,7 @@ def patches_of(model, input_shape: tuple[int, int, int]) -> tuple[tuple[int, int
 
 
 def check_masked(recipe) -> None:
-    """Raise a ValueError unless a recipe of masked patch prediction hangs together."""
+    """Raise a ValueError unless a recipe of masked patch prediction is consistent."""
     model, augment = recipe.model, recipe.augment
     require(isinstance(recipe.masked, Masked), "masked", "Masked(...) or null", recipe.masked)
     require(not isinstance(model.row, BiTVariant), "variant", "a row with patches to mask", model.row.name)

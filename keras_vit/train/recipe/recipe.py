@@ -1,4 +1,4 @@
-"""What a recipe is made of: frozen dataclasses that say all that a training run will do, and need no TensorFlow."""
+"""A recipe and most of its parts: frozen dataclasses. Importing them needs no TensorFlow."""
 
 import dataclasses
 import math
@@ -22,20 +22,19 @@ class Model:
     """The model to train.
 
     Args:
-        variant: name of a row of the table (`ViT_B16`, `ViT-B/16`, `vit_base_patch16_224`), or your own
-            `Variant` or `BiTVariant`.
-        weights: file of weights to start from; its classifier is left out and the new one starts at zero.
-        image_size: pixels, one int or (height, width); the row's where None.
-        channels: of the images: 1 for grey, 3 for RGB.
+        variant: name of a variant (`ViT_B16`, `ViT-B/16`, `vit_base_patch16_224`), or a `Variant` or `BiTVariant`.
+        weights: file of initial weights. Its classifier is not loaded; the new classifier starts at zero.
+        image_size: size in pixels, one int or (height, width); the variant's if None.
+        channels: channels of the images: 1 for grey, 3 for RGB.
         pooling: `token`, `gap` or `map`.
-        patch_size: pixels of a patch in place of the row's, one int or (height, width).
-        representation_size: width of a tanh layer before the classifier.
-        dropout_rate: after the position embedding and every dense layer but query, key and value, in [0, 1).
-        attention_dropout_rate: on the attention weights, in [0, 1).
-        drop_path_rate: stochastic depth of the last block, rising linearly from 0 at the first, in [0, 1).
-        head_bias: that the new classifier starts with; -10 where `sigmoid` sees many classes (big_vision).
-        freeze: names of layers, with `*` for any part (`encoder_block_0*`), whose weights stay as they are.
-        include_preprocessing: True makes a model that takes pixels 0..255 in place of [-1, 1].
+        patch_size: size of a patch in pixels, one int or (height, width); the variant's if None.
+        representation_size: width of a tanh layer before the classifier; None for no such layer.
+        dropout_rate: dropout after the position embedding and every dense layer except query, key and value, in [0, 1).
+        attention_dropout_rate: dropout of the attention weights, in [0, 1).
+        drop_path_rate: stochastic depth of the last block, in [0, 1). It rises linearly from 0 at the first block.
+        head_bias: initial bias of the classifier, such as -10 for `sigmoid` with many classes (big_vision).
+        freeze: names of frozen layers; `*` matches any part, as in `encoder_block_0*`.
+        include_preprocessing: whether the model takes pixels 0..255 instead of [-1, 1].
     """
 
     variant: str | Variant | BiTVariant
@@ -75,7 +74,7 @@ class Model:
 
     @property
     def row(self) -> Variant | BiTVariant:
-        """The row that `variant` means."""
+        """The `Variant` or `BiTVariant` of `variant`."""
         return self.variant if not isinstance(self.variant, str) else find_variant(self.variant)[0]
 
     @property
@@ -86,23 +85,23 @@ class Model:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """What is measured on held-out examples, and when. Nothing is chosen by it: the last weights are the result.
+    """The evaluations of a run. They select nothing: the last weights are the result.
 
     Args:
-        every: epochs between two evaluations, for the curve; 0 for one at the end alone.
-        interval: steps between two reports of the training loss, which `every` counts in place of epochs: for data
-            whose epoch takes days, or a single step; 0 for epochs.
-        split: examples of the evaluations on the way, and of one at the end, `train[98%:]`; the data's test split
-            where None. The last evaluation is on the test split.
-        metrics: of `accuracy` (the best class is right), `top5` (one of the best five is) and `calibration` (expected
-            error over 15 bins of confidence, arXiv 1706.04599).
-        few_shot: source, as in `Data`, whose classes a linear head is fitted to, by least squares on a few examples
-            each, at every evaluation (section 4.1, "few-shot"); None for none.
-        few_shot_splits: of that source: to fit to, and to test on.
-        few_shot_directory: where that source lies; where the run's data does if None.
-        shots: examples a class of the few-shot evaluation.
-        pictures: steps between two pictures, among TensorBoard's events, of how a held-out image travels through the
-            model; 0 for none.
+        every: epochs between two evaluations; 0 for one at the end only.
+        interval: steps between two reports of the training loss; 0 for one per epoch. With an interval, `every` counts
+            intervals instead of epochs. It is for epochs that take days, or a single step.
+        split: split of the evaluations during training and of one at the end, such as `train[98%:]`; the test split if
+            None. The last evaluation is always on the test split.
+        metrics: any of `accuracy`, `top5` (the label is among the five best classes) and `calibration` (expected
+            calibration error over 15 bins, arXiv 1706.04599).
+        few_shot: data source of few-shot evaluations, as in `Data`; None for none. At every evaluation, a linear head
+            is fitted by least squares to a few examples per class (section 4.1).
+        few_shot_splits: the splits of that source to fit to and to test on.
+        few_shot_directory: directory of that source; the directory of the run's data if None.
+        shots: numbers of examples per class of the few-shot evaluations.
+        pictures: steps between two pictures in TensorBoard of the journey of a held-out image through the model; 0 for
+            none.
     """
 
     every: int = 0
@@ -134,12 +133,12 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """When to save the state of training, which a killed run goes on from.
+    """The checkpoints of a run, from which a stopped run resumes.
 
     Args:
-        seconds: least time between two checkpoints.
-        keep: how many to keep, the newest ones.
-        best: whether to keep the weights of the most accurate evaluation, too, as `best.keras`.
+        seconds: minimum time between two checkpoints.
+        keep: number of the newest checkpoints to keep.
+        best: whether to also save the model of the highest accuracy as `best.keras`.
     """
 
     seconds: float = 60.0
@@ -154,32 +153,32 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that a training run will do.
+    """The complete description of a training run.
 
     Args:
-        name: of the recipe.
-        model: what to train.
-        data: on what.
-        augment: random changes to the images.
-        optimizer: how a gradient becomes an update.
-        schedule: the learning rate over the steps.
-        loss: what is made small.
+        name: name of the recipe.
+        model: the model to train.
+        data: the data.
+        augment: augmentation of the images.
+        optimizer: the optimizer.
+        schedule: the learning-rate schedule.
+        loss: the loss.
         average: moving average of the weights.
-        evaluate: when to evaluate.
-        checkpoint: when to save the state.
-        curriculum: sizes of images and patches over the run.
-        masked: masked patch prediction in place of classes, for which the labels are not looked at; None for classes.
-        epochs: times that the training examples are gone through; not looked at where `steps` are given.
-        steps: updates of the whole run; None for whole epochs.
-        seed: of the first weights, the order of the examples, their augmentation and dropout.
-        precision: `float32`, `mixed_bfloat16` (float32 weights, bfloat16 arithmetic) or `mixed_float16` (with a loss
-            scaled so that small gradients survive).
-        recompute: whether the backward pass computes each block's insides again in place of keeping them: a third
-            more arithmetic for a fraction of the memory.
-        nonfinite: `stop` at an update whose loss or gradient is not finite, or `skip` and count it.
+        evaluate: the evaluations.
+        checkpoint: the checkpoints.
+        curriculum: image and patch sizes over the run.
+        masked: masked patch prediction, which ignores the labels; None for classification.
+        epochs: number of epochs; ignored if `steps` is set.
+        steps: number of updates; None for whole epochs.
+        seed: seed of the initial weights, the order of the examples, augmentation and dropout.
+        precision: `float32`, `mixed_bfloat16` (float32 weights, bfloat16 computation) or `mixed_float16` (with loss
+            scaling).
+        recompute: whether the backward pass recomputes the activations of each block instead of saving them. It takes
+            a third more computation and a fraction of the memory.
+        nonfinite: whether to `stop` at an update whose loss or gradient is not finite, or to `skip` and count it.
 
     Raises:
-        ValueError: a field is out of range; one sentence says which, what was expected and what was received.
+        ValueError: a field is out of range; the message says what was expected and what was received.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The parts of a recipe that say how the weights move: loss, optimizer, learning rate and average."""
+"""The parts of a recipe about updates: loss, optimizer, learning-rate schedule and moving average."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from keras_vit.checks import is_count, is_number, is_positive, require
 
 @dataclass(frozen=True)
 class Loss:
-    """What is made small.
+    """The loss.
 
     Args:
         kind: `softmax` cross entropy, or `sigmoid` cross entropy summed over the classes.
-        label_smoothing: share of the target spread evenly over all classes, in [0, 1).
+        label_smoothing: fraction of the target spread evenly over all classes, in [0, 1).
     """
 
     kind: str = "softmax"
@@ -24,24 +24,23 @@ class Loss:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """How a gradient becomes an update.
+    """The optimizer.
 
     Args:
-        kind: `adamw`, `sgd` (with momentum), `lamb` (arXiv 1904.00962), `adafactor` (arXiv 1804.04235,
-            as arXiv 2106.04560 uses it: with momentum, and rates that are not scaled by the weights) or `muon` (of the
-            matrices and convolutions of blocks and units, arXiv 2502.16982; of all else `adamw`, at the same rate).
-        learning_rate: the base rate, which the schedule multiplies.
-        weight_decay: decoupled, on kernels only: kernel -= rate * weight_decay * kernel.
-        momentum: of `sgd` and `muon` (whose authors take 0.95), in [0, 1).
-        beta_1: decay of the mean of gradients of all but `sgd`, in [0, 1).
-        beta_2: decay of the mean of squared gradients of all but `sgd`, in [0, 1).
-        epsilon: added to the root of the mean square.
-        clip_norm: largest norm of all gradients together, scaled down to it; None for no limit.
-        layer_decay: factor by which each block's rate is below the next one's, counted from the head (arXiv
-            2106.08254), in (0, 1].
-        sam: radius of sharpness-aware minimisation (arXiv 2010.01412), which takes the gradient twice; 0 for none.
-        accumulate: parts that a batch is gone through in, for its gradient to fit into memory.
-        moment_dtype: `float32`, or `bfloat16` for the mean of gradients (big_vision's choice).
+        kind: `adamw`, `sgd` with momentum, `lamb` (arXiv 1904.00962), `adafactor` (arXiv 1804.04235, as in arXiv
+            2106.04560: with momentum, not scaled by the weights) or `muon` (arXiv 2502.16982: the matrices and
+            convolutions of blocks and units; `adamw` at the same rate for all other variables).
+        learning_rate: the base learning rate, which the schedule multiplies.
+        weight_decay: decoupled weight decay, on kernels only: kernel -= rate * weight_decay * kernel.
+        momentum: momentum of `sgd` and `muon`, in [0, 1). Muon's authors use 0.95.
+        beta_1: decay of the first moment of all optimizers except `sgd`, in [0, 1).
+        beta_2: decay of the second moment of all optimizers except `sgd`, in [0, 1).
+        epsilon: added to the square root of the second moment.
+        clip_norm: maximum global norm of the gradients, which are scaled down to it; None for no limit.
+        layer_decay: factor between the learning rates of a block and the next one, in (0, 1] (arXiv 2106.08254).
+        sam: radius of sharpness-aware minimisation (arXiv 2010.01412), which computes the gradient twice; 0 for none.
+        accumulate: number of micro-batches of a batch, whose gradients are accumulated to save memory.
+        moment_dtype: dtype of the first moment, `float32` or `bfloat16` (big_vision's choice).
     """
 
     kind: str = "adamw"
@@ -77,14 +76,14 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The learning rate over the steps (section 4.1, appendix B.1).
+    """The learning-rate schedule (section 4.1, appendix B.1).
 
     Args:
         decay: `cosine`, `linear`, `constant`, or `rsqrt`, the reciprocal square root (arXiv 2106.04560).
-        warmup_steps: steps over which the rate rises linearly from 0; a tenth of the run where it is no longer.
-        end: the rate that `linear` ends at.
+        warmup_steps: steps over which the rate rises linearly from 0. If the run is not longer, a tenth of the run.
+        end: final rate of `linear`.
         timescale: steps after the warm-up in which `rsqrt` falls to 1 / sqrt(2).
-        cooldown_steps: last steps over which the rate falls linearly to 0; at most those behind the warm-up.
+        cooldown_steps: last steps, over which the rate falls linearly to 0; at most those after the warm-up.
     """
 
     decay: str = "cosine"
@@ -104,11 +103,11 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Average:
-    """A moving average of the weights, which is then what is evaluated and saved.
+    """The moving average of the weights, which is evaluated and saved in place of the weights.
 
     Args:
-        decay: share of the old average that each step keeps, in [0, 1); 0 for no average. Early steps keep
-            (1 + step) / (10 + step) at most, so that the start is forgotten.
+        decay: weight of the old average at each step, in [0, 1); 0 for no average. Step t uses at most
+            (1 + t) / (10 + t), so that the initial weights are forgotten.
     """
 
     decay: float = 0.0

@@ -1,0 +1,115 @@
+"""The batches of an evaluation, and held-out images.
+
+B batch, K classes, H W C image.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.data.broken import naming_broken_files
+from keras_vit.data.decode import decode, fitted, middle
+from keras_vit.data.examples import Examples
+from keras_vit.data.pipeline import one_hot, share_of
+from keras_vit.data.settings import BATCHES_AHEAD, BATCHES_AT_ONCE, untuned
+from keras_vit.data.sources import open_data
+from keras_vit.preprocessing.inputs import preprocess_input
+
+
+def evaluation_batches(
+    examples: Examples,
+    *,
+    batch_size: int,
+    input_shape: tuple[int, int, int],
+    scale: bool = True,
+    resize: int | tuple[int, int] | None = None,
+    shard: tuple[int, int] = (0, 1),
+) -> tf.data.Dataset:
+    """Return every example once, in order: images (B, H, W, C), labels (B,) and weights (B,).
+
+    The last batch is padded with examples of weight 0. If an example has several classes, the labels are (B, K) with 1
+    at each class; a prediction is right if it is one of the classes. An example without a class has weight 0.
+
+    Args:
+        examples: the split.
+        batch_size: number of examples per batch.
+        input_shape: (height, width, channels) of the model.
+        scale: whether to scale the pixels to [-1, 1].
+        resize: pixels of the shorter side, or (height, width), before the center crop; None squeezes the image to the
+            model's size.
+        shard: (worker, workers): return only that worker's part of every batch, (B / workers, ...). All workers have
+            the same number of batches.
+
+    Raises:
+        ValueError: `resize` is smaller than the model's size, or a batch cannot be split evenly.
+    """
+    _require_larger(resize, input_shape)
+    own = share_of(batch_size, shard)
+
+    def one_example(index, image, label):
+        return _whole(image, examples, input_shape, resize), one_hot(label, examples) if examples.multi else label
+
+    def one_batch(images, labels):
+        if scale:
+            images = preprocess_input(images)
+        missing = own - tf.shape(labels)[0]
+        fill = lambda x: tf.pad(x, [[0, missing]] + [[0, 0]] * (x.shape.rank - 1))  # noqa: E731
+        weights = tf.cast(tf.range(own) < own - missing, tf.float32)
+        labels = tf.ensure_shape(fill(labels), (own, *labels.shape[1:]))
+        if examples.multi:
+            weights *= tf.reduce_max(labels, axis=-1)
+        return tf.ensure_shape(fill(images), (own, *input_shape)), labels, weights
+
+    stream = examples.stream()
+    if own < batch_size:
+        is_own = lambda position, _: position % batch_size // own == shard[0]  # noqa: E731
+        stream = stream.enumerate().filter(is_own).map(lambda _, example: example)
+    dataset = stream.map(one_example, tf.data.AUTOTUNE).batch(own).map(one_batch, BATCHES_AT_ONCE)
+    if own < batch_size:  # a worker may have no example of the last batch
+        nothing = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), dataset.element_spec)
+        dataset = dataset.concatenate(tf.data.Dataset.from_tensors(nothing)).take(-(-examples.count // batch_size))
+    return untuned(dataset.prefetch(BATCHES_AHEAD))
+
+
+def held_out(
+    data, input_shape: tuple[int, int, int], data_dir: str | None = None, limit: int | None = None, left_out=()
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return images of the test split as an evaluation sees them, before scaling.
+
+    Args:
+        data: a `keras_vit.train.recipe.Data`.
+        input_shape: (height, width, channels) of the model.
+        data_dir: replaces the directory in `data`.
+        limit: maximum number of images; None for all.
+        left_out: as in `sources.open_split`.
+
+    Returns:
+        Images float32 (N, H, W, C) in 0..255, labels int64 (N,), and the names of the classes. Of several classes the
+        label is the first; examples without a class are left out.
+
+    Raises:
+        ValueError: the data's `resize` is smaller than the model's size, or a data file is broken or gone.
+    """
+    _require_larger(data.resize, input_shape)
+    examples = open_data(data, data.test_split, data_dir, left_out)
+    stream = examples.stream()
+    if examples.multi:
+        stream = stream.filter(lambda index, image, label: tf.size(label) > 0)
+        stream = stream.map(lambda index, image, label: (index, image, label[0]))
+    stream = stream.take(-1 if limit is None else limit)
+    stream = stream.map(lambda index, image, label: (_whole(image, examples, input_shape, data.resize), label), 2)
+    with naming_broken_files(examples):
+        images, labels = zip(*untuned(stream).as_numpy_iterator(), strict=True)
+    return np.stack(images), np.array(labels, "int64"), list(examples.labels)
+
+
+def _require_larger(resize, input_shape) -> None:
+    least = (resize, resize) if isinstance(resize, int) else resize
+    if least and (least[0] < input_shape[0] or least[1] < input_shape[1]):
+        raise ValueError(f"resize expected at least the model's {max(input_shape[:2])} pixels, received {resize}.")
+
+
+def _whole(image, examples: Examples, input_shape, resize):
+    """Return an example's image as an evaluation sees it: float32 (H, W, C), 0..255."""
+    image = examples.read(image) if examples.read else image
+    image = decode(image, examples.exif) if examples.encoded else tf.ensure_shape(image, examples.shape)
+    return middle(image, resize, input_shape) if resize else fitted(image, input_shape)
