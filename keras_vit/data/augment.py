@@ -12,13 +12,7 @@ _ASPECT_RATIO, _ATTEMPTS = (0.3, 1 / 0.3), 10  # height / width, as there
 
 
 def crop_box(shape, seed, smallest_area: float):
-    """Draw the top, left, height and width (4,) of an inception crop: a part of random area and aspect ratio.
-
-    Args:
-        shape: (height, width, channels) of the whole image.
-        seed: int64 pair.
-        smallest_area: smallest area as a fraction of the image's, in (0, 1].
-    """
+    """Draw the top, left, height and width (4,) of an inception crop, at least a fraction of the image's area."""
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         shape,
         tf.zeros((0, 0, 4)),

@@ -17,13 +17,7 @@ def _beta(p: float, seed):
 def mixup(images, targets, others, p: float, seed):
     """Blend every example of a batch with its partner (arXiv 1710.09412).
 
-    Args:
-        images: float (B, H, W, C).
-        targets: (B, K).
-        others: images and targets of the partners.
-        p: parameter of Beta(p, p), from which the weight of the whole batch is drawn. The larger weight is the
-            example's own.
-        seed: int64 pair.
+    One weight of Beta(p, p) is drawn for the whole batch. The larger weight is the example's own.
     """
     weight = _beta(p, seed)
     weight = tf.maximum(weight, 1.0 - weight)
@@ -34,14 +28,7 @@ def cutmix(images, targets, others, p: float, seed):
     """Paste a rectangle of its partner into every example of a batch (arXiv 1905.04899).
 
     All examples have the same rectangle. It has the image's aspect ratio and a uniformly drawn centre, and is clipped
-    to the image. The targets are weighted by the areas.
-
-    Args:
-        images: float (B, H, W, C).
-        targets: (B, K).
-        others: images and targets of the partners.
-        p: parameter of Beta(p, p), from which the example's own share of the area is drawn.
-        seed: int64 pair.
+    to the image. Beta(p, p) draws the example's own share of the area. The targets are weighted by the areas.
     """
     height, width = images.shape[1:3]
     sides = tf.constant([height, width], tf.float32)
@@ -55,16 +42,7 @@ def cutmix(images, targets, others, p: float, seed):
 
 
 def blend(images, targets, others, mixup_p: float, cutmix_p: float, seed):
-    """Apply mixup or CutMix, or one of the two with equal probability if both are set.
-
-    Args:
-        images: float (B, H, W, C).
-        targets: (B, K).
-        others: images and targets of the partners.
-        mixup_p: `p` of `mixup`; 0 for none.
-        cutmix_p: `p` of `cutmix`; 0 for none.
-        seed: int64 pair.
-    """
+    """Apply mixup or CutMix, or one of the two with equal probability if both have p > 0."""
     by_mixup = lambda: mixup(images, targets, others, mixup_p, seed)  # noqa: E731
     by_cutmix = lambda: cutmix(images, targets, others, cutmix_p, seed)  # noqa: E731
     if mixup_p and cutmix_p:
@@ -81,34 +59,20 @@ def partner_count(augment) -> int:
 
 
 def wrap_batch(values, partners: int, first: int, extra: int):
-    """Put the partners of a worker's first examples in front of the examples.
+    """Put the partners of a worker's first examples in front of its examples.
 
-    The partners of the batch's first example are the last examples of the batch.
-
-    Args:
-        values: of the worker's examples, by their position in the batch.
-        partners: number of partners.
-        first: position in the batch of the worker's first own example.
-        extra: number of partners that `values` contains: `partners`, or 0 for the whole batch.
+    The partners of the batch's first example are the last examples of the batch. `first` is the position in the batch
+    of the worker's first example; `values` contain `extra` examples in front of it: the partners, or 0 for the whole
+    batch.
     """
     wrapped = max(partners - first, 0)
     return tf.concat([values[-wrapped:], values[:-wrapped] if extra else values], axis=0) if wrapped else values
 
 
 def mix(images, targets, centres, partners: int, augment, blend_seed, mosaic_seed):
-    """Apply a mosaic, or mixup or CutMix, to a batch.
+    """Apply a mosaic, or mixup or CutMix, to a batch, and return images (B, H, W, C) and targets (B, K).
 
-    Args:
-        images: float (partners + B, H, W, C), from `wrap_batch`.
-        targets: (partners + B, K).
-        centres: (partners + B, 2) in [0, 1), of the mosaics.
-        partners: number of examples in front.
-        augment: a `keras_vit.train.recipe.Augment`.
-        blend_seed: int64 pair.
-        mosaic_seed: int64 pair.
-
-    Returns:
-        Images (B, H, W, C) and targets (B, K).
+    Images (partners + B, H, W, C), targets (partners + B, K) and centres (partners + B, 2) come from `wrap_batch`.
     """
 
     def blended():

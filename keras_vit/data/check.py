@@ -30,16 +30,7 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Findings about one file.
-
-    Args:
-        path: path of the file.
-        split: `train` or `test`.
-        label: name of the class.
-        digest: SHA-256 of the content.
-        broken: reason why the file cannot be read; None if it can.
-        odd: descriptions of unusual properties.
-    """
+    """Findings about one file: why it cannot be read, or None; and its unusual properties. `digest` is SHA-256."""
 
     path: str
     split: str

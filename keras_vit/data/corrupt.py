@@ -11,7 +11,7 @@ _ORDER, _KIND, _OTHER = range(3)  # purposes of the random values
 
 
 def corruption(index, cells: int, count: int, masked: float, swapped: float, *numbers):
-    """Draw the corruption of examples as a function of `numbers`, the example and the patch.
+    """Draw the corruption of examples as a function of integers, the example and the patch.
 
     Args:
         index: indices of the examples (B,).
@@ -19,7 +19,7 @@ def corruption(index, cells: int, count: int, masked: float, swapped: float, *nu
         count: number of corrupted patches K.
         masked: probability that the mask token replaces a corrupted patch.
         swapped: probability that another patch of the image replaces a corrupted patch. Otherwise the patch stays.
-        numbers: further integers that determine the draws: the seed, the purpose and the epoch.
+        numbers: the seed, the purpose and the epoch.
 
     Returns:
         int32 (B, N + K): the source of each position (0 for the mask token, i for patch i - 1), then the corrupted

@@ -24,15 +24,10 @@ def mosaic_layer():
 
 
 def mosaic(images, targets, centres):
-    """Compose each image with the three in front of it. The targets are weighted by the areas.
+    """Compose each image with the three in front of it, and weight the targets by the areas.
 
-    Args:
-        images: float (3 + B, H, W, C); the first three are only partners.
-        targets: (3 + B, K).
-        centres: (3 + B, 2) in [0, 1): the corner where the four images meet, x and y.
-
-    Returns:
-        Images (B, H, W, C) and targets (B, K).
+    Images (3 + B, H, W, C) -> (B, H, W, C), targets (3 + B, K) -> (B, K). The four images meet at `centres` (3 + B, 2)
+    in [0, 1), x and y.
     """
     order = tf.range(images.shape[0])[:, None] - tf.range(PARTNERS + 1)
     low, high = _CENTRE

@@ -24,14 +24,9 @@ _UNLIMITED = 2**62
 
 @dataclass(frozen=True)
 class _Part:
-    """A worker's examples of every batch.
+    """A worker's part of every batch: `own` examples from position `first`, and `extra` ones in front of them.
 
-    Args:
-        batch_size: number of examples of the whole batch.
-        first: position of the worker's first example in the batch.
-        own: number of the worker's examples.
-        partners: number of examples in front that an example can be mixed with.
-        extra: number of examples in front of its own that the worker also makes, as partners.
+    `partners` is the number of examples in front with which an example can be mixed.
     """
 
     batch_size: int
@@ -126,12 +121,7 @@ def _require_crop_fits(augment: Augment, input_shape) -> None:
 
 
 class _Preparation:
-    """Makes a worker's batches of the examples of a training split; see `training_batches`.
-
-    Args:
-        used: number of examples of an epoch.
-        part: the worker's part of a batch.
-    """
+    """Makes the batches of `training_batches`, for epochs of `used` examples."""
 
     def __init__(self, examples, augment, input_shape, seed: int, used: int, part: _Part):
         self._examples, self._augment, self._shape, self._seed, self._used = examples, augment, input_shape, seed, used

@@ -66,7 +66,7 @@ def prepared(name: str, directory: str | None):
 
 
 def streamed(builder, split: str, shuffle: int, labels, features, label_of, multi=False, read=None, shape=None):
-    """Return one split of a prepared data set as `Examples`.
+    """Return one split of a prepared data set as `Examples`; raise a ValueError if it is unknown or empty.
 
     Args:
         builder: the builder from `prepared`.
@@ -76,11 +76,7 @@ def streamed(builder, split: str, shuffle: int, labels, features, label_of, mult
         features: names of the features to read: `image`, which stays encoded, and the features of the label.
         label_of: a function of a dict of features that returns the class or classes.
         multi: whether an example has a list of classes.
-        read: a function that turns the encoded image into pixels; None if plain decoding suffices.
-        shape: shape of the pixels that `read` returns.
-
-    Raises:
-        ValueError: the split is unknown or empty.
+        read: a function that turns the encoded image into pixels of `shape`; None if plain decoding suffices.
     """
     tfds = import_tfds()
     try:

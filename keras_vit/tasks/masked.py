@@ -21,10 +21,6 @@ class MaskedPatches:
     """Predict the content of corrupted patches: the task of a recipe with `masked`.
 
     The targets of a batch are the corruption, int32 (B, N + K), as drawn by `keras_vit.data.corrupt`.
-
-    Args:
-        recipe: recipe of the run.
-        input_shape: (height, width, channels) of the images.
     """
 
     def __init__(self, recipe, input_shape: tuple[int, int, int]):

@@ -9,14 +9,9 @@ import tensorflow as tf
 
 
 class Checkpoints:
-    """The newest checkpoints in a folder, one sub-folder per step.
+    """The newest `keep` checkpoints in a folder, one sub-folder per step.
 
-    Args:
-        folder: the folder; created by the first save.
-        keep: how many checkpoints to keep.
-        state: lists of `tf.Variable` by name, to save and restore.
-        chief: whether this worker's files stay. TensorFlow makes all workers save; the files of the others are removed
-            at once.
+    `state` are lists of `tf.Variable` by name. TensorFlow makes all workers save; only the chief's files stay.
     """
 
     def __init__(self, folder: Path, keep: int, state: dict[str, list], chief: bool = True):
@@ -28,11 +23,7 @@ class Checkpoints:
         return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
 
     def save(self, step: int) -> None:
-        """Write a checkpoint under a temporary name, rename it, and remove the oldest checkpoints.
-
-        Raises:
-            OSError: the checkpoint cannot be written; the older ones are intact.
-        """
+        """Write a checkpoint and remove the oldest ones; raise an OSError if it cannot be written."""
         if not self.chief:
             with tempfile.TemporaryDirectory() as folder:
                 self._checkpoint.write(f"{folder}/state")

@@ -19,12 +19,8 @@ from keras_vit.train.recipe.inputs import augment_at
 class Datasets:
     """The splits of a run.
 
-    Args:
-        recipe: recipe of the run.
-        train: training examples.
-        test: test examples.
-        validation: examples of the evaluations during training.
-        few_shot: examples to fit linear heads to, and to test the heads on; None without few-shot evaluation.
+    `validation` is the split of the evaluations during training. `few_shot` are the splits to fit linear heads to, and
+    to test them on; None without few-shot evaluation.
     """
 
     recipe: Recipe

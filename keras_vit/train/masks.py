@@ -12,11 +12,7 @@ _PHILOX, _GROUP = 1, 4  # TensorFlow's number of the algorithm; values per step 
 
 
 def uniform_of_part(part):
-    """Return a function for `keras_vit.layers.use_random_values` that draws the values of a part of a batch.
-
-    Args:
-        part: index of the part in the whole batch: int or int tensor ().
-    """
+    """Return a function for `layers.use_random_values` that draws the values of one of the equal parts of a batch."""
 
     def uniform(shape, dtype, seed):
         # As Keras derives a seed from a generator's state, so that the parts equal what Keras draws for the whole.

@@ -20,13 +20,9 @@ from keras_vit.weights.resize import resize_kernel
 
 @dataclass(frozen=True)
 class Span:
-    """Consecutive steps of a run with the same sizes.
+    """Consecutive steps of a run with the same image size and patch size.
 
-    Args:
-        begin: number of updates before the first of these steps.
-        end: number of updates after the last of these steps.
-        input_shape: (height, width, channels) of the images.
-        patch_size: (height, width) instead of the model's own; the model's own where None.
+    `begin` and `end` are numbers of updates. `patch_size` is None for the model's own.
     """
 
     begin: int
@@ -52,13 +48,8 @@ class Forward:
     """Computes the logits of a model with given values of its trained variables, at the sizes of a stage.
 
     All stages share the variables of the model, so that gradients reach them: the position embedding is resized inside
-    the graph, and the patch kernel is a constant matrix times the model's kernel.
-
-    Args:
-        model: the model that is trained.
-        variables: trained variables of the model.
-        span: the stage.
-        recompute: whether the backward pass recomputes the activations of each block.
+    the graph, and the patch kernel is a constant matrix times the model's kernel. With `recompute`, the backward pass
+    recomputes the activations of each block.
     """
 
     def __init__(self, model: keras.Model, variables: list, span: Span, recompute: bool = False):
@@ -108,10 +99,7 @@ class Forward:
     def __call__(self, values: list, states: list, *inputs):
         """Return the model's output in training, logits (B, K) for a classifier.
 
-        Args:
-            values: values of the trained variables.
-            states: (variable, value) of the seeds of the dropout layers.
-            inputs: images (B, H, W, C) of the stage's size, and further inputs of the model.
+        `states` are (variable, value) of the seeds of the dropout layers. `inputs` begin with images (B, H, W, C).
         """
         mapping = [*zip(self._variables, values, strict=True), *states]
         if self._kernel is not None:

@@ -28,15 +28,9 @@ FIRST_SCALE = 2.0**15  # initial loss scale of Keras's `LossScaleOptimizer`
 class State:
     """The content of a checkpoint.
 
-    Args:
-        model: the model that is trained.
-        average: the model that is evaluated and saved: the moving average, or the model itself.
-        trained: the trained variables of the model: all that are not frozen.
-        averages: variables of the average, in the same order.
-        optimizer: the optimizer, which counts the steps.
-        rate: the learning-rate schedule.
-        scale: loss scale, and updates since its last change; None except in float16.
-        counters: counters of the run.
+    `average` is the model that is evaluated and saved: the moving average, or the model itself. `averages` are its
+    variables in the order of `trained`, the variables that are not frozen. `scale` holds the loss scale and the number
+    of updates since its last change; None except in float16.
     """
 
     model: keras.Model
@@ -64,10 +58,8 @@ class Counters:
         seconds: training time so far, in seconds.
         skipped_before: updates skipped before the last report.
         best: highest accuracy of an evaluation; -1 before the first.
-        images: images that the run's speed counts, without those of calls that compiled.
-        images_seconds: seconds that these images took.
-        peak_memory: highest memory of any process of the run, in bytes.
-        peak_device_memory: highest memory of a GPU, in bytes; 0 without a GPU.
+        images, images_seconds: images, and their seconds, of all calls that did not compile.
+        peak_memory, peak_device_memory: highest memory in bytes of any process of the run, and of a GPU.
         tally: since the last report, counted in the graph: the sum of the losses, the number of updates, and the number
             of updates whose loss or gradient was not finite.
     """

@@ -30,13 +30,6 @@ class Step:
     another; the sum over micro-batches and replicas; with `sam`, the same again at perturbed weights; clipping by the
     global norm; one update of the optimizer; the moving average. Where the gradient is not finite, the update and the
     average are skipped if the recipe says so, or if the loss scale was too large.
-
-    Args:
-        recipe: recipe of the run.
-        state: state of the run, from `first_state`.
-        strategy: the distribution strategy in whose scope the state was created.
-        span: the stage.
-        cores: parts of a batch that run in parallel; see `keras_vit.train.strategy.choose`.
     """
 
     def __init__(self, recipe: Recipe, state: State, strategy, span: Span, cores: int = 1):

@@ -21,11 +21,8 @@ STRATEGIES = ("auto", "one", "cores", "mirrored", "multiworker", "tpu")
 class Devices:
     """The devices of a run, seen from one of its processes.
 
-    Args:
-        strategy: distribution strategy of the variables and updates.
-        worker: index of this process; 0 is the chief, which alone writes files.
-        workers: number of processes.
-        cores: parts of each batch that run in parallel, one thread each; see `choose`.
+    `worker` is the index of this process; 0 is the chief, which alone writes files. `cores` is the number of parts of
+    each batch that run in parallel, one thread each; see `choose`.
     """
 
     strategy: tf.distribute.Strategy

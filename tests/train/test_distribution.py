@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import max_difference, needs_tensorflow, randomise, run_python
-from train.test_step import IMAGES, LABELS, RANDOM, RECIPE, ROW, TARGETS, TWO_CPUS, with_optimizer
+from train.test_step import IMAGES, LABELS, RANDOM, RECIPE, TARGETS, TWO_CPUS, with_optimizer
+from train.tiny import ROW
 
 from keras_vit.kernels import dispatch, updates
 from keras_vit.train import step

@@ -9,14 +9,7 @@ LINE_SECONDS = 10.0  # seconds between two plain lines, at least
 
 
 class Progress:
-    """Shows the progress of a run on the standard error.
-
-    Args:
-        steps: number of updates of the whole run.
-        epochs: number of epochs of the whole run.
-        start: number of updates already made.
-        quiet: whether to show nothing.
-    """
+    """Shows the progress of a run of `steps` updates on the standard error, from update `start` on."""
 
     def __init__(self, steps: int, epochs: int, start: int = 0, quiet: bool = False):
         self.quiet = quiet

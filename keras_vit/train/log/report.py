@@ -12,15 +12,7 @@ from keras_vit.train.workdir import Metrics
 
 
 class Report:
-    """Writes the same values to all places. Only the chief reports.
-
-    Args:
-        recipe: recipe of the run.
-        workdir: folder of the run.
-        data: data splits of the run.
-        step: step at which the run starts or resumes.
-        chief: whether this process is the chief.
-    """
+    """Writes the metrics of a run to its files and the terminal, from `step` on. Only the chief reports."""
 
     def __init__(self, recipe: Recipe, workdir: Path, data: Datasets, step: int, chief: bool = True):
         self._recipe, self._data, self._step, self._chief = recipe, data, step, chief

@@ -46,11 +46,7 @@ class Speed:
 
 
 class Profile:
-    """Writes a TensorBoard profile of the third call of a run, which no longer compiles.
-
-    Args:
-        folder: folder of the profile; None for no profile.
-    """
+    """Writes a TensorBoard profile of the third call of a run, which no longer compiles; none if `folder` is None."""
 
     def __init__(self, folder: Path | None):
         self._folder, self._calls = folder, 0

@@ -12,15 +12,10 @@ _KINDS = {"adamw": AdamW, "sgd": SGD, "lamb": Lamb, "adafactor": Adafactor, "muo
 def build_optimizer(
     settings, rate, variables, shares: dict[str, float] | None = None, matmul_dtype: str = "float32"
 ) -> Update:
-    """Build the optimizer of a recipe and its variables. Weight decay applies to kernels only, not to biases, norms or
-    tokens. Call it in the strategy's scope.
+    """Build the optimizer of a recipe and its variables, in the strategy's scope.
 
-    Args:
-        settings: a `keras_vit.train.recipe.Optimizer`.
-        rate: a `LearningRateSchedule`, or a float.
-        variables: the trained variables.
-        shares: factor of the rate by name of the layer; 1 for other layers.
-        matmul_dtype: dtype of the matmuls of an update, `float32` or `bfloat16`.
+    Weight decay applies to kernels only, not to biases, norms or tokens. `shares` are the factors of the rate by name
+    of the layer; 1 for other layers. `matmul_dtype` is the dtype of the matmuls of an update.
     """
     optimizer = _KINDS[settings.kind](rate, settings, shares or {}, matmul_dtype)
     optimizer.build(variables)

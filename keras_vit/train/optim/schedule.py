@@ -19,15 +19,8 @@ def rate_at(
 ):
     """Return the learning rate of an update: decay times warm-up times cool-down, as in the official code.
 
-    Args:
-        step: number of updates before this one; with a warm-up the rate of step 0 is 0.
-        base: the highest rate.
-        total: number of updates of the whole run.
-        decay: `cosine`, `linear`, `constant` or `rsqrt`.
-        warmup_steps: updates over which the rate rises linearly.
-        end: the final rate of `linear`.
-        timescale: updates after the warm-up in which `rsqrt` falls to 1 / sqrt(2).
-        cooldown_steps: last updates, over which the rate falls linearly to 0.
+    `step` is the number of updates before this one; with a warm-up the rate of step 0 is 0. `base` is the highest rate
+    of a run of `total` updates. The other arguments are those of `keras_vit.train.recipe.Schedule`.
     """
     step = ops.cast(step, "float32")
     progress = ops.clip((step - warmup_steps) / max(total - warmup_steps, 1), 0.0, 1.0)

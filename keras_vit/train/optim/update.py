@@ -16,12 +16,8 @@ from keras_vit.private import variable_index
 class Update(keras.optimizers.Optimizer):
     """An optimizer with decoupled weight decay, a learning rate per layer, and moments in float32 or bfloat16.
 
-    Gradients are already summed over all replicas. Subclasses define `make_slots` and `step`.
-
-    Args:
-        rate: a `LearningRateSchedule`, or a float.
-        settings: a `keras_vit.train.recipe.Optimizer`.
-        shares: factor of the rate by name of the layer; 1 for other layers.
+    Gradients are already summed over all replicas. Subclasses define `make_slots` and `step`; `shares` are the factors
+    of the rate by name of the layer.
     """
 
     def __init__(self, rate, settings, shares: dict[str, float], matmul_dtype: str):

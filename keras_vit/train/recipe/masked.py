@@ -47,12 +47,7 @@ class Masked:
 
 
 def patches_of(model, input_shape: tuple[int, int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the grid of patches (rows, columns) of images of a size, and the size (height, width) of a patch.
-
-    Args:
-        model: a `keras_vit.train.recipe.Model`.
-        input_shape: (height, width, channels).
-    """
+    """Return the grid of patches (rows, columns) of images of a size, and the size (height, width) of a patch."""
     patch = model.row.patch_size if model.patch_size is None else model.patch_size
     stride = 1 if model.row.stem is None else model.row.stem.stride
     pixels = tuple(stride * side for side in sides(patch))
