@@ -63,9 +63,9 @@ def without_broken(examples: Examples, source: str) -> Examples:
     found = f"{len(broken)} of the {examples.count:,} files of {source}: {', '.join(names)}{', ...' * (len(rows) > 3)}"
     if len(broken) > max(FEW, MOST * examples.count) or not len(readable):
         raise ValueError(
-            f"on_error 'skip' expected at most {FEW} files, or {MOST:.0%}, to be no images, found {found}."
+            f"on_error 'skip' expected at most {FEW} files, or {MOST:.0%}, to be unreadable, found {found}."
         )
-    warnings.warn(f"no images, and left out: {found}.", stacklevel=2)
+    warnings.warn(f"left out, because they are not images: {found}.", stacklevel=2)
     return _selected(examples, np.isin(every, readable), every)
 
 

@@ -27,18 +27,18 @@ class MaskedPatches:
         self._recipe, self._masked = recipe, recipe.masked
         (down, across), self._patch = patches_of(recipe.model, input_shape)
         self._shape = input_shape
-        self.cells = down * across
-        self.count = self._masked.count(self.cells)
+        self.patch_count = down * across
+        self.count = self._masked.count(self.patch_count)
 
     def corrupt(self, epoch, index):
         """Return the targets of training examples: epoch () or (B,) and index (B,) -> (B, N + K)."""
         epoch = tf.reshape(tf.cast(epoch, tf.int64), (-1, 1))
-        return self._drawn(index, _TRAINING, epoch)
+        return self._draw(index, _TRAINING, epoch)
 
-    def _drawn(self, index, *numbers):
+    def _draw(self, index, *numbers):
         masked = self._masked
-        plan = corruption(index, self.cells, self.count, masked.mask, masked.swap, self._recipe.seed, *numbers)
-        return tf.ensure_shape(plan, (None, self.cells + self.count))
+        plan = corruption(index, self.patch_count, self.count, masked.mask, masked.swap, self._recipe.seed, *numbers)
+        return tf.ensure_shape(plan, (None, self.patch_count + self.count))
 
     def evaluation(self, batches, shard: tuple[int, int] = (0, 1)):
         """Replace the labels in batches of (images, labels, weights) by a fixed corruption."""
@@ -47,45 +47,45 @@ class MaskedPatches:
 
         def corrupted(number, batch):
             images, _, weights = batch
-            return images, self._drawn(number * size + own, _EVALUATION), weights
+            return images, self._draw(number * size + own, _EVALUATION), weights
 
         return batches.enumerate().map(corrupted, BATCHES_AT_ONCE)
 
     def inputs(self, images, targets) -> tuple:
         """Return the model's inputs: images, sources (B, N), places (B, K)."""
-        return images, targets[:, : self.cells], targets[:, self.cells :]
+        return images, targets[:, : self.patch_count], targets[:, self.patch_count :]
 
     def losses(self, outputs, images, targets):
         """Return each example's mean loss over its corrupted patches: (B, K, units) -> (B,)."""
-        return self._compared(outputs, images, targets)[0]
+        return self._losses_and_accuracies(outputs, images, targets)[0]
 
-    def _compared(self, outputs, images, targets):
+    def _losses_and_accuracies(self, outputs, images, targets):
         """Return losses and accuracies of each example, (B,) both."""
         kind, channels = self._masked.target, self._shape[2]
-        wanted = tf.gather(self.of_patches(images), targets[:, self.cells :], batch_dims=1)  # (B, K, ...)
+        expected = tf.gather(self.patch_targets(images), targets[:, self.patch_count :], batch_dims=1)  # (B, K, ...)
         outputs = tf.cast(outputs, tf.float32)
         if kind == "pixels":
-            losses = tf.reduce_mean((outputs - wanted) ** 2, axis=(1, 2))
+            losses = tf.reduce_mean((outputs - expected) ** 2, axis=(1, 2))
             return losses, tf.zeros_like(losses)
-        logits = tf.reshape(outputs, (-1, self.count * wanted.shape[2], LEVELS**channels))
-        wanted = tf.reshape(wanted, (-1, logits.shape[1]))
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, logits)
-        hits = tf.cast(tf.argmax(logits, axis=-1, output_type=tf.int32) == wanted, tf.float32)
+        logits = tf.reshape(outputs, (-1, self.count * expected.shape[2], LEVELS**channels))
+        expected = tf.reshape(expected, (-1, logits.shape[1]))
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(expected, logits)
+        hits = tf.cast(tf.argmax(logits, axis=-1, output_type=tf.int32) == expected, tf.float32)
         return tf.reduce_mean(losses, axis=1), tf.reduce_mean(hits, axis=1)
 
-    def of_patches(self, images):
+    def patch_targets(self, images):
         """Return the target of every patch: classes int32 (B, N, 1) or (B, N, 16), or pixels (B, N, P * P * C)."""
         height, width = self._patch
         values = (images / 255.0) if self._recipe.model.include_preprocessing else (images + 1.0) / 2.0
         patches = extract_patches(values, self._patch)  # (B, h, w, P * P * C)
         if self._masked.target == "pixels":
-            return tf.reshape(2.0 * patches - 1.0, (-1, self.cells, patches.shape[-1]))
+            return tf.reshape(2.0 * patches - 1.0, (-1, self.patch_count, patches.shape[-1]))
         parts = PARTS if self._masked.target == "colours" else 1
-        split = (-1, self.cells, parts, height // parts, parts, width // parts, self._shape[2])
+        split = (-1, self.patch_count, parts, height // parts, parts, width // parts, self._shape[2])
         means = tf.reduce_mean(tf.reshape(patches, split), axis=(3, 5))  # (B, N, parts, parts, C)
         levels = tf.clip_by_value(tf.cast(tf.floor(means * LEVELS), tf.int32), 0, LEVELS - 1)
         places = tf.constant([LEVELS**i for i in reversed(range(self._shape[2]))])  # red is the most significant digit
-        return tf.reshape(tf.reduce_sum(levels * places, axis=-1), (-1, self.cells, parts * parts))
+        return tf.reshape(tf.reduce_sum(levels * places, axis=-1), (-1, self.patch_count, parts * parts))
 
     def sums(self, model: keras.Model):
         """Return a compiled function of a batch that returns sums as `keras_vit.evaluate.accuracy.evaluator` does."""
@@ -93,7 +93,7 @@ class MaskedPatches:
         @tf.function
         def sums(images, targets, weights):
             outputs = model(list(self.inputs(images, targets)), training=False)
-            values = (*self._compared(outputs, images, targets), tf.ones_like(weights))
+            values = (*self._losses_and_accuracies(outputs, images, targets), tf.ones_like(weights))
             return tf.stack([tf.reduce_sum(value * weights) for value in values])
 
         return sums
@@ -102,14 +102,14 @@ class MaskedPatches:
         """Return a compiled function: images -> features of uncorrupted images for a classifier, float32 (B, D)."""
         tokens = keras.Model(model.inputs[:2], model.get_layer("encoder_norm").output)
         layout = token_layout(model)
-        own = tf.range(1, self.cells + 1)[None]
+        own = tf.range(1, self.patch_count + 1)[None]
 
         @tf.function
         def features(images):
-            found = tokens([images, tf.repeat(own, tf.shape(images)[0], axis=0)], training=False)
+            outputs = tokens([images, tf.repeat(own, tf.shape(images)[0], axis=0)], training=False)
             if layout.class_token is None:
-                return tf.cast(tf.reduce_mean(found[:, layout.patches], axis=1), tf.float32)
-            return tf.cast(found[:, layout.class_token], tf.float32)
+                return tf.cast(tf.reduce_mean(outputs[:, layout.patches], axis=1), tf.float32)
+            return tf.cast(outputs[:, layout.class_token], tf.float32)
 
         return features
 

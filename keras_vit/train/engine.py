@@ -135,13 +135,13 @@ class Run:
             Report(recipe, self.workdir, self.data, self.step, devices.chief) as self.report,
         ):
             self.report.begin(self.state.model.count_params(), self.state.rate.schedule)
-            stop, count, _ = devices.agree(interrupt.asked, 1, False)
+            stop, count, _ = devices.agree(interrupt.requested, 1, False)
             while self.step < self.steps and not stop:
                 self._update(count)
                 self._report()
                 count = self.speed.images_in(CALL_SECONDS) // self.batch_size or 1
                 due = time.perf_counter() - self.saved >= recipe.checkpoint.seconds
-                stop, count, due = devices.agree(interrupt.asked, count, due)
+                stop, count, due = devices.agree(interrupt.requested, count, due)
                 if self.step == self.steps or stop or due:
                     self._save()
                     self.saved = time.perf_counter()

@@ -5,14 +5,14 @@ import threading
 
 
 class Interrupt:
-    """While entered, the first Ctrl-C or SIGTERM sets `asked`; a second one ends the process as usual.
+    """While entered, the first Ctrl-C or SIGTERM sets `requested`; a second one ends the process as usual.
 
     `code` is the exit status of the stopped process: 128 plus the number of the signal. A worker that stops because
     another worker was signalled uses SIGTERM's.
     """
 
     def __init__(self):
-        self.asked = False
+        self.requested = False
         self.code = 128 + signal.SIGTERM
         self._before = {}
 
@@ -23,7 +23,7 @@ class Interrupt:
         return self
 
     def _ask(self, number, _):
-        self.asked, self.code = True, 128 + number
+        self.requested, self.code = True, 128 + number
         self._give_back()
 
     def _give_back(self):

@@ -26,10 +26,10 @@ def process_facts(devices: Devices) -> dict:
     }
 
 
-def _threads(asked: int, variable: str) -> int:
+def _threads(requested: int, variable: str) -> int:
     """Return the number of TensorFlow's threads: as set, else by the environment, else all cores."""
     named = os.environ.get(variable, "")
-    return asked or (int(named) if named.isdigit() else 0) or usable_cores()
+    return requested or (int(named) if named.isdigit() else 0) or usable_cores()
 
 
 def record_process(workdir: Path, devices: Devices, step: int) -> None:

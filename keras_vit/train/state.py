@@ -68,19 +68,19 @@ class Counters:
         self.seconds, self.skipped_before, self.best = 0.0, 0.0, -1.0
         self.images = self.images_seconds = self.peak_memory = self.peak_device_memory = 0.0
         # Any length: older checkpoints have one value less.
-        self._kept = tf.Variable(tf.zeros(7, tf.float64), trainable=False, shape=tf.TensorShape([None]))
+        self._saved = tf.Variable(tf.zeros(7, tf.float64), trainable=False, shape=tf.TensorShape([None]))
         with tf.device("CPU:0"):
             self.tally = tf.Variable(tf.zeros(3, tf.float64), trainable=False)
             self._first_wrong = tf.Variable(0, trainable=False, dtype=tf.int64)
         self.variables = [
-            self._kept,
+            self._saved,
             self.tally,
         ]  # `first_wrong` is not saved: a run stops there
         self.store()
 
     def load(self) -> None:
         """Read the counters from the variables that a checkpoint has filled."""
-        self.seconds, self.skipped_before, self.best, *speed = self._kept.numpy().tolist()
+        self.seconds, self.skipped_before, self.best, *speed = self._saved.numpy().tolist()
         self.images, self.images_seconds, self.peak_memory, *device = speed
         self.peak_device_memory = device[0] if device else 0.0
 
@@ -89,7 +89,7 @@ class Counters:
         self.peak_memory = max(self.peak_memory, peak_memory())
         self.peak_device_memory = max(self.peak_device_memory, peak_device_memory())
         speed = [self.images, self.images_seconds, self.peak_memory, self.peak_device_memory]
-        self._kept.assign([self.seconds, self.skipped_before, self.best, *speed])
+        self._saved.assign([self.seconds, self.skipped_before, self.best, *speed])
 
     def count(self, loss, made, wrong, step) -> None:
         """Count an update in the graph: its loss, 1.0 if it was made, 1.0 if it was not finite, its number from 1."""

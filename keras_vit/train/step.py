@@ -57,7 +57,7 @@ class Step:
         loss, norm = self._first(losses), self._first(norm)
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
         if self._guarded:
-            tf.cond(finite, lambda: self._update(losses, gradients, norm, step), self._pass_over)
+            tf.cond(finite, lambda: self._update(losses, gradients, norm, step), self._skip)
         else:
             self._update(losses, gradients, norm, step)
         wrong = ~finite if self.state.scale is None else self._rescale(finite, loss)
@@ -78,7 +78,7 @@ class Step:
     def _summed(self, values, images, targets, replica):
         """Return loss and gradient over all replicas, each of which computes its examples in `accumulate` parts.
 
-        Gradients are float32, except those of `early_casts` where there is one part, one core and no strategy.
+        Gradients are float32. Those of `early_casts` are bfloat16 with one part, one core and no strategy.
         """
         parts = self.recipe.optimizer.accumulate
         if parts == 1:
@@ -145,7 +145,7 @@ class Step:
         with tf.control_dependencies([loss]):
             self.state.optimizer.apply_scaled(gradients, self.variables, scale)
 
-    def _pass_over(self):
+    def _skip(self):
         """Count the step and change nothing else."""
         self.strategy.run(lambda: self.state.optimizer.iterations.assign_add(1))
 
@@ -153,8 +153,8 @@ class Step:
         """Update the loss scale as Keras's `LossScaleOptimizer` does; return whether the loss itself was not finite."""
         scale, good = tf.unstack(tf.convert_to_tensor(self.state.scale))
         grow = good + 1.0 >= GROWTH_STEPS
-        kept = tf.where(grow, [scale * 2.0, 0.0], [scale, good + 1.0])
-        self.state.scale.assign(tf.where(finite, kept, [tf.maximum(scale / 2.0, 1.0), 0.0]))
+        next_scale = tf.where(grow, [scale * 2.0, 0.0], [scale, good + 1.0])
+        self.state.scale.assign(tf.where(finite, next_scale, [tf.maximum(scale / 2.0, 1.0), 0.0]))
         return ~tf.math.is_finite(loss) | (~finite & (scale <= 1.0))
 
     def _first(self, value):
@@ -201,9 +201,9 @@ def average_towards(average: list, variables: list, decay: float, step, strategy
     """
     step = tf.cast(step, tf.float32)
     rest = 1.0 - tf.minimum(decay, (1.0 + step) / (10.0 + step))
-    for kept, variable in zip(average, variables, strict=True):
+    for averaged, variable in zip(average, variables, strict=True):
         strategy.extended.update(
-            kept.value, lambda a, v: a.assign_sub(tf.cast(rest, a.dtype) * (a - v)), args=(variable.value,)
+            averaged.value, lambda a, v: a.assign_sub(tf.cast(rest, a.dtype) * (a - v)), args=(variable.value,)
         )
 
 

@@ -39,7 +39,9 @@ def test_broken_files_are_left_out_and_counted(folder):
     path = next(path for path in whole.files if path.endswith(".jpg"))
     picture = Path(path)
     picture.write_bytes(picture.read_bytes()[: picture.stat().st_size // 2])  # a truncated file has a good header
-    with pytest.warns(UserWarning, match="left out: 1 of the 192 files of train of folder") as warned:
+    with pytest.warns(
+        UserWarning, match="left out, because they are not images: 1 of the 192 files of train of folder"
+    ) as warned:
         examples = open_data(Data("folder", directory=str(folder), on_error="skip"))
     assert len(warned) == 1 and path in str(warned[0].message)
     assert examples.count == 191 == sum(examples.counts) == len(examples.files)
@@ -69,10 +71,10 @@ def test_three_are_left_out_whatever_their_share_and_more_than_one_in_a_hundred_
     files = open_split("folder", "train", str(folder)).files
     for path in files[:3]:
         Path(path).write_bytes(b"no picture")
-    with pytest.warns(UserWarning, match="left out: 3 of the 192 files"):
+    with pytest.warns(UserWarning, match="left out, because they are not images: 3 of the 192 files"):
         assert open_split("folder", "train", str(folder), on_error="skip").count == 189
     Path(files[3]).write_bytes(b"no picture")
-    with pytest.raises(ValueError, match=f"at most 3 files, or 1%, to be .* found 4 of the 192 .*{files[0]}"):
+    with pytest.raises(ValueError, match=f"at most 3 files, or 1%, to be unreadable, found 4 of the 192 .*{files[0]}"):
         open_split("folder", "train", str(folder), on_error="skip")
 
 

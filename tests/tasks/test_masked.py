@@ -202,7 +202,7 @@ def test_it_learns(tmp_path):
     summary = train(recipe, tmp_path / "run")
     data = Datasets.open(recipe)
     own = MaskedPatches(recipe, (8, 8, 1))
-    classes = np.concatenate([own.of_patches(images).numpy().ravel() for images, *_ in data.evaluation(data.test)])
+    classes = np.concatenate([own.patch_targets(images).numpy().ravel() for images, *_ in data.evaluation(data.test)])
     shares = np.bincount(classes, minlength=8) / len(classes)
     entropy = -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
     assert summary["loss"] < 0.85 * entropy and summary["accuracy"] > shares.max() + 0.05, (summary, entropy)

@@ -83,17 +83,17 @@ def by_hand(images, patch, parts):
 @pytest.mark.parametrize("pixels", [False, True])
 def test_colours_are_three_bits_a_channel(target, patch, parts, pixels):
     own = task(target, patch=patch, include_preprocessing=pixels)
-    found = own.of_patches(tf.constant(255 * IMAGES if pixels else 2 * IMAGES - 1))
+    found = own.patch_targets(tf.constant(255 * IMAGES if pixels else 2 * IMAGES - 1))
     assert (found.numpy() == by_hand(IMAGES, patch, parts)).mean() > 0.998  # at a level's edge rounding decides
     black_and_white = tf.constant(np.stack([np.zeros((16, 16, 3)), np.ones((16, 16, 3))]).astype("float32"))
-    ends = own.of_patches(255 * black_and_white if pixels else 2 * black_and_white - 1).numpy()
+    ends = own.patch_targets(255 * black_and_white if pixels else 2 * black_and_white - 1).numpy()
     assert (ends[0] == 0).all() and (ends[1] == 511).all()
 
 
 def test_pixels_are_the_patchs_own_and_the_loss_their_mean_square():
     own = task("pixels")
     images = tf.constant(2 * IMAGES - 1)
-    found = own.of_patches(images).numpy()
+    found = own.patch_targets(images).numpy()
     assert found.shape == (2, 16, 48)
     assert np.allclose(found[1, 6].reshape(4, 4, 3), images[1, 4:8, 8:12], atol=1e-6)
     targets = own.corrupt(0, tf.range(2, dtype=tf.int64))
@@ -108,7 +108,7 @@ def test_the_loss_is_the_mean_cross_entropy_of_the_corrupted_patches(target, par
     targets = own.corrupt(0, tf.range(2, dtype=tf.int64))
     logits = RNG.normal(size=(2, 8, parts * parts * 512)).astype("float32")
     found = own.losses(logits, images, targets).numpy()
-    classes = own.of_patches(images).numpy()
+    classes = own.patch_targets(images).numpy()
     for b in range(2):
         each = []
         for k, place in enumerate(targets.numpy()[b, 16:]):

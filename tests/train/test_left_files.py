@@ -43,7 +43,7 @@ def test_the_best_weights_are_not_the_last_where_these_are_worse(split, photos, 
         weights[len(measured)] = [np.asarray(w) for w in self._model.weights]
         measured.append(found | {"accuracy": [0.5, 0.9, 0.7][len(measured)]})
         if len(measured) == 2:
-            monkeypatch.setattr(engine.Interrupt, "asked", True, raising=False)
+            monkeypatch.setattr(engine.Interrupt, "requested", True, raising=False)
         return measured[-1]
 
     def never(self):
@@ -51,11 +51,11 @@ def test_the_best_weights_are_not_the_last_where_these_are_worse(split, photos, 
 
     monkeypatch.setattr(engine.Measure, "__call__", rising_and_falling)
     monkeypatch.setattr(engine.Interrupt, "__init__", never)
-    monkeypatch.setattr(engine.Interrupt, "asked", False, raising=False)
+    monkeypatch.setattr(engine.Interrupt, "requested", False, raising=False)
     recipe = replace(RECIPE, epochs=3, evaluate=Evaluate(every=1, split=split))
     with pytest.raises(SystemExit):
         train(recipe, tmp_path / "run", str(photos))
-    monkeypatch.setattr(engine.Interrupt, "asked", False)
+    monkeypatch.setattr(engine.Interrupt, "requested", False)
     assert train(recipe, tmp_path / "run", str(photos))["accuracy"] == (0.7 if split is None else 1.0)
     kept = model(tmp_path / "run" / "best.keras").get_weights()
     assert all(np.array_equal(a, b) for a, b in zip(kept, weights[1], strict=True))

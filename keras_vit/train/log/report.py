@@ -32,14 +32,15 @@ class Report:
         if gone:
             names = ", ".join(gone[:3]) + ", ..." * (len(gone) > 3)
             self.say(
-                f"{len(gone):,} files are left out: {names}; the others keep their order, and the run no longer ends "
-                "where one with these files would."
+                f"{len(gone):,} files are left out: {names}; the others keep their order, but the final weights "
+                "will differ from those of a run with these files."
             )
         for name in ("warmup_steps", "cooldown_steps"):
-            asked, used = getattr(self._recipe.schedule, name), getattr(schedule, name)
-            if asked != used:
+            requested, used = getattr(self._recipe.schedule, name), getattr(schedule, name)
+            if requested != used:
                 self.say(
-                    f"schedule.{name} {asked:,} does not fit into the {data.steps:,} steps of the run: {used:,} used"
+                    f"schedule.{name} {requested:,} does not fit into the {data.steps:,} steps of the run: "
+                    f"{used:,} used"
                 )
 
     def show(self, step: int, counters, rate: float, images_per_second: float) -> None:
