@@ -145,17 +145,17 @@ def choose(name: str, batch_size: int, accumulate: int = 1, tpu: str | None = No
     """Choose the devices of a run. Call it before TensorFlow is used: several workers must connect first.
 
     Args:
-        name: `one` device; `cores`, one thread for each core of the CPU, each with its part of every batch (with `one`
-            all cores share each operation; `cores` is faster where operations are small); `mirrored` over all GPUs, or
-            all logical CPUs without a GPU; `multiworker` over the processes in the environment's TF_CONFIG; `tpu`,
-            untested on TPU hardware; `auto` follows TF_CONFIG, the name of a TPU, or the number of GPUs.
+        name: `one` device, whose cores share each operation; `cores`, where each core of the CPU computes a part of
+            every batch, which is faster for small operations; `mirrored` over all GPUs, or all logical CPUs without a
+            GPU; `multiworker` over the processes in the environment's TF_CONFIG; `tpu`, untested on TPU hardware;
+            `auto`, which follows TF_CONFIG, the name of a TPU, or the number of GPUs.
         batch_size: examples of one update, split evenly.
         accumulate: micro-batches of each replica.
-        tpu: name or address of a TPU; the TPU of this machine where None.
+        tpu: name or address of a TPU; the TPU of this machine if None.
 
     Raises:
         ValueError: the name is unknown, TF_CONFIG or the TPU is absent, the batch cannot be split evenly, or TensorFlow
-            has started with other threads than `cores` needs.
+            has started with another number of threads than `cores` needs.
     """
     if name not in STRATEGIES:
         raise ValueError(f"strategy expected one of {STRATEGIES}, received {name!r}.")

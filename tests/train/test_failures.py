@@ -45,6 +45,15 @@ def in_copy(photos, tmp_path, split):
     return tmp_path / "photos" / Path(open_split("folder", split, str(photos)).files[-3]).relative_to(photos)
 
 
+def broken_in_copy(photos, tmp_path):
+    """A picture to train on that is cut in half, in a copy of the folder, and its whole content."""
+    shutil.copytree(photos, tmp_path / "photos")
+    victim = in_copy(photos, tmp_path, "train")
+    good = victim.read_bytes()
+    victim.write_bytes(good[: len(good) // 2])
+    return victim, good
+
+
 def sentence(capsys):
     """The last line on the standard error, which is the only one of the command itself."""
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("keras-vit train: ")]
@@ -213,10 +222,7 @@ def test_a_picture_that_goes_missing_is_named_and_once_it_is_back_the_run_goes_o
 @pytest.mark.filterwarnings("always:.*left out.*:UserWarning")
 def test_a_broken_picture_is_no_dead_end(photos, command, tmp_path, capsys):
     """The run goes on where the file it named is repaired, removed or skipped; removed and skipped it ends alike."""
-    shutil.copytree(photos, tmp_path / "photos")
-    victim = in_copy(photos, tmp_path, "train")
-    good = victim.read_bytes()
-    victim.write_bytes(good[: len(good) // 2])
+    victim, _ = broken_in_copy(photos, tmp_path)
     assert command(tmp_path / "photos") == 2
     said = capsys.readouterr().err
     assert f"received '{victim}'; repair or remove it, or leave such files out by data.on_error=skip." in said
@@ -260,9 +266,7 @@ def test_an_old_run_that_skipped_broken_pictures_goes_on_by_the_command_that_it_
     photos, command, tmp_path, capsys
 ):
     """A run begun before `left_out.json` existed: its facts count the good files only."""
-    shutil.copytree(photos, tmp_path / "photos")
-    victim = in_copy(photos, tmp_path, "train")
-    victim.write_bytes(victim.read_bytes()[:40])
+    victim, _ = broken_in_copy(photos, tmp_path)
     assert command(tmp_path / "photos", "--set", "data.on_error=skip") == 0
     run, whole = tmp_path / "run", tmp_path / "whole"
     shutil.copytree(run, whole)
@@ -288,10 +292,7 @@ def test_an_old_run_that_skipped_broken_pictures_goes_on_by_the_command_that_it_
 
 @pytest.mark.large  # a picture that comes back is beside it
 def test_a_broken_picture_that_is_repaired_changes_nothing(photos, whole, command, tmp_path):
-    shutil.copytree(photos, tmp_path / "photos")
-    victim = in_copy(photos, tmp_path, "train")
-    good = victim.read_bytes()
-    victim.write_bytes(good[: len(good) // 2])
+    victim, good = broken_in_copy(photos, tmp_path)
     assert command(tmp_path / "photos") == 2
     victim.write_bytes(good)
     assert command(tmp_path / "photos") == 0
