@@ -5,7 +5,7 @@ import threading
 
 
 class Interrupt:
-    """While entered, the first Ctrl-C or SIGTERM sets `requested`; a second one ends the process as usual.
+    """Sets `requested` at the first Ctrl-C or SIGTERM inside the `with`; a second one ends the process as usual.
 
     `code` is the exit status of the stopped process: 128 plus the number of the signal. A worker that stops because
     another worker was signalled uses SIGTERM's.
@@ -19,17 +19,17 @@ class Interrupt:
     def __enter__(self):
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._ask)
+                self._before[number] = signal.signal(number, self._request)
         return self
 
-    def _ask(self, number, _):
+    def _request(self, number, _):
         self.requested, self.code = True, 128 + number
-        self._give_back()
+        self._restore_handlers()
 
-    def _give_back(self):
+    def _restore_handlers(self):
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
 
     def __exit__(self, *_):
-        self._give_back()
+        self._restore_handlers()

@@ -28,7 +28,7 @@ def locked(workdir: str | os.PathLike):
     made = not workdir.exists()
     workdir.mkdir(parents=True, exist_ok=True)
     path = workdir / NAME
-    opened = _opened(path)
+    opened = _open_locked(path)
     try:
         os.ftruncate(opened, 0)
         os.write(opened, f"process {os.getpid()} on {socket.gethostname()}".encode())
@@ -42,7 +42,7 @@ def locked(workdir: str | os.PathLike):
                 workdir.rmdir()
 
 
-def _opened(path: Path) -> int:
+def _open_locked(path: Path) -> int:
     """Return the open file of the lock, locked by this process."""
     while True:
         opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
