@@ -5,6 +5,7 @@ export TF_ENABLE_ONEDNN_OPTS ?= 1
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
+DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.peers
 # pip compiles to bytecode on one core, which is half of its time; without it, where PYTHONDONTWRITEBYTECODE is set, every
@@ -14,7 +15,7 @@ COMPILE := $(RUN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 
 .PHONY: demo test test-broad test-all lint benchmark clean
 
-demo: $(INSTALLED)
+demo: $(DEMO)
 	$(RUN)/keras-vit train recipes/digits.py --workdir runs/digits
 	$(RUN)/keras-vit evaluate runs/digits
 	$(RUN)/keras-vit export runs/digits --output saved_models/digits
@@ -38,6 +39,7 @@ test-all: $(INSTALLED) $(PEERS) lint
 lint: $(INSTALLED)
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
+	$(RUN)/mypy
 
 benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/keras-vit bench
@@ -53,8 +55,14 @@ benchmark: $(INSTALLED) $(PEERS)
 	$(RUN)/python -m benchmarks.serving
 	$(RUN)/python -m benchmarks.scaling
 
-$(INSTALLED): setup.py constraints.txt
+# What the commands of `demo` need.
+$(DEMO): setup.py constraints.txt
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) -e '.[recipes,analysis]'
+	$(COMPILE)
+	touch $@
+
+$(INSTALLED): $(DEMO)
 	$(INSTALL) -e '.[dev]'
 	$(COMPILE)
 	touch $@
@@ -65,4 +73,4 @@ $(PEERS): $(INSTALLED)
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache

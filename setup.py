@@ -31,6 +31,7 @@ setup(
     packages=find_packages(include=["keras_vit", "keras_vit.*"]),
     package_data={
         "keras_vit": [
+            "py.typed",
             "preprocessing/imagenet_classes.csv",
             "serve/page.html",
             "cost/paper.json",
@@ -64,6 +65,7 @@ setup(
             "pytest>=8",
             "pytest-xdist>=3.6",
             "ruff>=0.15",
+            "mypy>=2.1",
             "jax",
             "optax",
             "scipy",

@@ -5,6 +5,7 @@ B batch, H W C image.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import keras
 import numpy as np
@@ -18,7 +19,7 @@ from keras_vit.layers.override import overriding
 MOST_CONSTANTS = 0.7e9  # bytes, of which TensorFlow makes up to fifteen times as many
 
 
-def compiled(model: keras.Model, whole: bool = False, frozen: bool = False, parts: int = 1) -> Callable:
+def compiled(model: keras.Model, whole: bool = False, frozen: bool = False, parts: int = 1) -> "Compiled":
     """Compile the forward pass of a model for the machine that it runs on.
 
     On TensorFlow and CPUs layer norms use oneDNN where TensorFlow has it, other norms use loops compiled by XLA, and
@@ -77,7 +78,7 @@ class Compiled:
         self._snapshot = Snapshot(self._model) if self._frozen else None
         self.function = self._compile_forward(self._model, self._snapshot)
 
-    def __call__(self, images):
+    def __call__(self, images: Any) -> Any:
         """Return the model's output for images (B, H, W, C)."""
         if self._frozen:
             self._require_unchanged(images)

@@ -5,6 +5,7 @@ matmul, and a free batch size costs no shape arithmetic.
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -35,7 +36,9 @@ class MultiHeadSelfAttention(Layer):
         ValueError: `num_heads` does not divide the width, or with relative positions N is unknown or has changed.
     """
 
-    def __init__(self, num_heads: int, attention_dropout_rate: float = 0.0, relative_positions: bool = False, **kwargs):
+    def __init__(
+        self, num_heads: int, attention_dropout_rate: float = 0.0, relative_positions: bool = False, **kwargs: Any
+    ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
@@ -62,11 +65,11 @@ class MultiHeadSelfAttention(Layer):
         """Return query, key and value in one tensor: (B, N, 3, h, d)."""
         return self.by_head(self.qkv(flatten_tokens(tokens)), tokens)
 
-    def by_head(self, flat, tokens):
+    def by_head(self, flat: Any, tokens: Any) -> Any:
         """Reshape the output of `qkv`, with the N of `tokens`: (B * N, 3 D) -> (B, N, 3, h, d)."""
         return ops.reshape(flat, (-1, ops.shape(tokens)[1], 3, self.num_heads, tokens.shape[-1] // self.num_heads))
 
-    def split(self, qkv):
+    def split(self, qkv: Any) -> tuple[Any, Any, Any]:
         """Return the scaled query (B, h, N, d), the transposed key (B, h, d, N) and the value (B, h, N, d)."""
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)), 3, axis=0)  # each (B, h, N, d)
         return query * qkv.shape[-1] ** -0.5, ops.transpose(key, (0, 1, 3, 2)), value
@@ -76,7 +79,7 @@ class MultiHeadSelfAttention(Layer):
         logits = ops.matmul(query, key)
         return logits + relative_logits(self, query) if self.relative_positions else logits
 
-    def attention_weights(self, tokens):
+    def attention_weights(self, tokens: Any) -> Any:
         """Return the attention weights: (B, N, D) -> (B, h, N, N). Each row sums to 1."""
         query, key, _ = self.split(self._project(tokens))
         return ops.softmax(self._logits(query, key), axis=-1)

@@ -4,6 +4,7 @@ B batch, N tokens, D width, h heads, d = D / h.
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -31,7 +32,12 @@ class AttentionPooling(TokenPooling):
     """
 
     def __init__(
-        self, num_heads: int, mlp_dim: int, activation: str = "gelu_tanh", layer_norm_epsilon: float = 1e-6, **kwargs
+        self,
+        num_heads: int,
+        mlp_dim: int,
+        activation: str = "gelu_tanh",
+        layer_norm_epsilon: float = 1e-6,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
@@ -56,7 +62,7 @@ class AttentionPooling(TokenPooling):
         self.mlp = self.make_part(MLPBlock, self.mlp_dim, self.activation, name="mlp")
         self.mlp.build((None, 1, width))
 
-    def attention_weights(self, tokens):
+    def attention_weights(self, tokens: Any) -> Any:
         """Return the attention weights of the probe: (B, N, D) -> (B, h, 1, N)."""
         return self._attend(tokens)[0]
 

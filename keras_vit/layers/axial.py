@@ -3,6 +3,8 @@
 B batch, h w patch grid, N = h w tokens, D width.
 """
 
+from typing import Any
+
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
@@ -26,7 +28,7 @@ class AxialAttention(Layer):
         ValueError: `num_heads` does not divide the channels, or the size of the map is unknown.
     """
 
-    def __init__(self, num_heads: int, strides: int = 1, **kwargs):
+    def __init__(self, num_heads: int, strides: int = 1, **kwargs: Any):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.strides = strides
@@ -91,7 +93,7 @@ class AxialBlock(Layer):
         attention_dropout_rate: float = 0.0,
         drop_path_rate: float = 0.0,
         relative_positions: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads

@@ -2,6 +2,7 @@
 
 import inspect
 import numbers
+from typing import Any
 
 import keras
 from keras import ops
@@ -70,7 +71,7 @@ class Layer(Configured, keras.layers.Layer):
             LoRA adapters.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any):
         parts = kwargs.pop("parts", None)
         super().__init__(**kwargs)
         self._changed_parts = parts or {}
@@ -113,7 +114,8 @@ def as_pair(size: int | tuple[int, int], name: str = "patch_size") -> tuple[int,
     valid = isinstance(pair, tuple | list) and len(pair) == 2
     if not valid or not all(isinstance(side, int) and side > 0 for side in pair):
         raise ValueError(f"{name} expected a positive int or (height, width), received {size!r}.")
-    return tuple(pair)
+    height, width = pair
+    return height, width
 
 
 def half_on_jax(x) -> bool:

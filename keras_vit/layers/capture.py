@@ -1,7 +1,9 @@
 """Capture attention weights while layers compute them, and change them if requested."""
 
 import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import keras
 
@@ -12,7 +14,9 @@ OPERATION = "attention_weights"
 
 
 @contextlib.contextmanager
-def capture_attention(layers, change=None, traced: bool = False):
+def capture_attention(
+    layers: Iterable[keras.layers.Layer], change: Callable[[int, Any], Any] | None = None, traced: bool = False
+) -> Iterator[list]:
     """Capture the attention weights that layers compute inside the `with`, and change them if requested.
 
     The capture applies in this thread, and to eager calls such as `model(images)`. A call that is traced into a

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -19,7 +20,7 @@ class AdaptableDense(keras.layers.Dense):
     Keras saves the kernel with the adapters merged into it, and loads adapters of zeros. Their gradients are zero, too.
     """
 
-    def __init__(self, *args, quantization_config=None, **kwargs):
+    def __init__(self, *args, quantization_config=None, **kwargs: Any):
         if isinstance(quantization_config, dict):
             quantization_config = keras.saving.deserialize_keras_object(quantization_config)
         super().__init__(*args, quantization_config=quantization_config, **kwargs)

@@ -2,17 +2,19 @@
 
 import contextlib
 import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_vit.layers.base import Layer, require_rate
 
-_uniform = contextvars.ContextVar("uniform", default=None)
+_uniform: contextvars.ContextVar[Callable | None] = contextvars.ContextVar("uniform", default=None)
 
 
 @contextlib.contextmanager
-def use_random_values(uniform):
+def use_random_values(uniform: Callable | None) -> Iterator[None]:
     """Draw the random values of dropout and stochastic depth by `uniform` inside the `with`, in this thread only.
 
     Args:
@@ -26,7 +28,7 @@ def use_random_values(uniform):
         _uniform.reset(token)
 
 
-def current_uniform():
+def current_uniform() -> Callable | None:
     """Return the function of the innermost `use_random_values`, or None."""
     return _uniform.get()
 
@@ -64,7 +66,7 @@ class StochasticDepth(Layer):
     Input and output shape: (B, ...), or (B * lines, ...) if each example has `lines` consecutive entries.
     """
 
-    def __init__(self, rate: float, seed: int | None = None, **kwargs):
+    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.rate = require_rate("rate", rate)
         self.seed = seed

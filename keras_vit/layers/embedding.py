@@ -5,6 +5,8 @@ The steps are patch embedding, flattening to a sequence, class token, position e
 B batch, H W C image, P patch height or width, h w patch grid, N tokens, D width.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -42,7 +44,7 @@ class PatchExtraction(Layer):
         ValueError: the input is not an image batch, or is smaller than one patch.
     """
 
-    def __init__(self, patch_size: int | tuple[int, int], **kwargs):
+    def __init__(self, patch_size: int | tuple[int, int], **kwargs: Any):
         super().__init__(**kwargs)
         self.patch_size = as_pair(patch_size)
 
@@ -94,7 +96,7 @@ class PatchEmbedding(Biased, PatchExtraction):
         patch_size: int | tuple[int, int],
         conversion: str | None = None,
         image_spec: dict | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(patch_size, **kwargs)
         self.width = width
@@ -150,7 +152,7 @@ class PrefixTokens(Layer):
     kind = "token"
     initializer = "zeros"
 
-    def __init__(self, count: int = 1, **kwargs):
+    def __init__(self, count: int = 1, **kwargs: Any):
         super().__init__(**kwargs)
         self.count = count
 
@@ -190,7 +192,7 @@ PREFIX_LAYERS = {"class_token": ClassToken}
 class Positions(Layer):
     """Base of the position layers. If the image size is free at run time, the embedded patches state the grid."""
 
-    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, **kwargs):
+    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, **kwargs: Any):
         super().__init__(**kwargs)
         self.grid = as_pair(grid, "grid")
         self.prefix_tokens = prefix_tokens
@@ -223,7 +225,9 @@ class PositionEmbedding(Positions):
         ValueError: the number of tokens does not match the grid.
     """
 
-    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs):
+    def __init__(
+        self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs: Any
+    ):
         super().__init__(grid, prefix_tokens, **kwargs)
         self.conversion = conversion
 

@@ -3,6 +3,8 @@
 B batch, N tokens, D width.
 """
 
+from typing import Any
+
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
@@ -39,7 +41,7 @@ class LayerNorm(Layer):
     Input and output shape: (..., D).
     """
 
-    def __init__(self, epsilon: float = 1e-6, **kwargs):
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Any):
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
@@ -93,7 +95,7 @@ class EncoderBlock(Layer):
         mlp_kernel_size: int = 0,
         prefix_tokens: int = 0,
         relative_positions: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
@@ -143,6 +145,6 @@ class EncoderBlock(Layer):
         branch = self.mlp(self.mlp_norm(tokens), patches, training=training)
         return tokens + self.drop_path(branch, lines=lines, training=training)
 
-    def attention_weights(self, tokens):
+    def attention_weights(self, tokens: Any) -> Any:
         """Return the attention weights that the block computes on its input: (B, N, D) -> (B, h, N, N)."""
         return self.attention.attention_weights(self.attention_norm(tokens))

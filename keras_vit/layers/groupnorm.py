@@ -3,6 +3,8 @@
 B batch, H W C feature map.
 """
 
+from typing import Any
+
 import numpy as np
 from keras import ops
 
@@ -25,7 +27,7 @@ class GroupNorm(Layer):
         ValueError: the number of channels is not a multiple of 32.
     """
 
-    def __init__(self, epsilon: float = 1e-6, gamma_initializer: str = "ones", **kwargs):
+    def __init__(self, epsilon: float = 1e-6, gamma_initializer: str = "ones", **kwargs: Any):
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.gamma_initializer = gamma_initializer

@@ -2,15 +2,17 @@
 
 import contextlib
 import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 from keras import ops
 
-_values = contextvars.ContextVar("values", default=None)
+_values: contextvars.ContextVar[Callable | None] = contextvars.ContextVar("values", default=None)
 
 
 @contextlib.contextmanager
-def use_initial_values(values):
+def use_initial_values(values: Callable[[str, tuple], Any] | None) -> Iterator[None]:
     """Initialise the variables that are created inside the `with` from arrays instead of random values.
 
     Args:

@@ -3,6 +3,8 @@
 B batch, N patches, K of them corrupted, D width.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -40,7 +42,7 @@ class PatchPrediction(Layer):
     Input: tokens (B, prefix_tokens + N, D), and places (B, K), the indices of the patches. Output shape: (B, K, units).
     """
 
-    def __init__(self, units: int, target: str = "mean_colour", prefix_tokens: int = 0, **kwargs):
+    def __init__(self, units: int, target: str = "mean_colour", prefix_tokens: int = 0, **kwargs: Any):
         super().__init__(**kwargs)
         self.units = units
         self.target = target

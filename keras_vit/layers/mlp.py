@@ -5,6 +5,7 @@ fuse into the matmul, and a free batch size costs no shape arithmetic.
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -68,7 +69,7 @@ class MLPBlock(Layer):
         dropout_rate: float = 0.0,
         kernel_size: int = 0,
         prefix_tokens: int = 0,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.mlp_dim = mlp_dim

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import keras
 
-_overrides = contextvars.ContextVar("overrides", default={})  # noqa: B039 - no one changes the default
+_overrides: contextvars.ContextVar[dict] = contextvars.ContextVar("overrides", default={})  # noqa: B039 - no one changes the default
 
 
 class Override(NamedTuple):

@@ -3,6 +3,9 @@
 B batch, N tokens, D width.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -32,7 +35,7 @@ class MeanPooling(TokenPooling):
     Input shape: (B, N, D). Output shape: (B, D).
     """
 
-    def __init__(self, prefix_tokens: int = 0, **kwargs):
+    def __init__(self, prefix_tokens: int = 0, **kwargs: Any):
         super().__init__(**kwargs)
         self.prefix_tokens = prefix_tokens
 
@@ -57,7 +60,14 @@ class Head(Configured, AdaptableDense):
 
     changes = AdaptableDense.changes
 
-    def __init__(self, units: int, bias_constant: float = 0.0, labels=None, conversion: str | None = None, **kwargs):
+    def __init__(
+        self,
+        units: int,
+        bias_constant: float = 0.0,
+        labels: Sequence[str] | None = None,
+        conversion: str | None = None,
+        **kwargs: Any,
+    ):
         known = {"name", "trainable", "dtype", "quantization_config", "lora_rank", "lora_alpha"}
         if others := kwargs.keys() - known:  # arguments of a dense layer that the config would not save
             raise ValueError(f"Head expected name, trainable and dtype beside its own, received {sorted(others)}.")
@@ -66,5 +76,5 @@ class Head(Configured, AdaptableDense):
         self.bias_constant = bias_constant
         self.conversion = conversion
         self.labels = None if labels is None else tuple(labels)
-        if labels is not None and len(self.labels) != units:
+        if self.labels is not None and len(self.labels) != units:
             raise ValueError(f"labels expected {units} names, one for each class, received {len(self.labels)}.")

@@ -3,6 +3,8 @@
 B batch, h w patch grid, N tokens, D width.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -29,7 +31,9 @@ class PositionEmbedding2D(Positions):
         ValueError: D is odd, or the number of tokens does not match the grid.
     """
 
-    def __init__(self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs):
+    def __init__(
+        self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs: Any
+    ):
         super().__init__(grid, prefix_tokens, **kwargs)
         self.conversion = conversion
 

@@ -3,6 +3,8 @@
 B batch, H W C feature map, F filters of a unit's narrow convolutions, 4 F output channels of a unit.
 """
 
+from typing import Any
+
 from keras import ops
 
 from keras_vit.layers.axial import AxialAttention
@@ -26,7 +28,7 @@ class StemPool(Layer):
         ValueError: `padding` is unknown.
     """
 
-    def __init__(self, padding: str = "same", **kwargs):
+    def __init__(self, padding: str = "same", **kwargs: Any):
         super().__init__(**kwargs)
         if padding not in ("same", "zeros"):
             raise ValueError(f"padding expected 'same' or 'zeros', received {padding!r}.")
@@ -68,7 +70,7 @@ class ResidualUnit(Layer):
         weight_epsilon: float = 1e-5,
         weight_epsilon_on: str = "std",
         axial: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.filters = filters
@@ -144,7 +146,7 @@ class PreActivationUnit(ResidualUnit):
         weight_epsilon: float = 1e-10,
         weight_epsilon_on: str = "variance",
         axial: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(filters, strides, group_norm_epsilon, weight_epsilon, weight_epsilon_on, axial, **kwargs)
 

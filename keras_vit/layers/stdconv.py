@@ -3,6 +3,8 @@
 B batch, H W C feature map.
 """
 
+from typing import Any
+
 from keras import ops
 
 from keras_vit.layers.base import Layer, as_pair, require_rank
@@ -40,7 +42,7 @@ class StdConv(Layer):
         epsilon_on: str = "std",
         conversion: str | None = None,
         image_spec: dict | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if padding not in ("same", "symmetric"):
@@ -68,7 +70,7 @@ class StdConv(Layer):
         # Odd kernels padded by half their size and TensorFlow's SAME both give ceil(side / stride).
         return (batch, *(side and -(-side // self.strides) for side in sides), self.filters)
 
-    def standardized_kernel(self, training=False):
+    def standardized_kernel(self, training: bool = False) -> Any:
         """Return the kernel that the convolution uses, with mean 0 and variance 1 for each filter."""
         override = override_of(self, "standardized_kernel", training)
         return override() if override else standardized(ops.cast(self.kernel, "float32"), self.epsilon, self.epsilon_on)

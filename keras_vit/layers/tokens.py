@@ -3,6 +3,8 @@
 B batch, h w patch grid, N tokens, D width.
 """
 
+from typing import Any
+
 from keras import ops
 
 from keras_vit.layers.base import Layer, require_rank
@@ -18,7 +20,7 @@ class TokensToGrid(Layer):
     Output shape: (B, h, w, D).
     """
 
-    def __init__(self, prefix_tokens: int = 0, **kwargs):
+    def __init__(self, prefix_tokens: int = 0, **kwargs: Any):
         super().__init__(**kwargs)
         self.prefix_tokens = prefix_tokens
 

@@ -6,6 +6,9 @@ Named nodes: images, rescaling, root, root_pool, stage1_unit01 ... stage1 ..., n
 B batch, H W C image, F features.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 
 from keras_vit import layers
@@ -21,7 +24,7 @@ def build_bit(
     variant: BiTVariant,
     include_top: bool = True,
     weights: str | None = None,
-    input_tensor=None,
+    input_tensor: Any = None,
     input_shape: tuple | None = None,
     pooling: str | None = "gap",
     classes: int = 1000,
@@ -29,8 +32,8 @@ def build_bit(
     name: str | None = None,
     *,
     include_preprocessing: bool = False,
-    labels=None,
-    dtype=None,
+    labels: Sequence[str] | None = None,
+    dtype: Any = None,
 ) -> keras.Model:
     """Build the model of a row. `keras_vit.BiT_R50x1` documents the other arguments."""
     check_bit_row(variant, include_top, pooling)

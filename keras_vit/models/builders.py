@@ -1,5 +1,8 @@
 """Build a model from a row or from a name. `zoo/` has one builder per row."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 
 from keras_vit.models.bit import build_bit
@@ -12,13 +15,13 @@ def build(
     variant: Variant | BiTVariant,
     include_top: bool = True,
     weights: str | None = None,
-    input_tensor=None,
+    input_tensor: Any = None,
     input_shape: tuple | None = None,
     pooling: str | None = "default",
     classes: int = 1000,
     classifier_activation: str | None = "softmax",
     name: str | None = None,
-    **options,
+    **options: Any,
 ) -> keras.Model:
     """Build a row of the tables, or a row of your own.
 
@@ -49,10 +52,11 @@ def build(
     if pooling == "default":
         pooling = "gap" if is_bit or getattr(variant, "axial", False) else "token"
     positional = (include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name)
-    return (build_bit if is_bit else build_vit)(variant, *positional, **options)
+    builder: Callable[..., keras.Model] = build_bit if is_bit else build_vit
+    return builder(variant, *positional, **options)
 
 
-def create_model(name: str, **options) -> keras.Model:
+def create_model(name: str, **options: Any) -> keras.Model:
     """Build a model by any of its names.
 
     Args:
@@ -67,6 +71,7 @@ def create_model(name: str, **options) -> keras.Model:
         options.setdefault("weights", released.tag)
         if released.classes is not None:
             options.setdefault("classes", released.classes)
-        if released.has_representation and options.get("include_top", True):
+        represents = released.has_representation and options.get("include_top", True)
+        if represents and isinstance(variant, Variant):
             options.setdefault("representation_size", variant.width)
     return build(variant, **options)

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import keras
 
@@ -28,7 +29,7 @@ def from_pretrained(
     source_grid: tuple[int, int] | None = None,
     position_resize: str = "official",
     strict: bool = True,
-    **options,
+    **options: Any,
 ) -> keras.Model:
     """Build the model of a file, and load the file's weights.
 

@@ -62,7 +62,7 @@ def token_layout(model: keras.Model, layer: str | None = None) -> TokenLayout:
     if layer is not None and layer not in names:
         raise ValueError(f"layer expected one of {model.name}'s layers {names}, received {layer!r}.")
     before = model.layers if layer is None else model.layers[: names.index(layer) + 1]
-    prefix = ()
+    prefix: tuple[str, ...] = ()
     for found in before:
         if isinstance(found, PrefixTokens):
             prefix = found.token_names + prefix
@@ -87,7 +87,7 @@ def add_prefix(tokens, counts: Mapping[str, int], policy):
     Returns:
         The sequence (B, prefix + N, D) and the names of the prefix.
     """
-    prefix = ()
+    prefix: tuple[str, ...] = ()
     for name, kind in PREFIX_LAYERS.items():
         if counts.get(name):
             layer = kind(counts[name], name=name, dtype=policy)

@@ -9,7 +9,9 @@ B batch, H W C image, h w patch grid, N tokens, D width.
 """
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 import keras
 
@@ -37,7 +39,7 @@ def build(
     variant: Variant,
     include_top: bool = True,
     weights: str | None = None,
-    input_tensor=None,
+    input_tensor: Any = None,
     input_shape: tuple | None = None,
     pooling: str | None = "token",
     classes: int = 1000,
@@ -52,10 +54,10 @@ def build(
     attention_dropout_rate: float = 0.0,
     drop_path_rate: float = 0.0,
     include_preprocessing: bool = False,
-    labels=None,
+    labels: Sequence[str] | None = None,
     class_token: bool | None = None,
     norm_after_pooling: bool = False,
-    dtype=None,
+    dtype: Any = None,
 ) -> keras.Model:
     """Build the model of a row. `keras_vit.ViT_B16` documents the other arguments."""
     check_pooling(variant, pooling, include_top or representation_size, class_token, norm_after_pooling)

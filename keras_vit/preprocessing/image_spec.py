@@ -6,8 +6,12 @@ config, and `save_weights` writes it.
 
 from dataclasses import asdict, dataclass
 from numbers import Real
+from typing import TYPE_CHECKING
 
 from keras_vit.private import layers_of
+
+if TYPE_CHECKING:  # some commands do not import Keras
+    import keras
 
 RESIZE_MODES = ("squash", "center", "border")
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
@@ -77,13 +81,13 @@ def _short(values: tuple[float, ...]) -> str:
     return f"{values[0]:g}" if len(set(values)) == 1 else "(" + ", ".join(f"{value:g}" for value in values) + ")"
 
 
-def preprocessing_of(model) -> ImageSpec:
+def preprocessing_of(model: "keras.Model") -> ImageSpec:
     """Return a model's preprocessing, as its weights' config states it, else scaling to [-1, 1].
 
     Args:
         model: a model of this package, or one that contains its layers.
     """
-    stored = next((spec for layer in layers_of(model) if (spec := getattr(layer, "image_spec", None))), {})
+    stored: dict = next((spec for layer in layers_of(model) if (spec := getattr(layer, "image_spec", None))), {})
     shape = tuple(model.inputs[0].shape)
     fixed = {"size": shape[1:3]} if len(shape) == 4 and None not in shape[1:3] else {}
     return ImageSpec(**{**stored, **fixed})

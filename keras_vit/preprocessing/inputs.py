@@ -9,7 +9,9 @@ B batch, H W C image.
 import csv
 import functools
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from keras_vit.preprocessing.kinds import is_camera_raw
 from keras_vit.preprocessing.resize import resize_image
 
 
-def preprocess_input(x, data_format: str | None = None):
+def preprocess_input(x: Any, data_format: str | None = None) -> Any:
     """Scale pixels 0..255 to [-1, 1], as the official ViT and BiT weights expect.
 
     Other weights may need another mean and standard deviation, which `model.preprocessing` states.
@@ -68,7 +70,7 @@ def load_image(source: str | os.PathLike | bytes, input_shape: tuple[int | None,
                 f"{source} expected an image file, received a camera's raw file; convert it to JPEG first."
             )
         image = decode_image(Path(source).read_bytes(), input_shape[2], source=str(source))
-    size = tuple(wanted or side for wanted, side in zip(input_shape[:2], image.shape[:2], strict=True))
+    size = input_shape[0] or image.shape[0], input_shape[1] or image.shape[1]
     return image.astype("float32") if size == image.shape[:2] else resize_image(image, size)
 
 
@@ -76,10 +78,12 @@ def load_image(source: str | os.PathLike | bytes, input_shape: tuple[int | None,
 def imagenet_classes() -> list[tuple[str, str]]:
     """Return (WordNet id, name) of the 1000 classes of ILSVRC 2012, in label order."""
     with (Path(__file__).parent / "imagenet_classes.csv").open(newline="") as file:
-        return [tuple(row) for row in csv.reader(file)]
+        return [(wordnet_id, name) for wordnet_id, name in csv.reader(file)]
 
 
-def decode_predictions(preds, top: int = 5, labels=None) -> list[list[tuple[str, str, float]]]:
+def decode_predictions(
+    preds: Any, top: int = 5, labels: Iterable[str] | None = None
+) -> list[list[tuple[str, str, float]]]:
     """Name the best classes of a batch, as in `keras.applications`.
 
     Args:

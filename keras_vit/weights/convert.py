@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.layouts import OPTIONAL
 from keras_vit.weights.resize import require_method
 from keras_vit.weights.stated import images_note, notes_on, stated
+
+if TYPE_CHECKING:  # some commands do not import Keras
+    import keras
 
 _TOP = ("pre_logits/", "head/")
 
@@ -60,7 +64,7 @@ class _Step:
 
 
 def load_weights(
-    model,
+    model: "keras.Model",
     source: str | os.PathLike,
     strict: bool = True,
     *,

@@ -6,6 +6,7 @@ import os
 import sys
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,11 +20,14 @@ from keras_vit.weights.image_configs import processor_config
 from keras_vit.weights.keras_file import write_checksums
 from keras_vit.weights.layouts import LAYOUTS, WRITABLE, fill, find_place, spell
 
+if TYPE_CHECKING:  # some commands do not import Keras
+    import keras
+
 _ENDINGS = {"npz": ".npz", "linen": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
 _OWN = (".keras", ".weights.h5")
 
 
-def save_weights(model, path: str | os.PathLike, layout: str | None = None) -> None:
+def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | None = None) -> None:
     """Write a model's weights. Each file is written atomically, and records checksums that `load_weights` compares.
 
     LoRA adapters are merged into the kernels of a published layout, with a printed note. `.keras` and `.weights.h5`
