@@ -72,9 +72,6 @@ LONG_FUNCTIONS = {
     "analysis/report.py:analyze",
     "data/pipeline.py:training_batches",
     "export/write.py:export",
-    "models/bit.py:build_bit",
-    "models/pretrained.py:from_pretrained",
-    "models/vit.py:build",
     "serve/server.py:serve",
     "train/engine.py:_run",
 }
