@@ -151,7 +151,7 @@ def test_a_public_name_has_a_page_a_docstring_and_types(name):
     pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
     assert re.search(rf"\b{name}\b", pages), f"no page of docs/ mentions {name}"
     assert value.__doc__
-    assert not untyped(value)
+    assert inspect.ismodule(value) or not untyped(value)  # of `layers`, each class below
 
 
 @pytest.mark.parametrize("name", sorted(LAYERS))
