@@ -180,7 +180,7 @@ def test_no_file_and_no_function_is_too_long():
     files, functions = set(), set()
     for path in FILES:
         name, text = str(path.relative_to(PACKAGE)), path.read_text()
-        if len(text.splitlines()) > 300 and not name.startswith("models/zoo/"):  # written by models/generate_zoo.py
+        if len(text.splitlines()) > 300 and not name.startswith("models/zoo/"):  # written by codegen/zoo.py
             files.add(name)
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno >= 60:
