@@ -31,7 +31,12 @@ def _attention(dtype="float32"):
 def _plain(dtype="float32"):
     """The layer's own form of `attended_product()`."""
     attention = _attention(dtype)
-    return lambda qkv, bias, kernel: attention.attend(qkv + tf.reshape(bias, (3, 2, 4))) @ kernel
+
+    def plain(qkv, bias, kernel):
+        attended = attention._attend(qkv + tf.reshape(bias, (3, 2, 4)), training=False)
+        return tf.reshape(attended, (-1, 8)) @ kernel
+
+    return plain
 
 
 @pytest.mark.broad
