@@ -11,7 +11,8 @@ import tensorflow as tf
 from keras_vit.data.decode import decode, decode_other
 from keras_vit.data.examples import Examples
 from keras_vit.data.settings import untuned
-from keras_vit.preprocessing.kinds import KINDS
+from keras_vit.preprocessing.decode import missing_package
+from keras_vit.preprocessing.kinds import HEAD, KINDS, kind_of
 
 MOST, FEW = 0.01, 3  # fraction of the files that may be left out, and number that may in any case
 DATA_ERRORS = (
@@ -65,7 +66,7 @@ def without_broken(examples: Examples, source: str) -> Examples:
         raise ValueError(
             f"on_error 'skip' expected at most {FEW} files, or {MOST:.0%}, to be unreadable, found {found}."
         )
-    warnings.warn(f"left out, because they are not images: {found}.", stacklevel=2)
+    warnings.warn(f"left out, because they cannot be decoded: {found}.", stacklevel=2)
     return _selected(examples, np.isin(every, readable), every)
 
 
@@ -119,6 +120,8 @@ def naming_broken_files(*splits: Examples):
                         "it back, or go on without it.")  # fmt: skip
         elif isinstance(reason, tf.errors.PermissionDeniedError):
             sentence = f"data expected image files that may be read, received {path!r}, which this user may not read."
+        elif needed := missing_package(kind := _kind_of(path)):
+            sentence = f"data expected images that can be decoded here, received {kind} in {path!r}: {needed}."
         else:
             sentence = (
                 f"data expected an image file ({', '.join(KINDS)}), received {path!r}; repair or remove it, or leave "
@@ -134,3 +137,8 @@ def _error_of(path) -> tf.errors.OpError | None:
     except tf.errors.OpError as error:
         return error
     return None
+
+
+def _kind_of(path) -> str | None:
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return kind_of(file.read(HEAD))

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from keras_vit.data.decode import decode
 from keras_vit.data.folder import files_of_splits
+from keras_vit.preprocessing.decode import missing_package
 from keras_vit.preprocessing.kinds import kind_of
 
 FEW = 10  # classes with fewer training images are listed
@@ -71,6 +72,8 @@ def _facts(decoded, path, split, label) -> FileFacts:
             return FileFacts(path, split, label, digest, "the file is empty", ())
         if kind is None:
             return FileFacts(path, split, label, digest, "no image", ())
+        if needed := missing_package(kind):
+            return FileFacts(path, split, label, digest, f"{kind}, read after {needed}", ())
         decoded(data)
     except tf.errors.OpError as error:
         return FileFacts(path, split, label, digest, f"{kind} that is damaged ({_reason(error)})", ())

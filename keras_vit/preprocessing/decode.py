@@ -59,7 +59,7 @@ def decode_image(data: bytes, channels: int = 3, source: str = "data", exif: boo
     return upright(pixels.reshape(*pixels.shape[:2], channels), turn if exif else 1)
 
 
-def missing_package(kind: str) -> str | None:
+def missing_package(kind: str | None) -> str | None:
     """Return the command that installs the package for a kind of image; None if nothing is missing."""
     if kind == "AVIF":
         from PIL import features

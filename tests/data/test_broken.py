@@ -1,5 +1,7 @@
 """Files that are no images: left out and counted, and the run still exact."""
 
+import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ from PIL import Image
 from support import needs_tensorflow
 
 from keras_vit.data.broken import naming_broken_files, without_broken
+from keras_vit.data.check import check_files
 from keras_vit.data.examples import in_memory
 from keras_vit.data.pipeline import training_batches
 from keras_vit.data.sources import open_data, open_split
@@ -40,7 +43,7 @@ def test_broken_files_are_left_out_and_counted(folder):
     picture = Path(path)
     picture.write_bytes(picture.read_bytes()[: picture.stat().st_size // 2])  # a truncated file has a good header
     with pytest.warns(
-        UserWarning, match="left out, because they are not images: 1 of the 192 files of train of folder"
+        UserWarning, match="left out, because they cannot be decoded: 1 of the 192 files of train of folder"
     ) as warned:
         examples = open_data(Data("folder", directory=str(folder), on_error="skip"))
     assert len(warned) == 1 and path in str(warned[0].message)
@@ -67,11 +70,23 @@ def test_a_damaged_file_that_pillow_decodes_is_named_or_skipped(kind, tmp_path):
         without_broken(examples, "a test")
 
 
+def test_an_image_whose_package_is_missing_names_the_package_whatever_its_file_is_called(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # not installed
+    path = tmp_path / "IMG_1.jpg"
+    path.write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    examples = in_memory(np.array([str(path)]), [0], ["a"], (str(path),))
+    sentence = f"received HEIC in '{path}': pip install 'keras-vit-zoo[heic]'."
+    with pytest.raises(ValueError, match=re.escape(sentence)), naming_broken_files(examples):
+        list(training_batches(examples, Augment("none"), batch_size=1, input_shape=(8, 8, 3), epochs=1))
+    (facts,) = check_files([(str(path), "train", "a")])
+    assert facts.broken == "HEIC, read after pip install 'keras-vit-zoo[heic]'"
+
+
 def test_three_are_left_out_whatever_their_share_and_more_than_one_in_a_hundred_are_an_error(folder):
     files = open_split("folder", "train", str(folder)).files
     for path in files[:3]:
         Path(path).write_bytes(b"no picture")
-    with pytest.warns(UserWarning, match="left out, because they are not images: 3 of the 192 files"):
+    with pytest.warns(UserWarning, match="left out, because they cannot be decoded: 3 of the 192 files"):
         assert open_split("folder", "train", str(folder), on_error="skip").count == 189
     Path(files[3]).write_bytes(b"no picture")
     with pytest.raises(ValueError, match=f"at most 3 files, or 1%, to be unreadable, found 4 of the 192 .*{files[0]}"):

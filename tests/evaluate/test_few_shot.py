@@ -115,7 +115,7 @@ def test_its_broken_files_are_left_out_where_the_recipe_skips_them(tmp_path, mon
     (tmp_path / "train" / "a" / "0.png").write_bytes(b"no picture")
     few = Evaluate(few_shot="folder", few_shot_splits=("train", "train"), few_shot_directory=str(tmp_path))
     recipe = Recipe("few", Model(ROW), Data("digits", batch_size=2, on_error="skip"), evaluate=few)
-    with pytest.warns(UserWarning, match="left out, because they are not images: 1 of the 4 files of train of folder"):
+    with pytest.warns(UserWarning, match="left out, because they cannot be decoded: 1 of the 4 files of train"):
         data = Datasets.open(recipe)
     assert [examples.count for examples in data.few_shot] == [3, 3]
     weights = [weights.numpy() for _, _, weights in data.few_shot_evaluation(data.few_shot[0])]

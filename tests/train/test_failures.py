@@ -235,7 +235,7 @@ def test_a_broken_picture_is_no_dead_end(photos, command, tmp_path, capsys):
     assert command(tmp_path / "photos", "--set", "data.on_error=skip") == 0
     (tmp_path / "run").rename(tmp_path / "skipped")
     assert (
-        "keras-vit: left out, because they are not images: 1 of the 32 files of train of folder"
+        "keras-vit: left out, because they cannot be decoded: 1 of the 32 files of train of folder"
         in capsys.readouterr().err
     )
 
