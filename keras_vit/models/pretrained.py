@@ -13,6 +13,7 @@ from keras_vit.models.inputs_and_head import published_labels
 from keras_vit.models.model_interface import scales_pixels
 from keras_vit.models.rows_from_weights import bit_row, require_same, vit_row
 from keras_vit.models.vit import build as build_vit
+from keras_vit.private import parts_of
 from keras_vit.weights.architecture import Architecture, architecture_of_contents, architecture_of_model, with_config
 from keras_vit.weights.contents import read_contents
 from keras_vit.weights.convert import Early, apply
@@ -36,8 +37,8 @@ def from_pretrained(
     Sizes, patch, heads, stem, representation layer, classes and image grid are read from the shapes and from a
     config beside the file (`NAME.config.json`, else `config.json`), which may name an architecture of timm. A printed
     note lists what neither states (heads, activation, epsilon, pooling) and which value is assumed. Without options,
-    the model of a `.keras` file is returned unchanged. With options, it is rebuilt with its own rates, preprocessing
-    and dtype policy. A model that is built ends in logits unless `classifier_activation` is given.
+    the model of a `.keras` file is returned unchanged. With options, it is rebuilt with its own rates, preprocessing,
+    dtype policy and frozen layers. A model that is built ends in logits unless `classifier_activation` is given.
 
     Args:
         source: a file, a folder that holds one, or a tag of `list_weights()`.
@@ -68,6 +69,8 @@ def from_pretrained(
             build = _build_bit if architecture.family == "bit" else _build_vit
             model = build(architecture, options, contents.source, num_heads, source_grid)
         apply(model, file, contents, strict, position_resize, source_grid, initial_values, chosen)
+    if isinstance(file, KerasFile):
+        _freeze_alike(model, file.model)
     return model
 
 
@@ -108,6 +111,22 @@ def _built_with(model) -> dict:
     blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]
     rates = ("dropout_rate", "attention_dropout_rate", "drop_path_rate") if blocks else ()
     return options | {name: getattr(blocks[-1], name) for name in rates}
+
+
+def _freeze_alike(model, source) -> None:
+    """Copy `trainable` from the layers of `source` to the layers of the same name, except to a new classifier."""
+    layers = {layer.name: layer for layer in source.layers}
+    for layer in model.layers:
+        if layer.name in layers and getattr(layer, "units", None) == getattr(layers[layer.name], "units", None):
+            _copy_trainable(layer, layers[layer.name])
+
+
+def _copy_trainable(layer, source) -> None:
+    layer.trainable = source.trainable  # also sets it for the inner layers
+    inner = {part.name: part for part in parts_of(source)}
+    for part in parts_of(layer):
+        if part.name in inner:
+            _copy_trainable(part, inner[part.name])
 
 
 def _build_bit(architecture: Architecture, options, *_) -> keras.Model:

@@ -13,6 +13,7 @@ from support import GOLDENS, golden, max_difference, randomise, run_python
 import keras_vit
 from keras_vit.models.load import load_model
 from keras_vit.models.model_interface import model_interface
+from keras_vit.private import parts_of
 from keras_vit.weights import download
 
 TINY = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -144,6 +145,27 @@ def test_our_own_file_in_another_size_keeps_what_no_array_says(tmp_path):
         other = keras_vit.from_pretrained(tmp_path / f"{name}.keras", **said)
         assert other.input_shape == (None, None, None, 3)  # as the file's own model, or as a BiT from any file
         assert not model_interface(other).takes_pixels and other.get_layer(layer).dtype_policy.name == "float32"
+
+
+def test_our_own_file_in_another_size_keeps_its_frozen_layers(tmp_path):
+    model = randomise(keras_vit.build(replace(TINY, depth=2), classes=3))
+    model.trainable = False
+    block = model.get_layer("encoder_block_01")
+    block.trainable = True
+    parts_of(block)[-1].trainable = False
+    model.get_layer("head").trainable = False
+    model.save(tmp_path / "vit.keras")
+    saved = keras_vit.from_pretrained(tmp_path / "vit.keras")
+    larger = keras_vit.from_pretrained(tmp_path / "vit.keras", input_shape=(16, 16, 3))
+    assert trainable_paths(larger) == trainable_paths(saved) != []
+    other = keras_vit.from_pretrained(
+        tmp_path / "vit.keras", classes=5, strict=False
+    )  # a classifier that is to be trained
+    assert trainable_paths(other) == trainable_paths(saved) + ["head/kernel", "head/bias"]  # a new classifier
+
+
+def trainable_paths(model):
+    return [variable.path for layer in model.layers for variable in layer.trainable_variables]
 
 
 HYBRID = replace(TINY, patch_size=1, stem=keras_vit.ResNetStem((1, 1), 0.5), image_size=32)
