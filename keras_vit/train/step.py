@@ -197,7 +197,7 @@ def compiled_steps(recipe: Recipe, state: State, strategy, span: Span, cores: in
 def average_towards(average: list, variables: list, decay: float, step, strategy) -> None:
     """Move each average a step towards its variable: average -= (1 - d) * (average - variable).
 
-    Step t, from 0, uses at most d = (1 + t) / (10 + t), so that the initial weights are forgotten.
+    d is `decay`, but at step t, from 0, at most (1 + t) / (10 + t), so that the initial weights are forgotten.
     """
     step = tf.cast(step, tf.float32)
     rest = 1.0 - tf.minimum(decay, (1.0 + step) / (10.0 + step))

@@ -90,9 +90,9 @@ def claim(workdir: str | os.PathLike, data) -> None:
     workdir.mkdir(parents=True, exist_ok=True)
     recipe_file, facts_file = workdir / "recipe.json", workdir / "data.json"
     before = from_json(recipe_file.read_text()) if recipe_file.is_file() else data.recipe
-    facts = json.loads(facts_file.read_text()) if facts_file.is_file() else {}
-    changed = _changed(facts, data.facts)
-    if changed and _changed(facts, data.facts_of_good_files):
+    known, facts = json.loads(facts_file.read_text()) if facts_file.is_file() else {}, data.facts
+    changed = _changed(known, facts)
+    if changed and _changed(known, data.facts_of_good_files):
         advice = "begin in a new folder"
         if (before.data.on_error, data.recipe.data.on_error) == ("skip", "stop"):
             advice = "the run left out broken files: --set data.on_error=skip goes on with it"
@@ -101,7 +101,7 @@ def claim(workdir: str | os.PathLike, data) -> None:
     if before != data.recipe:
         (workdir / SUMMARY).unlink(missing_ok=True)  # the summary of the shorter run
     write_atomically(recipe_file, to_json(data.recipe))  # first, because it identifies the run
-    write_atomically(facts_file, json.dumps(data.facts, indent=2) + "\n")
+    write_atomically(facts_file, json.dumps(facts, indent=2) + "\n")
 
 
 def _changed(before: dict, now: dict) -> list[str]:
