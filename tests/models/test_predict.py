@@ -62,12 +62,15 @@ def by_adapters(model):
 def test_predict_and_evaluate_answer_by_the_weights_of_now(dtype):
     model, zeros = built(dtype), np.zeros((6, 5), "float32")
     model.compile(loss="mse")
-    shared = [in_place] if keras.backend.backend() == "tensorflow" else []
+    on_tensorflow = keras.backend.backend() == "tensorflow"
+    shared = [in_place] if on_tensorflow else []
     for _ in range(10):
         before = model.predict_on_batch(IMAGES).astype("float32")
     for change in (by_assigning, by_setting_all, *shared, by_adapters):
         change(model)
-        expected = keras.ops.convert_to_numpy(model(IMAGES)).astype("float32")
+        # a graph of its own: on CPUs that compute in bfloat16 an eager call rounds otherwise
+        expected = traced(model) if on_tensorflow else keras.ops.convert_to_numpy(model(IMAGES))
+        expected = expected.astype("float32")
         answer, moved = model.predict_on_batch(IMAGES).astype("float32"), np.abs(expected - before).max()
         assert np.abs(answer - expected).max() < 0.1 * moved > 0.005, change.__name__
         loss = model.evaluate(IMAGES, zeros, verbose=0)
