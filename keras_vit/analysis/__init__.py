@@ -1,4 +1,4 @@
-"""Tools that look inside a model, and their plots. They need no TensorFlow; plots need Matplotlib."""
+"""Tools for the analysis of models, on any Keras backend, and their plots, which need Matplotlib."""
 
 from keras_vit.analysis.attention import Attention as Attention
 from keras_vit.analysis.attention import rollout as rollout
@@ -10,19 +10,19 @@ from keras_vit.analysis.class_maps import grad_cam as grad_cam
 from keras_vit.analysis.class_maps import gradient_attention as gradient_attention
 from keras_vit.analysis.distance import attention_distance as attention_distance
 from keras_vit.analysis.distance import mean_distance as mean_distance
-from keras_vit.analysis.journey import Journey as Journey
-from keras_vit.analysis.journey import journey as journey
+from keras_vit.analysis.layer_outputs import LayerOutputs as LayerOutputs
+from keras_vit.analysis.layer_outputs import layer_outputs as layer_outputs
 from keras_vit.analysis.masked import plot_masked as plot_masked
-from keras_vit.analysis.masked import predict_hidden as predict_hidden
+from keras_vit.analysis.masked import predict_masked_patches as predict_masked_patches
 from keras_vit.analysis.neighbours import features_of as features_of
 from keras_vit.analysis.neighbours import nearest as nearest
 from keras_vit.analysis.neighbours import project as project
+from keras_vit.analysis.plots.attention import plot_attention as plot_attention
 from keras_vit.analysis.plots.curves import plot_training as plot_training
 from keras_vit.analysis.plots.curves import read_metrics as read_metrics
 from keras_vit.analysis.plots.figure7 import plot_figure7 as plot_figure7
-from keras_vit.analysis.plots.images import plot_attention as plot_attention
-from keras_vit.analysis.plots.images import plot_predictions as plot_predictions
-from keras_vit.analysis.plots.journey import plot_journey as plot_journey
+from keras_vit.analysis.plots.layer_outputs import plot_layer_outputs as plot_layer_outputs
+from keras_vit.analysis.plots.predictions import plot_predictions as plot_predictions
 from keras_vit.analysis.plots.similarity import plot_neighbours as plot_neighbours
 from keras_vit.analysis.plots.similarity import plot_projection as plot_projection
 from keras_vit.analysis.plots.similarity import plot_similarity as plot_similarity

@@ -1,6 +1,6 @@
-"""What the tokens of a trained model attend to (section 4.5, appendix D.8).
+"""Attention weights and attention rollout (section 4.5 and appendix D.8 of the ViT paper).
 
-L encoder blocks, B batch, h heads, N tokens, (down, across) patch grid.
+L encoder blocks, B batch, h heads, Q queries, N tokens, (down, across) patch grid.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from keras_vit.models.token_layout import TokenLayout
 
 @dataclass(frozen=True)
 class Attention:
-    """The attention of one batch of images, as `capture` reads it.
+    """The attention weights of a model for a batch of images, as `capture` returns them.
 
     Args:
-        weights: (L, B, h, N, N) float32; `weights[l, b, a, q]` is what token q attends to and sums to 1.
-        probe: (B, h, N), what the probe of a `map` head attends to; None for the other heads.
-        layout: the tokens N, with the grid of these images.
-        pooling: `token`, `gap` or `map`: which queries the model's answer is read from.
-        patch_size: pixels of the image (height, width) that a patch covers; an average under a stem.
+        weights: (L, B, h, N, N) float32; `weights[l, b, a, q]` is the attention of query q and sums to 1.
+        probe: attention of the probe of a `map` head, (B, h, N); None for other heads.
+        layout: the tokens N, with the patch grid of these images.
+        pooling: `token`, `gap` or `map`.
+        patch_size: (height, width) of a patch in pixels of the image. With a stem, an average.
     """
 
     weights: np.ndarray
@@ -33,12 +33,15 @@ class Attention:
         """(height, width) in patches."""
         return self.layout.grid
 
-    def on_grid(self, rows: np.ndarray) -> np.ndarray:
-        """Lay attention to tokens out on the patch grid, prefix tokens dropped: (..., N) -> (..., down, across)."""
-        return rows[..., self.layout.patches].reshape(*rows.shape[:-1], *self.grid)
+    def on_grid(self, values: np.ndarray) -> np.ndarray:
+        """Drop the prefix tokens and reshape the patches to their grid: (..., N) -> (..., down, across)."""
+        return values[..., self.layout.patches].reshape(*values.shape[:-1], *self.grid)
 
-    def read_out(self) -> np.ndarray:
-        """What the model's answer is read from attends to, on the grid: (L, B, h, down, across); L = 1 for `map`."""
+    def pooled_attention(self) -> np.ndarray:
+        """Return the attention to each patch from the query that the model pools: (L, B, h, down, across).
+
+        The query is the class token, the mean of the patches for `gap`, or the probe for `map`, with L = 1.
+        """
         if self.pooling == "map":
             return self.on_grid(self.probe[None])
         if self.pooling == "token":
@@ -46,35 +49,35 @@ class Attention:
         return self.on_grid(self.weights[..., self.layout.patches, :].mean(axis=-2))
 
     def rollout(self, residual: bool = True) -> np.ndarray:
-        """How much of each patch arrives where the answer is read: (B, down, across). See `rollout`."""
-        return self.on_grid(_flow(self.weights, self.read_from()[:, None, :], residual)[:, 0])
+        """Return the rollout from the pooled output to each patch: (B, down, across). See the function `rollout`."""
+        return self.on_grid(_multiply_through(self.weights, self.pooling_weights()[:, None, :], residual)[:, 0])
 
-    def read_from(self) -> np.ndarray:
-        """What the answer is read from, as shares of the last block's tokens: (B, N)."""
+    def pooling_weights(self) -> np.ndarray:
+        """Return the weight of each token of the last block in the pooled output: (B, N)."""
         _, images, _, _, tokens = self.weights.shape
         if self.pooling == "map":
             return self.probe.mean(axis=1)
-        shares = np.zeros(tokens, "float32")
+        weights = np.zeros(tokens, "float32")
         if self.pooling == "token":
-            shares[self.layout.class_token] = 1
+            weights[self.layout.class_token] = 1
         else:
-            shares[self.layout.patches] = 1 / (tokens - self.layout.prefix_tokens)
-        return np.broadcast_to(shares, (images, tokens))
+            weights[self.layout.patches] = 1 / (tokens - self.layout.prefix_tokens)
+        return np.broadcast_to(weights, (images, tokens))
 
 
 def rollout(attentions, residual: bool = True) -> np.ndarray:
-    """Attention multiplied through the blocks: R_l = A_l R_(l-1), R_0 = I (Abnar & Zuidema, arXiv 2005.00928; D.8).
+    """Multiply attention through the blocks: R_l = A_l R_(l-1), R_0 = I (Abnar & Zuidema, arXiv 2005.00928).
 
     Args:
-        attentions: (L, B, h, N, N), or a sequence of L arrays (B, h, N, N); heads are averaged.
-        residual: mix each A with the identity half and half, for the blocks' skip connections. The ViT paper's
-            text leaves this out, the method that it cites has it.
+        attentions: (L, B, h, N, N), or a sequence of L arrays of each block. Heads are averaged.
+        residual: average each A with the identity, which stands for the skip connection. The method's paper does so;
+            appendix D.8 of the ViT paper does not mention it.
 
     Returns:
-        (B, N, N): row q says how much of each input token is in output token q; rows sum to 1.
+        (B, N, N); row q is the share of each input token in output token q, and sums to 1.
 
     Raises:
-        ValueError: `attentions` is not square over the tokens.
+        ValueError: `attentions` has another number of axes or is not square over the tokens.
     """
     attentions = np.asarray(attentions)
     if attentions.ndim != 5 or attentions.shape[-1] != attentions.shape[-2]:
@@ -82,12 +85,12 @@ def rollout(attentions, residual: bool = True) -> np.ndarray:
             f"attentions expected shape (blocks, batch, heads, tokens, tokens), received {attentions.shape}."
         )
     identity = np.eye(attentions.shape[-1], dtype=attentions.dtype)
-    return _flow(attentions, np.broadcast_to(identity, (attentions.shape[1], *identity.shape)), residual)
+    return _multiply_through(attentions, np.broadcast_to(identity, (attentions.shape[1], *identity.shape)), residual)
 
 
-def _flow(attentions, start, residual):
-    """start (B, Q, N) multiplied by every block's attention, last block first: (B, Q, N)."""
+def _multiply_through(attentions, start, residual):
+    """Multiply `start` (B, Q, N) by the attention of every block, from the last to the first."""
     for heads in attentions[::-1]:
-        step = start @ heads.mean(axis=1)
-        start = (start + step) / 2 if residual else step
+        attended = start @ heads.mean(axis=1)
+        start = (start + attended) / 2 if residual else attended
     return start

@@ -1,14 +1,13 @@
-"""Images that a model finds alike: features, nearest neighbours, and a plane to lay them out on.
+"""Features of images, their nearest neighbours, and their projection onto a plane.
 
-N images, D features.
+N images, H W C image, D features, Q queries.
 """
 
 import keras
 import numpy as np
-from keras import ops
 
-from keras_vit.analysis.capturing import as_input
-from keras_vit.analysis.journey import principal_components
+from keras_vit.analysis.arrays import as_model_input, split_batches, to_float32
+from keras_vit.analysis.principal_components import principal_components
 from keras_vit.composed import flattened
 from keras_vit.models.features import head_features
 
@@ -16,63 +15,63 @@ METHODS = ("tsne", "umap", "pca")
 
 
 def features_of(model: keras.Model, images, batch_size: int = 32) -> np.ndarray:
-    """What the classifier is given, or the output of a model without one: (N, H, W, C) -> (N, D) float32.
+    """Return the inputs of the classifier, or the outputs of a model without one, float32 (N, D).
 
-    Outputs that are token sequences or maps are laid flat.
+    Token sequences and maps are flattened.
 
     Args:
         model: a model of this package.
-        images: as the model takes them.
-        batch_size: images that go through the model at once.
+        images: images in the model's input range.
+        batch_size: images per forward pass.
 
     Raises:
-        ValueError: the images are not of the model's input shape or range.
+        ValueError: the images do not have the model's input shape or range.
     """
     model = flattened(model)
-    images = as_input(model, images)
-    frozen = head_features(model)
-    parts = (frozen(images[i : i + batch_size], training=False) for i in range(0, len(images), batch_size))
-    return np.concatenate([ops.convert_to_numpy(ops.cast(x, "float32")).reshape(len(x), -1) for x in parts])
+    images = as_model_input(model, images)
+    features = head_features(model)
+    batches = [to_float32(features(batch, training=False)) for batch in split_batches(images, batch_size)]
+    return np.concatenate(batches).reshape(len(images), -1)
 
 
 def nearest(features: np.ndarray, queries: np.ndarray | None = None, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
-    """The most similar rows by cosine similarity.
+    """Return the nearest neighbours by cosine similarity.
 
     Args:
-        features: (N, D), to be searched.
-        queries: (Q, D); where None every row of `features` asks for its neighbours, itself left out.
-        k: how many; as many as there are, if there are fewer.
+        features: (N, D), the candidates.
+        queries: (Q, D). If None, the queries are `features`, and no query is its own neighbour.
+        k: number of neighbours; at most the number of candidates is returned.
 
     Returns:
-        Indices (Q, k) into `features`, the most similar first, and their similarities (Q, k) in [-1, 1].
+        Indices into `features` (Q, k), most similar first, and cosine similarities (Q, k).
 
     Raises:
-        ValueError: features or queries are no rows of one length, or `k` is not positive.
+        ValueError: features and queries are not matrices with the same number of columns, or `k` is not positive.
     """
     features = np.asarray(features, "float64")
-    asked = features if queries is None else np.asarray(queries, "float64")
-    if features.ndim != 2 or asked.ndim != 2 or features.shape[1] != asked.shape[1]:
-        raise ValueError(f"queries expected rows like features {features.shape}, received shape {asked.shape}.")
+    query_features = features if queries is None else np.asarray(queries, "float64")
+    if features.ndim != 2 or query_features.ndim != 2 or features.shape[1] != query_features.shape[1]:
+        raise ValueError(f"queries expected rows like features {features.shape}, received {query_features.shape}.")
     if not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k expected a positive int, received {k!r}.")
-    similarity = _unit(asked) @ _unit(features).T
+    similarity = _normalised(query_features) @ _normalised(features).T
     if queries is None:
         np.fill_diagonal(similarity, -np.inf)
-    found = np.argsort(-similarity, axis=1, kind="stable")[:, : min(k, len(features) - (queries is None))]
-    return found, np.take_along_axis(similarity, found, axis=1)
+    indices = np.argsort(-similarity, axis=1, kind="stable")[:, : min(k, len(features) - (queries is None))]
+    return indices, np.take_along_axis(similarity, indices, axis=1)
 
 
 def project(features: np.ndarray, method: str = "tsne", seed: int = 0) -> np.ndarray:
-    """Lay features out on a plane, alike near alike: (N, D) -> (N, 2).
+    """Project features onto a plane: (N, D) -> (N, 2).
 
     Args:
         features: (N, D).
-        method: `tsne` (scikit-learn's, cosine distance, perplexity 30 or a third of N), `umap` (umap-learn's, cosine
-            distance) or `pca` (the first two principal components).
-        seed: of the layout.
+        method: `tsne` (scikit-learn, cosine distance, perplexity 30 or N / 3), `umap` (umap-learn, cosine distance)
+            or `pca` (two principal components).
+        seed: random seed.
 
     Raises:
-        ImportError: what the method needs is not installed.
+        ImportError: the package of the method is not installed.
         ValueError: the method is unknown, or there are fewer than five rows.
     """
     features = np.asarray(features, "float32")
@@ -94,15 +93,15 @@ def project(features: np.ndarray, method: str = "tsne", seed: int = 0) -> np.nda
     except ImportError:
         raise ImportError("method='tsne' needs scikit-learn, found none: pip install scikit-learn.") from None
     perplexity = min(30.0, (len(features) - 1) / 3)
-    start = _start(features)
+    start = _tsne_start(features)
     return TSNE(perplexity=perplexity, metric="cosine", init=start, random_state=seed).fit_transform(features)
 
 
-def _start(features):
-    """Two principal components, as small as t-SNE wants its start: the same layout whatever the machine's threads."""
+def _tsne_start(features):
+    """Return two principal components in the scale of t-SNE, so that the number of threads does not matter."""
     plane, _ = principal_components(features, 2)
     return (1e-4 * plane / max(plane[:, 0].std(), 1e-12)).astype("float32")
 
 
-def _unit(rows):
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+def _normalised(features):
+    return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)

@@ -1,4 +1,4 @@
-"""One call that looks inside a model: pictures, a JSON of the numbers, and a page of both."""
+"""Write a report about a model: pictures, `analysis.json` and an HTML page."""
 
 import json
 import os
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from keras import ops
 
-from keras_vit.analysis.capturing import as_input, attention_layers
-from keras_vit.analysis.page import write_page
-from keras_vit.analysis.parts import PARTS, parts_of
-from keras_vit.analysis.subject import Subject
+from keras_vit.analysis.arrays import as_model_input, split_batches, to_float32
+from keras_vit.analysis.capturing import encoder_blocks
+from keras_vit.analysis.report_inputs import ReportInputs
+from keras_vit.analysis.report_page import write_page
+from keras_vit.analysis.report_parts import PARTS, available_parts
 from keras_vit.composed import flattened
 from keras_vit.models.model_interface import ModelInterface, model_interface, named_outputs
 from keras_vit.preprocessing.inputs import load_image, preprocess_input
@@ -26,92 +26,100 @@ def analyze(
     *,
     names: Sequence[str] | None = None,
     parts: Sequence[str] | None = None,
-    crowd=None,
-    crowd_names: Sequence[str] | None = None,
-    also: dict[str, str] | None = None,
+    sample_images=None,
+    sample_names: Sequence[str] | None = None,
+    extra_pictures: dict[str, str] | None = None,
     top: int = 5,
-    drawn: int = 8,
+    max_drawn: int = 8,
     batch_size: int = 32,
 ) -> dict:
-    """Look inside a model with some images, and write it down: PNGs, `analysis.json` and `index.html`.
-
-    The parts, of which a model without attention has the others, and a model without a classifier all but `class`:
-    `attention` (last block and rollout, heads, blocks), `class` (Grad-CAM and gradient times attention for the best
-    class), `figure7` (filters, positions, attention distance), `journey` (how images travel), and with five images or
-    more `layers` (linear CKA) and `neighbours` (nearest images, t-SNE).
+    """Analyze a model on some images, and write PNG files, `analysis.json` and `index.html`.
 
     Args:
         model: a model of this package.
-        images: (B, H, W, C) as the model takes them, or the paths of image files, which are read and preprocessed.
-        output: directory, made where it is missing.
-        labels: names of the classes; those kept in the model's head where None.
-        names: of the images; file names or numbers where None.
-        parts: what to look at; all that the model has where None.
-        crowd: (N, H, W, C), for what is a mean over many images (attention distance by depth, likeness of layers, and
-            of images); `images` where None.
-        crowd_names: N names, best those of classes; `names` where `crowd` is None.
-        also: PNGs that lie in `output` already, to be shown on the page, too: file name -> caption.
-        top: how many classes to write down for an image.
-        drawn: how many images the pictures show; the numbers are of all.
-        batch_size: images that go through the model at once.
+        images: (B, H, W, C) in the model's input range, or paths of image files.
+        output: the folder to write to.
+        labels: class names; by default the labels of the model's head.
+        names: names of the images; file names or indices if None.
+        parts: some of `attention`, `class`, `figure7`, `layer_outputs`, `layers` and `neighbours`. By default all that
+            the model has; the last two need five images.
+        sample_images: (N, H, W, C), for statistics over many images; `images` if None.
+        sample_names: N names of these, usually classes; `names` if `sample_images` is None.
+        extra_pictures: more PNG files in `output` for the page, file -> caption.
+        top: number of predicted classes per image.
+        max_drawn: maximum number of images in a picture.
+        batch_size: images per forward pass.
 
     Returns:
-        What `analysis.json` holds. Attention on the grid sums to 1; `effective_patches` is exp(entropy) of it, the
-        number of patches that it would take if it were spread evenly, for each block and head, the mean over images;
-        `attention_distance` is in pixels, for each block and head.
+        The content of `analysis.json`, with attention maps that sum to 1, exp(entropy) of the attention as
+        `effective_patches` and `attention_distance` in pixels, both per block and head.
 
     Raises:
-        ValueError: the model has no such part, or images, labels or names do not fit it.
-        FileNotFoundError: an image is not there.
+        ValueError: the model lacks a part, or images, labels or names do not match.
+        FileNotFoundError: an image file does not exist.
     """
     model = flattened(model)
-    interface = model_interface(model)
     if parts is not None:
         require_parts(model, parts)
+    inputs = _inputs(
+        model, images, names, sample_images, sample_names, labels, top, Path(output), max_drawn, batch_size
+    )
+    inputs.output.mkdir(parents=True, exist_ok=True)
+    parts = available_parts(model, len(inputs.sample_images)) if parts is None else parts
+    return _write(inputs, {part: PARTS[part](inputs) for part in parts}, extra_pictures or {})
+
+
+def _inputs(model, images, names, sample_images, sample_names, labels, top, output, max_drawn, batch_size):
+    """Load and validate the inputs of a report."""
+    interface = model_interface(model)
     if not hasattr(images, "shape"):
         images = [images] if isinstance(images, str | os.PathLike) else images
         names = [Path(image).name for image in images] if names is None else names
-        images = _read(interface, images)
-    images = as_input(model, images)
+        images = _load_images(interface, images)
+    images = as_model_input(model, images)
     names = [str(i) for i in range(len(images))] if names is None else list(names)
-    if len(names) != len(images):
-        raise ValueError(f"names expected {len(images)}, one an image, received {len(names)}.")
+    _require_names("names", names, images)
     predictions = _predictions(model, interface, images, labels, top, batch_size)
-    if crowd is None:
-        crowd, crowd_names = images, names if crowd_names is None else crowd_names
-    crowd_names = None if crowd_names is None else [str(name) for name in crowd_names]
-    if crowd_names is not None and len(crowd_names) != len(crowd):
-        raise ValueError(f"crowd_names expected {len(crowd)}, one an image, received {len(crowd_names)}.")
+    if sample_images is None:
+        sample_images, sample_names = images, names if sample_names is None else sample_names
+    if sample_names is not None:
+        sample_names = [str(name) for name in sample_names]
+        _require_names("sample_names", sample_names, sample_images)
+    sample_images = as_model_input(model, sample_images)
+    return ReportInputs(
+        model, interface, images, names, predictions, sample_images, sample_names, output, max_drawn, batch_size
+    )
 
-    output = Path(output)
-    output.mkdir(parents=True, exist_ok=True)
-    captions = [_caption(*pair) for pair in zip(names, predictions, strict=True)]
-    subject = Subject(
-        model, interface, images, names, captions, predictions, as_input(model, crowd), crowd_names, output, drawn,
-        batch_size,
-    )  # fmt: skip
-    analysis, written = {"model": model.name, "facts": _facts(model, interface, images)}, {}
-    rows = [{"name": name, "predictions": best} for name, best in zip(names, predictions, strict=True)]
-    for part in parts_of(model, len(crowd)) if parts is None else parts:
-        numbers, written[part], of_images = PARTS[part](subject)
-        analysis |= numbers
-        for row, found in zip(rows, of_images or [{}] * len(rows), strict=True):
-            row |= found
-    analysis |= {"pictures": [file for pictures in written.values() for file in pictures], "images": rows}
-    (output / "analysis.json").write_text(json.dumps(analysis, indent=1) + "\n")
-    write_page(output / "index.html", analysis, {"also": also or {}} | written)
+
+def _write(inputs, results, extra_pictures) -> dict:
+    """Write `analysis.json` and `index.html`, and return the content of `analysis.json`."""
+    analysis = {"model": inputs.model.name, "facts": _facts(inputs)}
+    rows = [{"name": name, "predictions": best} for name, best in zip(inputs.names, inputs.predictions, strict=True)]
+    for result in results.values():
+        analysis |= result.values
+        for row, entries in zip(rows, result.per_image or [{}] * len(rows), strict=True):
+            row |= entries
+    analysis |= {"pictures": [file for result in results.values() for file in result.captions], "images": rows}
+    (inputs.output / "analysis.json").write_text(json.dumps(analysis, indent=1) + "\n")
+    captions = {part: result.captions for part, result in results.items()}
+    write_page(inputs.output / "index.html", analysis, {"extra_pictures": extra_pictures} | captions)
     return analysis
 
 
 def require_parts(model: keras.Model, parts: Sequence[str]) -> None:
-    """Raise a ValueError unless these are parts of a report, and of this model's."""
+    """Raise a ValueError unless `parts` are parts of a report that the model has."""
     if isinstance(parts, str) or not parts or set(parts) - set(PARTS):
         raise ValueError(f"parts expected some of {tuple(PARTS)}, received {parts!r}.")
     if "attention" in parts:
-        attention_layers(model)
+        encoder_blocks(model)
 
 
-def _read(interface: ModelInterface, files):
+def _require_names(argument, names, images):
+    if len(names) != len(images):
+        raise ValueError(f"{argument} expected {len(images)} names, one per image, received {len(names)}.")
+
+
+def _load_images(interface: ModelInterface, files):
     shape = interface.image_shape
     if not files:
         raise ValueError("images expected one file or more, received none.")
@@ -120,33 +128,28 @@ def _read(interface: ModelInterface, files):
 
 
 def _predictions(model, interface: ModelInterface, images, labels, top, batch_size):
-    """The best classes of each image, [{"label": ..., "score": ...}], best first; none for a model without a head."""
+    """Return the best classes of each image as dicts with `label` and `score`; empty lists without a classifier."""
     if interface.classes is None:
         return [[] for _ in images]
     labels = interface.labels if labels is None else list(labels)
     if len(labels) != interface.classes:
-        raise ValueError(f"labels expected {interface.classes} names, one for each class, received {len(labels)}.")
-    answers = named_outputs(model)
-    batches = (images[i : i + batch_size] for i in range(0, len(images), batch_size))
-    probabilities = (answers(batch, training=False)["probabilities"] for batch in batches)
-    scores = np.concatenate([ops.convert_to_numpy(batch) for batch in probabilities])
+        raise ValueError(f"labels expected {interface.classes} names, one per class, received {len(labels)}.")
+    outputs = named_outputs(model)
+    scores = np.concatenate(
+        [to_float32(outputs(batch, training=False)["probabilities"]) for batch in split_batches(images, batch_size)]
+    )
     best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
     return [
-        [{"label": str(labels[i]), "score": float(row[i])} for i in chosen]
-        for row, chosen in zip(scores, best, strict=True)
+        [{"label": str(labels[i]), "score": float(row[i])} for i in indices]
+        for row, indices in zip(scores, best, strict=True)
     ]
 
 
-def _facts(model, interface: ModelInterface, images):
-    """What stands at the top of the page."""
-    facts = {"parameters": f"{model.count_params():,}", "input": " × ".join(str(side) for side in images.shape[1:])}
-    if interface.classes is not None:
-        facts["classes"] = str(interface.classes)
-    facts["images"] = str(len(images))
+def _facts(inputs: ReportInputs):
+    """Return the table at the top of the page."""
+    sides = " × ".join(str(side) for side in inputs.images.shape[1:])
+    facts = {"parameters": f"{inputs.model.count_params():,}", "input": sides}
+    if inputs.interface.classes is not None:
+        facts["classes"] = str(inputs.interface.classes)
+    facts["images"] = str(len(inputs.images))
     return facts
-
-
-def _caption(name, predictions):
-    if not predictions:
-        return name
-    return f"{predictions[0]['label']}, {predictions[0]['score']:.0%}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
 
-CROWD = 128  # test images for means over many images, as for the paper's attention distance
+SAMPLE = 128  # test images for statistics, as for the paper's attention distance
 
 
 def add(verb) -> None:
@@ -25,7 +25,8 @@ def add(verb) -> None:
     sub.add_argument("images", metavar="IMAGE", nargs="*", help="image files; a workdir's test images by default")
     sub.add_argument("--output", required=True, help="folder of the pictures, analysis.json and index.html")
     sub.add_argument(
-        "--parts", help="some of attention,class,figure7,journey,layers,neighbours (default all that the model has)"
+        "--parts",
+        help="some of attention,class,figure7,layer_outputs,layers,neighbours (default all that the model has)",
     )
     sub.add_argument("--limit", type=int, default=1000, help="number of test images to classify (default 1,000)")
     add_data_options(sub)
@@ -50,18 +51,18 @@ def run(options) -> None:
     if parts:
         require_parts(model, parts)
     if options.images:
-        found = analysis.analyze(model, options.images, options.output, parts=parts)
+        report = analysis.analyze(model, options.images, options.output, parts=parts)
     else:
-        found = _analyze_run(model, recipe, options, parts)
-    if parts is None and "pooling" not in found:
-        print(f"{model.name} has no attention between patches; the other pictures were drawn")
+        report = _analyze_run(model, recipe, options, parts)
+    if parts is None and "pooling" not in report:
+        print(f"{model.name} has no attention between patches, so the pictures of attention are left out")
     page = Path(options.output) / "index.html"
     print(f"wrote {', '.join(sorted(path.name for path in Path(options.output).iterdir()))} to {options.output}")
     print(f"open {page} in a browser to see all of them with captions")
 
 
 def _analyze_run(model, recipe, options, parts):
-    """Draw a training run: its curve, its predictions on the test split, and the analysis of its model."""
+    """Draw the training curves of a run, its predictions on the test split, and the analysis of its model."""
     import numpy as np
     from PIL import Image
 
@@ -80,36 +81,37 @@ def _analyze_run(model, recipe, options, parts):
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
     inputs = images if model_interface(model).takes_pixels else preprocess_input(images)
-    also = {}
+    extra_pictures = {}
     if (Path(options.model) / "metrics.jsonl").is_file():
         analysis.plot_training(Path(options.model) / "metrics.jsonl", output / "training.png")
-        also["training.png"] = "Loss, accuracy and learning rate of the training run."
+        extra_pictures["training.png"] = "Loss, accuracy and learning rate of the training run."
     if recipe.masked is not None:
-        _draw_hidden(options, recipe.masked, inputs, output)
-        also["masked.png"] = "Predictions of hidden patches."
+        _draw_masked(options, recipe.masked, inputs, output)
+        extra_pictures["masked.png"] = "Predictions of masked patches."
     else:
         scores = named_outputs(model).predict(batches_of_array(inputs), verbose=0)["probabilities"]
         best = scores.argmax(1)
         analysis.plot_predictions(images, labels, best, scores.max(1), output / "predictions.png", names=names)
-        also["predictions.png"] = "Predictions on the test split: mistakes, the least confident ones, a sample."
+        extra_pictures["predictions.png"] = "Predictions on the test split: mistakes, the least confident, a sample."
     first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one image per class
-    found = analysis.analyze(
-        model, inputs[first], output, names=[f"true: {names[labels[i]]}" for i in first], drawn=len(first), parts=parts,
-        also=also, crowd=inputs[:CROWD], crowd_names=[names[label] for label in labels[:CROWD]],
+    report = analysis.analyze(
+        model, inputs[first], output, names=[f"true: {names[labels[i]]}" for i in first], parts=parts,
+        sample_images=inputs[:SAMPLE], sample_names=[names[label] for label in labels[:SAMPLE]],
+        extra_pictures=extra_pictures, max_drawn=len(first),
     )  # fmt: skip
     (output / "examples").mkdir(exist_ok=True)
     for i in first:
         name = re.sub(r"\W+", "_", names[labels[i]])
         Image.fromarray(np.squeeze(images[i].round().astype("uint8"))).save(output / "examples" / f"{i}_{name}.png")
-    return found
+    return report
 
 
-def _draw_hidden(options, masked, inputs, output):
-    """Draw the predictions of hidden patches of a run with masked patch prediction."""
+def _draw_masked(options, masked, inputs, output):
+    """Draw the predictions of a run with masked patch prediction."""
     from keras_vit import analysis
     from keras_vit.models.load import load_model
 
-    whole = load_model(Path(options.model) / "masked.keras")
+    model = load_model(Path(options.model) / "masked.keras")
     analysis.plot_masked(
-        whole, inputs[:8], output / "masked.png", share=masked.share, mask=masked.mask, swap=masked.swap
+        model, inputs[:8], output / "masked.png", share=masked.share, mask=masked.mask, swap=masked.swap
     )

@@ -199,7 +199,7 @@ class Run:
         progress = self.counters, float(self.state.rate(step - 1)), self.speed.of_stage or self.speed.of_run
         report.show(step, *progress)
         if self.pictures.is_due(step) and self.devices.chief:
-            report.picture(step, "journey", self.pictures(step))
+            report.picture(step, "layer_outputs", self.pictures(step))
         if step % self.data.report_steps == 0 or step == self.steps:
             self.counters.seconds = time.perf_counter() - self.begun
             report.train(step, *progress)

@@ -270,12 +270,12 @@ def test_uniform_attention_rolls_out_to_a_uniform_map(prefix):
     np.testing.assert_allclose(maps, maps[0, 0, 0], rtol=1e-6)
     own = 0.125 if prefix else 0  # what stays at the class token after three residual halves
     np.testing.assert_allclose(maps[0, 0, 0], (1 - own) / tokens, rtol=1e-5)
-    np.testing.assert_allclose(attention.read_out(), 1 / tokens, rtol=1e-6)
+    np.testing.assert_allclose(attention.pooled_attention(), 1 / tokens, rtol=1e-6)
 
 
 def test_a_model_without_encoder_blocks_is_refused():
     model = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten()], name="flat")
-    with pytest.raises(ValueError, match="model expected encoder blocks .* received 'flat' of Flatten"):
+    with pytest.raises(ValueError, match="model expected encoder blocks, received 'flat', with Flatten"):
         analysis.attention_maps(model, pictures((4, 4, 1)))
 
 

@@ -146,18 +146,18 @@ def test_half_precision_is_near_float32():
 
 def test_mistakes_get_one_sentence():
     model, images = made(), pictures()
-    with pytest.raises(ValueError, match=r"classes expected 3 of 0 to 2, one an image, received 3"):
+    with pytest.raises(ValueError, match=r"classes expected 3 values from 0 to 2, one per image, received 3"):
         analysis.grad_cam(model, images, 3)
-    with pytest.raises(ValueError, match=r"classes expected 3 of 0 to 2, one an image, received \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"classes expected 3 values from 0 to 2, one per image, received \[0, 1\]"):
         analysis.gradient_attention(model, images, [0, 1])
     with pytest.raises(ValueError, match="layer expected one of Tiny's layers"):
         analysis.grad_cam(model, images, layer="nowhere")
-    with pytest.raises(ValueError, match="layer expected one that puts out a map or tokens, received 'head'"):
+    with pytest.raises(ValueError, match="layer expected one that outputs a map or tokens, received 'head'"):
         analysis.grad_cam(model, images, layer="head")
     headless = keras_vit.build(TINY, input_shape=(8, 12, 1), include_top=False)
     with pytest.raises(ValueError, match="model expected a classifier, received 'Tiny'"):
         analysis.grad_cam(headless, images)
-    with pytest.raises(ValueError, match="which has no attention; it has the feature maps stage1"):
+    with pytest.raises(ValueError, match="which has no attention but the feature maps stage1"):
         analysis.gradient_attention(made(BIT, (16, 24, 1)), pictures((16, 24, 1)))
 
 

@@ -81,7 +81,7 @@ def test_batches_do_not_change_the_mean_and_no_images_are_refused():
 def test_a_bit_has_no_attention_and_says_what_it_has():
     row = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
     model = keras_vit.build(row, input_shape=(32, 32, 3), classes=3)
-    sentence = "received 'tiny_bit', which has no attention; it has the feature maps stage1, stage2"
+    sentence = "received 'tiny_bit', which has no attention but the feature maps stage1, stage2"
     with pytest.raises(ValueError, match=sentence):
         analysis.attention_distance(model, np.zeros((1, 32, 32, 3)))
 

@@ -24,7 +24,9 @@ def changed(a, b):
 
 @pytest.mark.parametrize("target", UNITS)
 def test_only_hidden_patches_are_drawn_anew(target):
-    originals, seen, said, right = analysis.predict_hidden(model_of(target), IMAGES, share=0.5, mask=1.0, swap=0.0)
+    originals, seen, said, right = analysis.predict_masked_patches(
+        model_of(target), IMAGES, share=0.5, mask=1.0, swap=0.0
+    )
     assert np.allclose(originals, (IMAGES + 1) / 2, atol=1e-6)
     hidden = changed(originals, seen)
     assert (hidden.sum(axis=(1, 2)) == 2).all() and (changed(originals, said) <= hidden).all()
@@ -33,7 +35,7 @@ def test_only_hidden_patches_are_drawn_anew(target):
 
 
 def test_what_was_hidden_is_the_patchs_mean_to_three_bits():
-    originals, seen, _, right = analysis.predict_hidden(model_of("mean_colour"), IMAGES, mask=1.0, swap=0.0)
+    originals, seen, _, right = analysis.predict_masked_patches(model_of("mean_colour"), IMAGES, mask=1.0, swap=0.0)
     means = originals.reshape(3, 2, 4, 2, 4, 3).mean(axis=(2, 4))
     drawn = right.reshape(3, 2, 4, 2, 4, 3)[:, :, 0, :, 0]
     hidden = changed(originals, seen)
@@ -45,7 +47,7 @@ def test_what_was_hidden_is_the_patchs_mean_to_three_bits():
 def test_of_a_size_that_leaves_a_rest_the_patches_are_those_that_the_encoder_sees(target):
     model = randomise(build_masked(ROW, UNITS[target], target, input_shape=(11, 9, 3)))
     images = np.random.default_rng(0).uniform(-1, 1, (2, 11, 9, 3)).astype("float32")
-    originals = analysis.predict_hidden(model, images)[0]
+    originals = analysis.predict_masked_patches(model, images)[0]
     assert np.allclose(originals, (images[:, :8, :8] + 1) / 2, atol=1e-6)
 
 
@@ -54,13 +56,13 @@ def test_a_certain_model_is_drawn_as_it_says():
     kernel, bias = model.get_layer("patch_prediction").dense.weights
     kernel.assign(np.zeros(kernel.shape))
     bias.assign(np.eye(512)[7 * 64 + 0 * 8 + 3])  # much red, no green, some blue
-    originals, seen, said, _ = analysis.predict_hidden(model, IMAGES, mask=1.0, swap=0.0)
+    originals, seen, said, _ = analysis.predict_masked_patches(model, IMAGES, mask=1.0, swap=0.0)
     drawn = said[changed(originals, seen).repeat(4, axis=1).repeat(4, axis=2)]
     assert np.allclose(drawn, [7.5 / 8, 0.5 / 8, 3.5 / 8])
 
 
 def test_swapped_patches_come_from_the_same_image():
-    originals, seen, *_ = analysis.predict_hidden(model_of("pixels"), IMAGES, share=1.0, mask=0.0, swap=1.0)
+    originals, seen, *_ = analysis.predict_masked_patches(model_of("pixels"), IMAGES, share=1.0, mask=0.0, swap=1.0)
     cut = lambda x: x.reshape(3, 2, 4, 2, 4, 3).transpose(0, 1, 3, 2, 4, 5).reshape(3, 4, -1)  # noqa: E731
     for before, after in zip(cut(originals), cut(seen), strict=True):
         found = [[np.array_equal(patch, other) for other in before] for patch in after]
@@ -77,4 +79,4 @@ def test_it_is_drawn(tmp_path):
 
 def test_another_model_is_refused():
     with pytest.raises(ValueError, match="expected a run's masked.keras, received 'tiny', which predicts no patches"):
-        analysis.predict_hidden(keras_vit.build(ROW, classes=2), IMAGES)
+        analysis.predict_masked_patches(keras_vit.build(ROW, classes=2), IMAGES)

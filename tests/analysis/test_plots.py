@@ -4,7 +4,7 @@ import pytest
 from matplotlib.image import imread
 
 from keras_vit import analysis
-from keras_vit.analysis.plots.style import visible
+from keras_vit.analysis.plots.style import to_rgb
 
 RNG = np.random.default_rng(0)
 
@@ -27,13 +27,13 @@ def captions(axes):
     return [text.get_text() for text in axes.texts]
 
 
-def test_the_sheet_shows_mistakes_first_then_the_least_sure(tmp_path):
+def test_the_sheet_shows_mistakes_first_then_the_least_confident(tmp_path):
     figure = analysis.plot_predictions(*a_split(), tmp_path / "sheet.png")
-    assert texts(figure)[0] == "92.5 % of 40 images right"
+    assert texts(figure)[0] == "92.5 % of 40 images correct"
     assert texts(figure)[2:] == [
-        "3 mistakes, surest first",
-        "Right, but least sure",
-        "Right, a sample of the rest",
+        "3 mistakes, most confident first",
+        "Correct, least confident first",
+        "Correct, a sample of the rest",
     ]
     assert len(figure.axes) == 3 + 12 + 12
     assert [captions(axes) for axes in figure.axes[:3]] == [
@@ -69,17 +69,17 @@ def test_a_sheet_of_large_images_with_names(tmp_path):
     names = ["black-footed ferret, polecat, Mustela nigripes", "ox"]
     labels = np.array([0, 1] * 4)
     figure = analysis.plot_predictions(images, labels, labels[::-1], np.ones(8), tmp_path / "a.png", names=names)
-    assert texts(figure)[0] == "0.0 % of 8 images right"
-    assert "8 mistakes, surest first" in texts(figure)
+    assert texts(figure)[0] == "0.0 % of 8 images correct"
+    assert "8 mistakes, most confident first" in texts(figure)
     assert len(figure.axes) == 8
     assert {caption for axes in figure.axes for caption in captions(axes)} == {
         "✗ black-footed ferret…, 100%", "✗ ox, 100%", "is black-footed ferret, pol…", "is ox",
     }  # fmt: skip
 
 
-def test_a_split_with_many_mistakes_shows_the_surest_and_one_without_none(tmp_path):
+def test_a_split_with_many_mistakes_shows_the_most_confident_and_one_without_none(tmp_path):
     figure = analysis.plot_predictions(*a_split(wrong=40), tmp_path / "a.png", columns=4)
-    assert "40 mistakes, the 12 surest" in texts(figure)
+    assert "40 mistakes, the 12 most confident" in texts(figure)
     assert len(figure.axes) == 12
     figure = analysis.plot_predictions(*a_split(wrong=0), tmp_path / "a.png", columns=4)
     assert not any("mistake" in text for text in texts(figure)[2:])
@@ -88,7 +88,7 @@ def test_a_split_with_many_mistakes_shows_the_surest_and_one_without_none(tmp_pa
 
 def test_labels_of_another_length_are_refused(tmp_path):
     images, true, predicted, scores = a_split()
-    with pytest.raises(ValueError, match=r"scores expected shape \(40,\), one an image, received \(39,\)"):
+    with pytest.raises(ValueError, match=r"scores expected shape \(40,\), one per image, received \(39,\)"):
         analysis.plot_predictions(images, true, predicted, scores[1:], tmp_path / "a.png")
 
 
@@ -110,7 +110,7 @@ def test_the_attention_picture_has_each_map_over_its_image(tmp_path, count, shap
     assert len(panels) == 3 * count and len(bars) == 2
     said = [axes.get_ylabel() + axes.get_title(loc="left") + axes.get_xlabel() for axes in figure.axes]
     assert set(said) - {""} == {*names, "last block", "rollout", said[-1]}
-    assert said[-1].replace("\n", " ") == "attention, × even share"
+    assert said[-1].replace("\n", " ") == "attention, × mean"
     assert figure.get_suptitle() == "Where it looks"
     overlaid = [drawn_map(axes) for axes in panels if len(axes.images) == 2]
     for i in range(count):
@@ -138,9 +138,9 @@ def test_a_grid_that_leaves_a_rest_covers_only_its_patches(tmp_path):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"maps": np.ones((2, 4, 4))}, r"maps expected shape \(3, maps, down, across\) for 3 images, received"),
-        ({"maps": np.zeros((3, 4, 4))}, "maps expected attention, not negative and not all zero"),
-        ({"maps": np.linspace(-1, 2, 48).reshape(3, 4, 4)}, "maps expected attention, not negative"),
+        ({"maps": np.ones((2, 4, 4))}, r"maps expected shape \(3, maps, down, across\), received"),
+        ({"maps": np.zeros((3, 4, 4))}, "maps expected values that are not negative and not all zero"),
+        ({"maps": np.linspace(-1, 2, 48).reshape(3, 4, 4)}, "maps expected values that are not negative"),
         ({"titles": ["a", "b"]}, "titles expected 1 texts, received 2"),
         ({"names": ["a"]}, "names expected 3 texts, received 1"),
         ({"images": np.ones((3, 8, 8, 2))}, r"images expected shape \(batch, height, width, 1 or 3\), received"),
@@ -158,9 +158,9 @@ def test_pixels_of_every_range_look_the_same():
     unit[0, 0, 0], unit[0, 0, 1] = 0, 1
     grey = np.repeat(unit, 3, axis=-1)
     for images in (unit, unit * 2 - 1, unit * 255):
-        np.testing.assert_allclose(visible(images), grey, atol=1e-6)
-    np.testing.assert_allclose(visible((unit * 255).astype("uint8")), grey, atol=1 / 255)
-    np.testing.assert_allclose(visible(unit * 16, value_range=(0, 16)), grey, atol=1e-6)
+        np.testing.assert_allclose(to_rgb(images), grey, atol=1e-6)
+    np.testing.assert_allclose(to_rgb((unit * 255).astype("uint8")), grey, atol=1 / 255)
+    np.testing.assert_allclose(to_rgb(unit * 16, value_range=(0, 16)), grey, atol=1e-6)
 
 
 def test_drawing_leaves_pyplot_and_the_users_style_alone(tmp_path):

@@ -11,7 +11,7 @@ from support import quick_first, randomise
 
 import keras_vit
 from keras_vit import analysis
-from keras_vit.analysis import subject
+from keras_vit.analysis import report_inputs
 
 TINY = keras_vit.Variant("Tiny", width=8, depth=3, mlp_dim=12, num_heads=2, patch_size=4)
 
@@ -29,13 +29,13 @@ def pictures(count=4, shape=(8, 12, 3)):
 def test_analyze_writes_pictures_and_the_numbers_of_the_functions(tmp_path, pooling, monkeypatch):
     model, images = tiny(pooling), pictures()
     laid = []  # sizes of patches that maps are laid over the images by
-    draw = subject.plot_attention
-    monkeypatch.setattr(subject, "plot_attention", lambda *a, **k: laid.append(k["patch_size"]) or draw(*a, **k))
+    draw = report_inputs.plot_attention
+    monkeypatch.setattr(report_inputs, "plot_attention", lambda *a, **k: laid.append(k["patch_size"]) or draw(*a, **k))
     result = analysis.analyze(model, images, tmp_path / "new")
     assert set(laid) == {(4, 4)}  # not a share of the image, whose edge is in no patch
     assert json.loads((tmp_path / "new" / "analysis.json").read_text()) == result
     expected = ["attention.png", "attention_heads.png"] + ["attention_blocks.png"] * (pooling != "map")
-    expected += ["grad_cam.png", "gradient_attention.png", "figure7.png", *(f"journey_{i}.png" for i in range(3))]
+    expected += ["grad_cam.png", "gradient_attention.png", "figure7.png", *(f"layer_outputs_{i}.png" for i in range(3))]
     assert result["pictures"] == expected
     written = sorted(path.name for path in (tmp_path / "new").iterdir())
     assert written == sorted([*expected, "analysis.json", "index.html"])
@@ -59,19 +59,19 @@ def test_analyze_writes_pictures_and_the_numbers_of_the_functions(tmp_path, pool
     for i, row in enumerate(result["images"]):
         np.testing.assert_allclose(row["grad_cam"], cams[i], atol=1e-5)
         np.testing.assert_allclose(row["gradient_attention"], relevance[i], atol=1e-5)
-    norms = [norm.mean() for norm in analysis.journey(model, images).norms()]
-    np.testing.assert_allclose(result["journey"]["mean_length"], norms, rtol=1e-4)
+    norms = [norm.mean() for norm in analysis.layer_outputs(model, images).norms()]
+    np.testing.assert_allclose(result["layer_outputs"]["mean_length"], norms, rtol=1e-4)
 
 
 def test_predictions_are_the_models_best_first(tmp_path):
     model, images = tiny(), pictures()
-    result = analysis.analyze(model, images, tmp_path, top=2, drawn=1, parts=["journey"])
+    result = analysis.analyze(model, images, tmp_path, top=2, max_drawn=1, parts=["layer_outputs"])
     scores = model.predict(images, verbose=0)
     for row, expected in zip(result["images"], scores, strict=True):
         best = np.argsort(-expected)[:2]
         assert [prediction["label"] for prediction in row["predictions"]] == [["ant", "bee", "cat"][i] for i in best]
         np.testing.assert_allclose([p["score"] for p in row["predictions"]], expected[best], atol=1e-6)
-    result = analysis.analyze(model, images, tmp_path, labels=["a", "b", "c"], drawn=1, parts=["journey"])
+    result = analysis.analyze(model, images, tmp_path, labels=["a", "b", "c"], max_drawn=1, parts=["layer_outputs"])
     assert {p["label"] for row in result["images"] for p in row["predictions"]} == {"a", "b", "c"}
 
 
@@ -82,10 +82,10 @@ def test_image_files_are_read_and_preprocessed(tmp_path, include_preprocessing):
     for file, image in zip(files, pixels, strict=True):
         Image.fromarray(image).save(file)
     model = tiny(include_preprocessing=include_preprocessing)
-    result = analysis.analyze(model, files, tmp_path / "out", drawn=1, parts=["attention"])
+    result = analysis.analyze(model, files, tmp_path / "out", max_drawn=1, parts=["attention"])
     images = pixels.astype("float32") if include_preprocessing else keras_vit.preprocess_input(pixels)
     direct = analysis.analyze(
-        model, images, tmp_path / "direct", names=["0.png", "1.png"], drawn=1, parts=["attention"]
+        model, images, tmp_path / "direct", names=["0.png", "1.png"], max_drawn=1, parts=["attention"]
     )
     assert [row["name"] for row in result["images"]] == ["0.png", "1.png"]
     assert result == direct
@@ -125,7 +125,9 @@ def test_the_page_holds_every_picture_and_needs_nothing_beside_it(tmp_path):
     shape = (8, 8, 1)
     Image.new("L", (4, 4)).save(tmp_path / "more.png")
     model = tiny(shape=shape, labels=["<ant>", "bee", "cat"])
-    result = analysis.analyze(model, pictures(6, shape), tmp_path, also={"more.png": "one & more"}, drawn=2)
+    result = analysis.analyze(
+        model, pictures(6, shape), tmp_path, extra_pictures={"more.png": "one & more"}, max_drawn=2
+    )
     assert {"layers.png", "neighbours.png", "plane.png"} <= set(result["pictures"])
     text = (tmp_path / "index.html").read_text()
     page = _Page(text)
@@ -146,9 +148,9 @@ def test_a_bit_shows_what_it_has_and_a_hybrid_all(tmp_path):
     row = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
     bit = randomise(keras_vit.build(row, input_shape=(32, 40, 1), classes=3))
     result = analysis.analyze(bit, pictures(2, (32, 40, 1)), tmp_path / "bit")
-    assert result["pictures"] == ["grad_cam.png", "figure7.png", "journey_0.png", "journey_1.png"]
+    assert result["pictures"] == ["grad_cam.png", "figure7.png", "layer_outputs_0.png", "layer_outputs_1.png"]
     assert "patch" not in (tmp_path / "bit" / "index.html").read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match="which has no attention; it has the feature maps stage1, stage2"):
+    with pytest.raises(ValueError, match="which has no attention but the feature maps stage1, stage2"):
         analysis.analyze(bit, pictures(2, (32, 40, 1)), tmp_path / "no", parts=["attention"])
     assert not (tmp_path / "no").exists()
     hybrid = replace(TINY, patch_size=2, stem=keras_vit.ResNetStem((1,), 0.5), width=16)
@@ -160,9 +162,9 @@ def test_a_bit_shows_what_it_has_and_a_hybrid_all(tmp_path):
 
 def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path):
     output = tmp_path / "out"
-    with pytest.raises(ValueError, match="names expected 4, one an image, received 1"):
+    with pytest.raises(ValueError, match="names expected 4 names, one per image, received 1"):
         analysis.analyze(tiny(), pictures(), output, names=["a"])
-    with pytest.raises(ValueError, match="labels expected 3 names, one for each class, received 2"):
+    with pytest.raises(ValueError, match="labels expected 3 names, one per class, received 2"):
         analysis.analyze(tiny(), pictures(), output, labels=["a", "b"])
     with pytest.raises(ValueError, match="images expected one file or more, received none"):
         analysis.analyze(tiny(), [], output)
@@ -170,13 +172,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path):
         analysis.analyze(tiny(), [tmp_path / "none.png"], output)
     with pytest.raises(ValueError, match=r"parts expected some of \('attention', .*received \['all'\]"):
         analysis.analyze(tiny(), pictures(), output, parts=["all"])
-    with pytest.raises(ValueError, match="crowd_names expected 4, one an image, received 1"):
-        analysis.analyze(tiny(), pictures(), output, crowd=pictures(), crowd_names=["a"])
+    with pytest.raises(ValueError, match="sample_names expected 4 names, one per image, received 1"):
+        analysis.analyze(tiny(), pictures(), output, sample_images=pictures(), sample_names=["a"])
     assert not output.exists()
 
 
 def test_maps_of_drawn_images_that_are_all_zero_are_no_picture(tmp_path, monkeypatch):
     of_images = np.arange(2)[:, None, None] * np.ones((1, 2, 3))  # nothing speaks for the first
-    monkeypatch.setattr("keras_vit.analysis.parts.grad_cam", lambda *_, **__: of_images)
-    analysis.analyze(tiny(), pictures(2), tmp_path, drawn=1, parts=["class"])
+    monkeypatch.setattr("keras_vit.analysis.report_parts.grad_cam", lambda *_, **__: of_images)
+    analysis.analyze(tiny(), pictures(2), tmp_path, max_drawn=1, parts=["class"])
     assert not (tmp_path / "grad_cam.png").exists() and (tmp_path / "gradient_attention.png").exists()

@@ -25,14 +25,14 @@ def test_every_kind_of_model_can_be_looked_into(case):
     names = {layer.name for layer in model.layers}
     attends = any(isinstance(layer, layers.EncoderBlock) for layer in model.layers)
 
-    way = analysis.journey(model, images)
-    assert len(way.stages) >= 3 and all(len(stage) == 3 and stage.ndim == 4 for stage in way.maps)
+    outputs = analysis.layer_outputs(model, images)
+    assert len(outputs.layers) >= 3 and all(len(output) == 3 and output.ndim == 4 for output in outputs.maps)
     filters, shares = analysis.embedding_filters(model, 4)
     assert filters.shape[-1] == images.shape[-1] and shares.sum() <= 1 + 1e-9
     assert len(analysis.features_of(model, images)) == 3
     similarity, rows, _ = analysis.layer_similarity(model, images)
     np.testing.assert_allclose(np.diag(similarity), 1, rtol=1e-6)
-    assert rows == way.stages
+    assert rows == outputs.layers
     if attends:
         attention = analysis.capture(model, images)
         layout = keras_vit.token_layout(model)

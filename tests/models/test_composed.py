@@ -61,7 +61,7 @@ def test_every_tool_answers_as_of_a_model_of_ours(make, tmp_path):
     tools = (analysis.class_attention, analysis.grad_cam, analysis.gradient_attention, analysis.features_of)
     for tool in (*tools, analysis.rollout_maps):
         assert np.abs(tool(model, IMAGES) - tool(twin, IMAGES)).max() < 1e-5, tool.__name__
-    assert analysis.journey(model, IMAGES).stages == analysis.journey(twin, IMAGES).stages
+    assert analysis.layer_outputs(model, IMAGES).layers == analysis.layer_outputs(twin, IMAGES).layers
     assert np.allclose(analysis.position_similarity(model), analysis.position_similarity(twin))
     assert cost.count(model).parameters == cost.count(twin).parameters
     answer = model(IMAGES, training=False)

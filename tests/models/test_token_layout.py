@@ -74,8 +74,8 @@ def test_every_tool_knows_registers(registers):
     assert sequence.shape == (3, 10, 16)
     grid = keras_vit.feature_model(model, ["encoder_norm"], as_grid=True)(images)
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(grid), sequence[:, 4:].reshape(3, 2, 3, 16))
-    way = analysis.journey(model, images)
-    np.testing.assert_allclose(way.maps[-1].reshape(3, 6, 16), sequence[:, 4:], atol=1e-6)
+    outputs = analysis.layer_outputs(model, images)
+    np.testing.assert_allclose(outputs.maps[-1].reshape(3, 6, 16), sequence[:, 4:], atol=1e-6)
 
     weights = analysis.attention_maps(model, images)
     seen = weights[..., 0, 4:].reshape(2, 3, 2, 2, 3)

@@ -1,4 +1,4 @@
-"""How an image travels, drawn while a model is trained."""
+"""Pictures of layer outputs during training."""
 
 import io
 
@@ -39,12 +39,12 @@ def test_every_few_steps_there_is_a_picture_and_training_is_what_it_was(tmp_path
     plain, none = run(tmp_path / "plain")
     assert not none
     drawn, images = run(tmp_path / "drawn", pictures=3)
-    assert sorted(images) == [(3, "journey"), (6, "journey")]
+    assert sorted(images) == [(3, "layer_outputs"), (6, "layer_outputs")]
     for width, height, png in images.values():
         with Image.open(io.BytesIO(png)) as picture:
             assert picture.size == (int(width), int(height))
             assert np.asarray(picture.convert("L")).std() > 5
-    assert images[3, "journey"][2] != images[6, "journey"][2]
+    assert images[3, "layer_outputs"][2] != images[6, "layer_outputs"][2]
     assert all(np.array_equal(*pair) for pair in zip(plain.get_weights(), drawn.get_weights(), strict=True))
 
 

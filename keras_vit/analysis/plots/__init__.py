@@ -1,1 +1,1 @@
-"""Plots of the analysis tools, drawn by Matplotlib."""
+"""Plots of the analysis tools, drawn with Matplotlib."""

@@ -1,4 +1,4 @@
-"""How training went, drawn from the lines that it wrote."""
+"""Draw the metrics of a training run."""
 
 import json
 import os
@@ -8,22 +8,23 @@ import numpy as np
 
 from keras_vit.analysis.plots.style import BLUE, GREEN, GREY, OTHERS, VERMILION, canvas
 
-FIRST = ("loss", "accuracy")  # the large panels
-TIME = "seconds"  # of training until then: in the headline
+LARGE = ("loss", "accuracy")  # metrics with large panels
+TIME = "seconds"  # metric with the training time, shown in the headline
 SPLITS = {"train": BLUE, "test": VERMILION, "validation": GREEN}
-MANY = 60  # records from which on a line is drawn faint, with its running mean on top
+MANY = 60  # more records are drawn with a running mean
 
 
 def read_metrics(path: str | os.PathLike) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """Read a `metrics.jsonl`: name -> split -> (steps, values), by step; of a step written twice the later counts.
+    """Read a `metrics.jsonl` as name -> split -> (steps, values), sorted by step. Later lines replace earlier ones.
 
     Args:
-        path: file of one object a line, `{"step": 10, "split": "train", "name": "loss", "value": 2.3}`. A last line
-            that is cut short, as a killed run leaves it, is passed over, and so is what is no finite number.
+        path: file with one object per line, `{"step": 10, "split": "train", "name": "loss", "value": 2.3}`. An
+            incomplete last line is skipped, because an interrupted run leaves one. Values that are not finite are
+            skipped.
 
     Raises:
-        FileNotFoundError: nothing lies at the path.
-        ValueError: a line is something else, or there is none.
+        FileNotFoundError: the file does not exist.
+        ValueError: a line has another form, or the file has no lines.
     """
     path = Path(path)
     if not path.is_file():
@@ -56,22 +57,22 @@ def read_metrics(path: str | os.PathLike) -> dict[str, dict[str, tuple[np.ndarra
 
 
 def plot_training(metrics_path: str | os.PathLike, output: str | os.PathLike):
-    """Draw every curve of a `metrics.jsonl`: loss and accuracy large, the rest below, each with its final value.
+    """Draw all curves of a `metrics.jsonl` with their final values. Loss and accuracy have large panels.
 
     Args:
-        metrics_path: the file; see `read_metrics`.
-        output: where the PNG goes.
+        metrics_path: the file, as in `read_metrics`.
+        output: path of the PNG file.
 
     Returns:
         The `matplotlib.figure.Figure`.
 
     Raises:
-        FileNotFoundError: nothing lies at the path.
-        ValueError: the file holds no metrics.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file has no metrics.
     """
     curves = read_metrics(metrics_path)
-    large = [name for name in FIRST if name in curves]
-    small = [name for name in curves if name not in (*FIRST, TIME)]
+    large = [name for name in LARGE if name in curves]
+    small = [name for name in curves if name not in (*LARGE, TIME)]
     rows = [row for row in (large, *(small[i : i + 3] for i in range(0, len(small), 3))) if row]
     heights = [3.4 if row is large else 1.9 for row in rows]
     with canvas(output, (10.5, sum(heights) + 0.4), layout="constrained") as figure:
@@ -83,7 +84,7 @@ def plot_training(metrics_path: str | os.PathLike, output: str | os.PathLike):
             span = 6 // len(row)
             for j, name in enumerate(row):
                 axes = figure.add_subplot(grid[i, j * span : (j + 1) * span])
-                smoothed |= _panel(axes, name, curves[name], height)
+                smoothed |= _draw_metric(axes, name, curves[name], height)
         if smoothed:
             note = "thin: every record; thick: mean over a twentieth of the run"
             figure.text(0.99, 0.98, note, ha="right", va="top", fontsize=9, color=GREY)
@@ -104,8 +105,8 @@ def _headline(curves):
     return f"{final} after {last}" if steps[-1] == end else f"{final} at step {steps[-1]:,}, so far {last}"
 
 
-def _panel(axes, name, splits, height):
-    """Draw one metric; whether a curve was smoothed."""
+def _draw_metric(axes, name, splits, height):
+    """Draw one metric. Return whether a curve is smoothed."""
     percent = "accuracy" in name and max(values.max() for _, values in splits.values()) <= 1
     title = name.replace("_", " ")
     axes.set_title(f"{title}, %" if percent else title)
@@ -124,8 +125,8 @@ def _panel(axes, name, splits, height):
             values, smoothed = _smooth(values), True
         axes.plot(steps, values, **line)
         ends.append((steps[-1], values[-1], colour, split))
-    every = np.concatenate([values for _, values in splits.values()])
-    if name == "loss" and every.min() > 0 and every.max() > 30 * every.min():
+    all_values = np.concatenate([values for _, values in splits.values()])
+    if name == "loss" and all_values.min() > 0 and all_values.max() > 30 * all_values.min():
         axes.set_yscale("log")
         axes.set_title(f"{title}, log scale")
         axes.yaxis.set_major_formatter("{x:g}")
@@ -134,30 +135,30 @@ def _panel(axes, name, splits, height):
 
 
 def _is_noisy(values):
-    """Whether more of the way goes up and down than along: a schedule is not noisy, a mini-batch's loss is."""
+    """Return whether a curve oscillates: the loss of mini-batches is noisy, a learning rate schedule is not."""
     return np.abs(np.diff(values)).sum() > 3 * (values.max() - values.min())
 
 
 def _smooth(values):
-    """The mean over a twentieth of the records, centred; at the ends over those of them that there are."""
+    """Return the centred running mean over a twentieth of the records. Windows are cut at the ends."""
     window = np.ones(len(values) // 20 | 1)
     return np.convolve(values, window, "same") / np.convolve(np.ones(len(values)), window, "same")
 
 
 def _label_ends(axes, ends, percent, gap):
-    """Write each curve's name and final value at its end, `gap` of the panel's height apart or more."""
+    """Write each curve's name and final value at its end, at least `gap` panel heights apart."""
     axes.autoscale_view()
     to_panel = axes.transScale + axes.transLimits
     heights = []
     for step, value, colour, split in sorted(ends, key=lambda end: end[1]):
         height = to_panel.transform((step, value))[1]
         heights.append(max(height, heights[-1] + gap) if heights else height)
-        said = f"{split} {_said(value, percent)}" if len(ends) > 1 else _said(value, percent)
+        text = _format_value(value, percent)
         axes.annotate(
-            said, (1, heights[-1]), (6, 0), xycoords="axes fraction", textcoords="offset points", color=colour,
-            fontweight="bold", va="center", annotation_clip=False,
+            f"{split} {text}" if len(ends) > 1 else text, (1, heights[-1]), (6, 0), xycoords="axes fraction",
+            textcoords="offset points", color=colour, fontweight="bold", va="center", annotation_clip=False,
         )  # fmt: skip
 
 
-def _said(value, percent):
+def _format_value(value, percent):
     return f"{value:.1f} %" if percent else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""What every picture here shares: a canvas without pyplot, colours, and pixels made visible.
+"""Shared by all plots: the canvas, colours, and conversion of images to RGB.
 
 B batch, H W C image.
 """
@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-# Okabe & Ito's colours: told apart under every common colour blindness.
+# Okabe & Ito's colours, which are safe for colour blindness.
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
 OTHERS = ("#CC79A7", "#E69F00", "#56B4E9", "#000000")
 INK, GREY, FAINT = "#222222", "#777777", "#E4E4E4"
@@ -18,7 +18,7 @@ COLOUR_MAP = "viridis"
 DPI = 150
 STYLE = {
     "text.color": INK,
-    "text.parse_math": False,  # a label or a file's name may hold a dollar sign, or two
+    "text.parse_math": False,  # labels and file names can contain dollar signs
     "axes.labelcolor": INK,
     "axes.edgecolor": GREY,
     "axes.spines.top": False,
@@ -38,10 +38,15 @@ STYLE = {
 def canvas(
     output: str | os.PathLike | BinaryIO, size: tuple[float, float], metadata: dict[str, str] | None = None, **options
 ):
-    """Yield a Matplotlib figure of `size` inches in this room's style and save it as PNG at `output`, a path or an
-    open file, afterwards, with `metadata` as its texts.
+    """Yield a Matplotlib figure, and save it as PNG after the `with`.
 
-    pyplot, the user's style and their open figures are left alone.
+    pyplot, the user's style and open figures are not affected.
+
+    Args:
+        output: path of the PNG file, or an open file.
+        size: (width, height) in inches.
+        metadata: texts to store in the file.
+        **options: arguments of `matplotlib.figure.Figure`.
 
     Raises:
         ImportError: Matplotlib is not installed.
@@ -61,12 +66,13 @@ def canvas(
         figure.savefig(output, format="png", metadata=metadata)
 
 
-def visible(images, value_range: tuple[float, float] | None = None) -> np.ndarray:
-    """Images as something to look at: (B, H, W, 1 or 3) -> (B, H, W, 3) in [0, 1].
+def to_rgb(images, value_range: tuple[float, float] | None = None) -> np.ndarray:
+    """Convert images to RGB in [0, 1], float32 (B, H, W, 3).
 
     Args:
-        value_range: the values of black and white. Where None: 0..255 for integers and for anything above 2,
-            -1..1 if something is negative, else 0..1.
+        images: (B, H, W, 1 or 3).
+        value_range: pixel values of black and white. If None: 0..255 for integers or a maximum above 2, else -1..1 if
+            any value is negative, else 0..1.
 
     Raises:
         ValueError: the images are neither grey nor RGB.
@@ -75,16 +81,15 @@ def visible(images, value_range: tuple[float, float] | None = None) -> np.ndarra
     if images.ndim != 4 or images.shape[-1] not in (1, 3) or not images.size:
         raise ValueError(f"images expected shape (batch, height, width, 1 or 3), received {images.shape}.")
     if value_range is None:
-        whole = images.dtype.kind in "ui"
-        unit = (-1, 1) if images.min() < 0 else (0, 1)
-        value_range = (0, 255) if whole or images.max() > 2 else unit  # 2: resizing may overshoot 1 a little
+        is_pixels = images.dtype.kind in "ui" or images.max() > 2  # 2, because resizing can overshoot 1
+        value_range = (0, 255) if is_pixels else (-1, 1) if images.min() < 0 else (0, 1)
     black, white = value_range
     scaled = np.clip((images.astype("float32") - black) / (white - black), 0, 1)
     return np.broadcast_to(scaled, (*images.shape[:-1], 3))
 
 
-def show(axes, pixels, **options):
-    """Draw one picture without ticks: small ones with their pixels as squares, large ones smooth."""
+def show_image(axes, pixels, **options):
+    """Draw an image without ticks. The pixels of small images are drawn as squares."""
     smooth = min(pixels.shape[:2]) > 64
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
@@ -92,6 +97,11 @@ def show(axes, pixels, **options):
 
 
 def shortened(text, length: int) -> str:
-    """`text` in at most `length` characters."""
+    """Truncate a text to `length` characters."""
     text = str(text)
     return text if len(text) <= length else text[: length - 1].rstrip(" ,") + "…"
+
+
+def evenly_spaced(count: int, limit: int) -> np.ndarray:
+    """Return at most `limit` evenly spaced indices of `count` items, with the first and the last."""
+    return np.unique(np.linspace(0, count - 1, min(limit, count)).round().astype(int))

@@ -1,12 +1,12 @@
-"""Pictures of the journey of an image through the model during training."""
+"""Pictures of the layer outputs of a held-out image during training."""
 
 import io
 from importlib.util import find_spec
 
 import keras
 
-from keras_vit.analysis.journey import journey
-from keras_vit.analysis.plots.journey import plot_journey
+from keras_vit.analysis.layer_outputs import layer_outputs
+from keras_vit.analysis.plots.layer_outputs import plot_layer_outputs
 from keras_vit.tasks.masked import finished_models
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.recipe import Recipe
@@ -15,7 +15,7 @@ IMAGES = 8  # images whose tokens define the colours; the first one is drawn
 
 
 class Pictures:
-    """Draws the journey of one held-out image through the model at regular steps; see `Evaluate.pictures`.
+    """Draws the layer outputs of one held-out image at regular steps; see `Evaluate.pictures`.
 
     Raises:
         ImportError: the recipe has pictures, and Matplotlib is not installed.
@@ -43,8 +43,8 @@ class Pictures:
             self._images = next(iter(self._data.evaluation(self._data.validation)))[0][:IMAGES].numpy()
         drawn = io.BytesIO()
         model = finished_models(self._recipe, self._model)["model.keras"]  # the encoder, in a masked run
-        plot_journey(
-            journey(model, self._images), drawn, name=f"held-out image after step {step:,}",
+        plot_layer_outputs(
+            layer_outputs(model, self._images), drawn, name=f"held-out image after step {step:,}",
             value_range=self._range,
         )  # fmt: skip
         return drawn.getvalue()

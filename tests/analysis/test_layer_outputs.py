@@ -29,23 +29,23 @@ def array(tensor):
 
 
 @pytest.mark.parametrize("pooling", ["token", "gap"])
-def test_stages_are_the_layers_outputs_on_their_grid(pooling):
+def test_maps_are_the_outputs_of_the_layers_on_their_grid(pooling):
     model, images = made(pooling=pooling), pictures()
-    way = analysis.journey(model, images, batch_size=2)
-    assert way.stages == ("embedding", "position_embedding", "encoder_block_00", "encoder_block_01", "encoder_norm")
-    names = list(way.stages)
-    for name, found in zip(names, way.maps, strict=True):
+    outputs = analysis.layer_outputs(model, images, batch_size=2)
+    assert outputs.layers == ("embedding", "position_embedding", "encoder_block_00", "encoder_block_01", "encoder_norm")
+    names = list(outputs.layers)
+    for name, output in zip(names, outputs.maps, strict=True):
         expected = array(keras_vit.feature_model(model, [name], as_grid=True)(images))
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(way.norms()[2], np.sqrt((way.maps[2] ** 2).sum(-1)), rtol=1e-6)
+        np.testing.assert_allclose(output, expected, atol=1e-5)
+    np.testing.assert_allclose(outputs.norms()[2], np.sqrt((outputs.maps[2] ** 2).sum(-1)), rtol=1e-6)
 
 
 def test_colours_are_three_principal_axes_of_all_images_tokens():
-    way = analysis.journey(made(), pictures())
-    tokens = way.maps[-1].reshape(-1, 8).astype("float64")
+    outputs = analysis.layer_outputs(made(), pictures())
+    tokens = outputs.maps[-1].reshape(-1, 8).astype("float64")
     theirs = PCA(3).fit(tokens)
-    assert way.explained()[-1] == pytest.approx(theirs.explained_variance_ratio_.sum(), rel=1e-6)
-    colours = way.colours()[-1]
+    assert outputs.explained_variance()[-1] == pytest.approx(theirs.explained_variance_ratio_.sum(), rel=1e-6)
+    colours = outputs.colours()[-1]
     assert colours.shape == (3, 2, 3, 3) and colours.min() == 0 and colours.max() == 1
     for axis in range(3):  # a colour grows or falls with its axis, but for what is cut off
         plane = theirs.transform(tokens)[:, axis]
@@ -54,31 +54,31 @@ def test_colours_are_three_principal_axes_of_all_images_tokens():
         assert abs(together) == pytest.approx(1, abs=1e-6)
 
 
-def test_hybrids_and_bits_travel_through_their_stages():
-    way = analysis.journey(made(HYBRID, (16, 24, 1)), pictures((16, 24, 1)))
-    assert way.stages[:3] == ("stem_root_pool", "stem_stage1", "embedding")
-    assert {stage.shape[1:3] for stage in way.maps} == {(4, 6)}
-    way = analysis.journey(made(BIT, (32, 40, 1)), pictures((32, 40, 1)))
-    assert way.stages == ("root_pool", "stage1", "stage2")
-    assert [stage.shape[1:3] for stage in way.maps] == [(8, 10), (8, 10), (4, 5)]
+def test_hybrids_and_bits_have_their_stages():
+    outputs = analysis.layer_outputs(made(HYBRID, (16, 24, 1)), pictures((16, 24, 1)))
+    assert outputs.layers[:3] == ("stem_root_pool", "stem_stage1", "embedding")
+    assert {output.shape[1:3] for output in outputs.maps} == {(4, 6)}
+    outputs = analysis.layer_outputs(made(BIT, (32, 40, 1)), pictures((32, 40, 1)))
+    assert outputs.layers == ("root_pool", "stage1", "stage2")
+    assert [output.shape[1:3] for output in outputs.maps] == [(8, 10), (8, 10), (4, 5)]
     flat = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten()], name="flat")
     with pytest.raises(ValueError, match="model expected one of this package, received 'flat'"):
-        analysis.journey(flat, pictures((4, 4, 1)))
+        analysis.layer_outputs(flat, pictures((4, 4, 1)))
 
 
 @pytest.mark.parametrize(
     ("row", "shape"), [(TINY, (9, 14, 3)), (TINY, (8, 8, 1)), (HYBRID, (16, 24, 3)), (BIT, (32, 40, 1))]
 )
-def test_the_picture_shows_the_way(row, shape, tmp_path):
-    way = analysis.journey(made(row, shape), pictures(shape))
-    figure = analysis.plot_journey(way, tmp_path / "way.png", index=1, name="a cat")
+def test_the_picture_shows_the_layer_outputs(row, shape, tmp_path):
+    outputs = analysis.layer_outputs(made(row, shape), pictures(shape))
+    figure = analysis.plot_layer_outputs(outputs, tmp_path / "layers.png", index=1, name="a cat")
     titles = " ".join(axes.get_title(loc="left") for axes in figure.subfigs[0].axes)
     assert ("patches of 4 × 4" in titles) == (row is TINY)  # where some pixels at the edge are in no patch, too
     lengths = [axes for axes in figure.subfigs[1].axes if axes.get_title(loc="center")]
-    np.testing.assert_allclose(lengths[-1].images[0].get_array(), way.norms()[-1][1], rtol=1e-6)
-    assert imread(tmp_path / "way.png")[..., :3].std() > 0.05
+    np.testing.assert_allclose(lengths[-1].images[0].get_array(), outputs.norms()[-1][1], rtol=1e-6)
+    assert imread(tmp_path / "layers.png")[..., :3].std() > 0.05
     with pytest.raises(ValueError, match="index expected one of 3 images, received 3"):
-        analysis.plot_journey(way, tmp_path / "way.png", index=3)
+        analysis.plot_layer_outputs(outputs, tmp_path / "layers.png", index=3)
 
 
 def test_filters_are_scikit_learns_principal_components():

@@ -9,7 +9,7 @@ from support import randomise
 
 import keras_vit
 from keras_vit import analysis
-from keras_vit.analysis.journey import principal_components
+from keras_vit.analysis.principal_components import principal_components
 
 TINY = keras_vit.Variant("Tiny", width=8, depth=2, mlp_dim=12, num_heads=2, patch_size=4)
 BLOCKS = ("encoder_block_00", "encoder_block_01")
@@ -75,7 +75,7 @@ def test_layers_are_compared_by_their_tokens():
     np.testing.assert_allclose(np.diag(own), 1, rtol=1e-9)
     np.testing.assert_allclose(own, own.T, rtol=1e-9)
     assert found[0, 0] < 1
-    with pytest.raises(ValueError, match="images expected two or more to compare layers over, received 1"):
+    with pytest.raises(ValueError, match="images expected two or more to compare layers, received 1"):
         analysis.layer_similarity(model, images[:1])
 
 
@@ -176,7 +176,7 @@ def test_pictures_of_what_is_alike_show_what_they_are_given(tmp_path):
     assert all(imread(tmp_path / f"{name}.png")[..., :3].std() > 0.03 for name in "snp")
     with pytest.raises(ValueError, match=r"similarity expected shape \(2, 4\)"):
         analysis.plot_similarity(similarity, list("ab"), list("wxyz"), tmp_path / "x.png")
-    with pytest.raises(ValueError, match="found expected"):
+    with pytest.raises(ValueError, match="indices expected"):
         analysis.plot_neighbours(images, found + 7, tmp_path / "x.png")
     with pytest.raises(ValueError, match=r"plane expected shape \(7, 2\)"):
         analysis.plot_projection(plane[:3], images, tmp_path / "x.png")

@@ -1,0 +1,83 @@
+"""The inputs of a report.
+
+B images, N sample images, H W C image, K maps, (down, across) patch grid.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_vit.analysis.plots.attention import plot_attention
+from keras_vit.models.model_interface import ModelInterface
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """The model, images and options of a report.
+
+    Args:
+        model: the model.
+        interface: the model's inputs and outputs.
+        images: (B, H, W, C) in the model's input range.
+        names: B names of the images.
+        predictions: the best classes of each image, as dicts with `label` and `score`.
+        sample_images: (N, H, W, C), for statistics over many images.
+        sample_names: N names of the sample images, usually classes; None without names.
+        output: folder of the pictures.
+        max_drawn: maximum number of images in a picture.
+        batch_size: images per forward pass.
+    """
+
+    model: keras.Model
+    interface: ModelInterface
+    images: np.ndarray
+    names: list[str]
+    predictions: list[list[dict]]
+    sample_images: np.ndarray
+    sample_names: list[str] | None
+    output: Path
+    max_drawn: int
+    batch_size: int
+
+    @property
+    def captions(self) -> list[str]:
+        """The predicted class of each image with its score; the image's name without a classifier."""
+        return [
+            f"{best[0]['label']}, {best[0]['score']:.0%}" if best else name
+            for name, best in zip(self.names, self.predictions, strict=True)
+        ]
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """Pixel values of black and white."""
+        return self.interface.input_range
+
+    def draw_maps(self, file, maps, titles, title, patch_size=None, unit="attention"):
+        """Draw maps (B, K, down, across) over the images."""
+        drawn = slice(self.max_drawn)
+        plot_attention(
+            self.images[drawn], maps[drawn], self.output / file, titles=titles, title=title, unit=unit,
+            names=self.captions[drawn], patch_size=patch_size, value_range=self.value_range,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """The result of one part of a report.
+
+    Args:
+        values: entries of `analysis.json`.
+        captions: PNG file -> caption.
+        per_image: further entries of each image in `analysis.json`; None without any.
+    """
+
+    values: dict
+    captions: dict[str, str]
+    per_image: list[dict] | None = None
+
+
+def rounded(values) -> list:
+    """Convert an array to nested lists for JSON, rounded to six decimals."""
+    return np.round(np.asarray(values, "float64"), 6).tolist()
