@@ -1,4 +1,4 @@
-"""What `keras_vit.analysis` predicts for 8 to 512 devices, as the tables of scaling.md: nothing here is measured.
+"""What `keras_vit.cost` predicts for 8 to 512 devices, as the tables of scaling.md: nothing here is measured.
 
 Every constant of a device stands here with its source, or says that it is assumed.
 """

@@ -1,4 +1,4 @@
-"""What a model costs: parameters, multiply-adds, memory, days, and its scaling over devices. Needs no TensorFlow."""
+"""Count parameters, multiply-adds, memory and training time of models, on any Keras backend."""
 
 from keras_vit.cost.budget import device_days as device_days
 from keras_vit.cost.budget import largest_batch as largest_batch

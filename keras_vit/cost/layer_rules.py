@@ -1,6 +1,7 @@
-"""What each kind of layer computes and keeps: (layer, input shapes, output shape) -> (macs, numbers kept).
+"""Count the multiply-adds and saved activations of each kind of layer.
 
-Shapes are without the batch. N tokens, D width, M MLP width, C channels, F filters.
+A rule is a function (layer, input shapes, output shape) -> (multiply-adds, saved activations) per image. Shapes have no
+batch axis. Activations are saved if the backward pass needs them.
 """
 
 import math
@@ -13,19 +14,23 @@ from keras_vit.layers.embedding import PrefixTokens
 
 
 def rule_of(layer):
-    """The rule of a layer's class; raises a ValueError where it has products that are not known here."""
+    """Return the rule of a layer's class.
+
+    Raises:
+        ValueError: the layer has weights and no rule.
+    """
     rule = next((_RULES[kind] for kind in type(layer).__mro__ if kind in _RULES), None)
     if rule is None and any(len(variable.shape) > 1 for variable in layer.weights):
         raise ValueError(f"model expected layers of this package, received {layer.name!r} of {type(layer)}.")
-    return rule or _nothing
+    return rule or _no_cost
 
 
-def _nothing(layer, inputs, output):
+def _no_cost(layer, inputs, output):
     return 0, 0
 
 
-def _kept(layer, inputs, output):
-    """No products; what it puts out enters the next layer's."""
+def _output_only(layer, inputs, output):
+    """Save the output, which enters the next layer's matmul, norm or activation."""
     return 0, math.prod(output)
 
 
@@ -34,51 +39,56 @@ def _dense(layer, inputs, output):
 
 
 def _embedding(layer, inputs, output):
-    return math.prod(output[:2]) * math.prod(layer.kernel.shape), 0  # the position embedding is added first
+    macs = math.prod(output[:2]) * math.prod(layer.kernel.shape)
+    return macs, 0  # the sum with the position embedding is saved instead
 
 
 def _block(layer, inputs, output):
-    """Attention and MLP on N tokens; kept are both norms' results, q, k, v, weights, the sums, and the MLP's two."""
     return _attention_and_mlp(layer, *output, output[0], inputs[-1])
 
 
 def _axial(layer, inputs, output):
-    """A block along every row of the patch grid, then one along every column."""
+    """Count a block along the rows of the patch grid, and a block along its columns."""
     down, across = inputs[-1][:2]
-    return tuple(map(sum, zip(*(_attention_and_mlp(layer.row, *output, side) for side in (across, down)), strict=True)))
+    return _add(*(_attention_and_mlp(layer.row, *output, side) for side in (across, down)))
 
 
-def _attention_and_mlp(block, tokens, width, seen, grid=None):
-    """Of N tokens that each see so many: the attention's, the MLP's, both norms' results and both sums."""
-    both = _attention(block, tokens, width, seen), _mlp(block.mlp, tokens, width, grid)
-    macs, kept = map(sum, zip(*both, strict=True))
-    return macs, 4 * tokens * width + kept
+def _add(*costs):
+    """Add costs (multiply-adds, saved activations)."""
+    macs, saved = map(sum, zip(*costs, strict=True))
+    return macs, saved
 
 
-def _attention(layer, tokens, width, seen):
-    """Of N tokens that each see so many; relative positions are one more product with every offset.
+def _attention_and_mlp(block, tokens, width, keys, grid=None):
+    """Count an encoder block. The outputs of both norms and both residual sums are saved, too."""
+    attention, mlp = _attention(block, tokens, width, keys), _mlp(block.mlp, tokens, width, grid)
+    return _add(attention, mlp, (0, 4 * tokens * width))
 
-    Kept are q, k, v, the weights and what they gather.
+
+def _attention(layer, tokens, width, keys):
+    """Count self-attention in which each token attends to `keys` tokens.
+
+    Relative positions add one matmul with all offsets. The queries, keys, values, weights and weighted sums are saved.
     """
-    offsets = 2 * seen - 1 if layer.relative_positions else 0
-    macs = tokens * 4 * width**2 + tokens * (2 * seen + offsets) * width
-    return macs, 4 * tokens * width + layer.num_heads * tokens * seen
+    offsets = 2 * keys - 1 if layer.relative_positions else 0
+    macs = tokens * 4 * width**2 + tokens * (2 * keys + offsets) * width
+    return macs, 4 * tokens * width + layer.num_heads * tokens * keys
 
 
 def _mlp(mlp, tokens, width, grid):
-    """Of an MLP block: its products, and M numbers a token in front of the activation and behind it."""
-    macs, kept = 2 * tokens * width * mlp.mlp_dim, 2 * tokens * mlp.mlp_dim
+    """Count an MLP. The input and output of its activation are saved."""
+    macs, saved = 2 * tokens * width * mlp.mlp_dim, 2 * tokens * mlp.mlp_dim
     if mlp.kernel_size:
         macs += convolution(grid[:2], mlp.kernel_size, 1, 1, mlp.mlp_dim)[0]
-        kept += 2 * (tokens - mlp.prefix_tokens) * mlp.mlp_dim
-    return macs, kept
+        saved += 2 * (tokens - mlp.prefix_tokens) * mlp.mlp_dim
+    return macs, saved
 
 
 def _attention_pooling(layer, inputs, output):
     tokens, width = inputs[0]
-    macs, kept = _mlp(layer.mlp, 1, width, None)
-    macs += (2 * tokens + 2) * width**2 + 2 * tokens * width
-    return macs, kept + 2 * tokens * width + layer.num_heads * tokens + 4 * width
+    macs = (2 * tokens + 2) * width**2 + 2 * tokens * width
+    saved = 2 * tokens * width + layer.num_heads * tokens + 4 * width
+    return _add(_mlp(layer.mlp, 1, width, None), (macs, saved))
 
 
 def _std_conv(layer, inputs, output):
@@ -87,65 +97,63 @@ def _std_conv(layer, inputs, output):
 
 
 def _unit(layer, inputs, output):
-    """Three convolutions and the shortcut's; each is between a norm and a ReLU, whose inputs are kept."""
-    *before, channels = inputs[0]
-    *after, wide = output
-    narrow, here, there = layer.filters, math.prod(before), math.prod(after)
-    macs = here * channels * narrow + there * narrow * wide
-    macs += there * channels * wide if layer.projects else 0
-    kept = 2 * narrow * (here + there) + there * wide
+    """Count three convolutions and the projection. The inputs of their norms and ReLUs are saved."""
+    *in_sides, channels = inputs[0]
+    *out_sides, out_channels = output
+    filters, in_cells, out_cells = layer.filters, math.prod(in_sides), math.prod(out_sides)
+    macs = in_cells * channels * filters + out_cells * filters * out_channels
+    macs += out_cells * channels * out_channels if layer.projects else 0
+    saved = 2 * filters * (in_cells + out_cells) + out_cells * out_channels
     if layer.axial:
-        for seen in before:
-            attention = _attention(layer.conv2.row, here, narrow, seen)
-            macs, kept = macs + attention[0], kept + attention[1]
-        kept += here * narrow  # between the two
+        attentions = [_attention(layer.conv2.row, in_cells, filters, keys) for keys in in_sides]
+        macs, saved = _add((macs, saved), *attentions, (0, in_cells * filters))  # last: between the two attentions
     else:
-        macs += convolution(before, 3, layer.strides, narrow, narrow)[0]
+        macs += convolution(in_sides, 3, layer.strides, filters, filters)[0]
     if isinstance(layer, layers.PreActivationUnit):
-        return macs, kept + here * channels
-    return macs, kept + there * wide * (1 + layer.projects)
+        return macs, saved + in_cells * channels
+    return macs, saved + out_cells * out_channels * (1 + layer.projects)
 
 
 def convolution(sides, kernel, stride: int, channels: int, filters: int) -> tuple[int, tuple[int, int]]:
-    """Multiply-adds of a convolution padded to ceil(side / stride), and the sides of its output.
+    """Count the multiply-adds of a convolution with outputs of ceil(side / stride), and return the output size.
 
-    TensorFlow's padding and the symmetric one leave equally many taps outside the image.
+    Taps outside the image are not counted. Their number is the same for TensorFlow's padding and symmetric padding.
 
     Args:
-        sides: (height, width) of the map.
-        kernel: one int or (height, width).
-        stride: in both directions.
-        channels: of the map that each filter sees.
-        filters: channels put out.
+        sides: (height, width) of the input.
+        kernel: kernel size, an int or (height, width).
+        stride: stride in both directions.
+        channels: input channels per filter.
+        filters: output channels.
     """
-    taps, after = 1, []
+    taps, out_sides = 1, []
     for side, size in zip(sides, layers.as_pair(kernel), strict=True):
         outputs = -(-side // stride)
-        before = max((outputs - 1) * stride + size - side, 0) // 2
-        starts = (i * stride - before for i in range(outputs))
+        padding = max((outputs - 1) * stride + size - side, 0) // 2
+        starts = (i * stride - padding for i in range(outputs))
         taps *= sum(min(start + size, side) - max(start, 0) for start in starts)
-        after.append(outputs)
-    return taps * channels * filters, tuple(after)
+        out_sides.append(outputs)
+    return taps * channels * filters, tuple(out_sides)
 
 
 _RULES = {
-    keras.layers.InputLayer: _kept,
+    keras.layers.InputLayer: _output_only,
     keras.layers.Dense: _dense,
     Classifier: _dense,
-    keras.layers.ReLU: _kept,
-    keras.layers.GlobalAveragePooling2D: _kept,
+    keras.layers.ReLU: _output_only,
+    keras.layers.GlobalAveragePooling2D: _output_only,
     layers.PatchEmbedding: _embedding,
-    PrefixTokens: _nothing,
-    layers.PositionEmbedding: _kept,
-    layers.PositionEmbedding2D: _kept,
-    layers.NoPositions: _kept,
-    layers.SinCosPositions: _kept,
+    PrefixTokens: _no_cost,
+    layers.PositionEmbedding: _output_only,
+    layers.PositionEmbedding2D: _output_only,
+    layers.NoPositions: _output_only,
+    layers.SinCosPositions: _output_only,
     layers.EncoderBlock: _block,
     layers.AxialBlock: _axial,
-    layers.LayerNorm: _kept,
-    layers.TokenPooling: _kept,
+    layers.LayerNorm: _output_only,
+    layers.TokenPooling: _output_only,
     layers.AttentionPooling: _attention_pooling,
     layers.StdConv: _std_conv,
-    layers.StemPool: _kept,
+    layers.StemPool: _output_only,
     layers.ResidualUnit: _unit,
 }

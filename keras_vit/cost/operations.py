@@ -1,4 +1,4 @@
-"""How much arithmetic and memory a model is, layer by layer, from its shapes alone (Table 6 of arXiv 2010.11929)."""
+"""Count the parameters, multiply-adds and activations of each layer from a model's shapes."""
 
 import math
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from keras_vit.private import calls_in
 
 @dataclass(frozen=True)
 class LayerCost:
-    """What one layer takes for one image.
+    """The cost of one layer for one image.
 
     Args:
-        name: of the layer.
-        kind: its class.
-        output_shape: without the batch.
-        parameters: numbers it learns or keeps, not those of random generators.
-        macs: multiply-adds of its matrix products and convolutions, forward. A convolution's taps outside the image
-            are not counted, as XLA does not count them.
-        activations: numbers that the backward pass needs again: each that enters a product, a norm or a
-            non-linearity, once, with no dropout. With dropout there is one more a number behind it.
+        name: name of the layer.
+        kind: name of its class.
+        output_shape: shape of the output without the batch axis.
+        parameters: number of weights.
+        macs: multiply-adds of its matmuls and convolutions in the forward pass. A convolution's taps outside the image
+            are not counted, as in XLA's cost analysis.
+        activations: number of values saved for the backward pass: the inputs of matmuls, norms and activation
+            functions. Dropout masks are not counted.
     """
 
     name: str
@@ -36,18 +36,18 @@ class LayerCost:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations, forward: two a multiply-add, as the paper counts."""
+        """Floating-point operations in the forward pass, two per multiply-add."""
         return 2 * self.macs
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a model takes for one image, in the order of its layers.
+    """The cost of a model for one image.
 
     Args:
-        name: of the model.
+        name: name of the model.
         input_shape: (height, width, channels).
-        layers: all that do something.
+        layers: costs of its layers, in order.
     """
 
     name: str
@@ -56,59 +56,59 @@ class Cost:
 
     @property
     def parameters(self) -> int:
-        """Of all layers."""
+        """Number of weights of all layers."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
     def macs(self) -> int:
-        """Multiply-adds forward, the classifier's included."""
+        """Multiply-adds of the forward pass with the classifier."""
         return sum(layer.macs for layer in self.layers)
 
     @property
     def flops(self) -> int:
-        """Floating-point operations forward, two a multiply-add."""
+        """Floating-point operations of the forward pass, two per multiply-add."""
         return 2 * self.macs
 
     @property
     def activations(self) -> int:
-        """Numbers kept for the backward pass."""
+        """Number of values saved for the backward pass."""
         return sum(layer.activations for layer in self.layers)
 
     @property
     def trunk_macs(self) -> int:
-        """Multiply-adds without the classifier, which the paper's Table 6 leaves out."""
+        """Multiply-adds of the forward pass without the classifier, as in the ViT paper's Table 6."""
         return sum(layer.macs for layer in self.layers if layer.name not in ("head", "pre_logits"))
 
 
 def count(model: keras.Model) -> Cost:
-    """Count a model of this package, built or `keras_vit.cost.weightless`.
+    """Count the cost of a model of this package, with or without weights.
 
     Raises:
-        ValueError: a side of its images is free, or it has a layer whose arithmetic is not known here.
+        ValueError: the image size is free, or a layer has no rule in `layer_rules.py`.
     """
     model = flattened(model)
     shape = tuple(model.inputs[0].shape[1:])
     if len(model.inputs) != 1 or len(shape) != 3 or None in shape:
         raise ValueError(f"model expected one input of known size (height, width, channels), received {shape}.")
-    calls = {}  # a shared layer has several
+    calls = {}  # a shared layer has several calls
     for call in calls_in(model):
         calls.setdefault(id(call.operation), []).append(call)
     return Cost(model.name, shape, tuple(_layer_cost(layer, calls[id(layer)]) for layer in model.layers))
 
 
-def multiplications(
+def macs_of_variant(
     row: Variant | BiTVariant,
     input_shape: tuple[int, int, int] | None = None,
     patch_size: int | tuple[int, int] | None = None,
     pooling: str | None = None,
 ) -> int:
-    """Multiply-adds of one image, forward, without the classifier: `trunk_macs` of the row's model.
+    """Return the multiply-adds of one image in the forward pass without the classifier.
 
     Args:
-        row: of the table, or your own.
-        input_shape: (height, width, channels); the row's, in colour, where None.
-        patch_size: pixels of a patch in place of the row's, one int or (height, width).
-        pooling: `token`, `gap` or `map`; the builder's default where None. Without meaning for a BiT.
+        row: the row of a model.
+        input_shape: (height, width, channels); by default the row's image size and three channels.
+        patch_size: replaces the row's patch size, an int or (height, width).
+        pooling: `token`, `gap` or `map`; the builder's default if None. Ignored for a BiT.
     """
     height, width, channels = input_shape or (row.image_size, row.image_size, 3)
     options = {} if isinstance(row, BiTVariant) else {"patch_size": patch_size, "pooling": pooling}
@@ -117,12 +117,12 @@ def multiplications(
 
 
 def _layer_cost(layer, calls) -> LayerCost:
-    """The sum of a layer's calls."""
-    rule, macs, kept = rule_of(layer), 0, 0
+    """Add the costs of a layer's calls."""
+    rule, macs, saved = rule_of(layer), 0, 0
     for call in calls:
         inputs = [tuple(tensor.shape[1:]) for tensor in call.input_tensors]
         output = tuple(call.output_tensors[0].shape[1:])
-        found = rule(layer, inputs, output)
-        macs, kept = macs + found[0], kept + found[1]
+        call_macs, call_saved = rule(layer, inputs, output)
+        macs, saved = macs + call_macs, saved + call_saved
     parameters = sum(math.prod(variable.shape) for variable in layer.weights)
-    return LayerCost(layer.name, type(layer).__name__, output, parameters, macs, kept)
+    return LayerCost(layer.name, type(layer).__name__, output, parameters, macs, saved)

@@ -1,4 +1,4 @@
-"""The paper's own numbers, from `paper.json`, which says where each is from."""
+"""The published results of the ViT paper, from `paper.json`."""
 
 import functools
 import json
@@ -8,17 +8,17 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Published:
-    """A row of one of the paper's tables.
+    """A row of one of the ViT paper's tables. Values that the table lacks are None.
 
     Args:
-        table: its number.
-        model: as the paper calls it, `ViT-B/16`; a hybrid as the table of models does, `R50+ViT-B/16`.
-        pretraining: data set that it was trained on first.
-        scores: data set, or VTAB task and `mean`, -> top-1 accuracy in percent after fine-tuning.
-        deviations: data set -> standard deviation over three runs, where the table has it.
-        epochs: of the pre-training, where the table has them.
-        exaflops: of the pre-training, where the table has them.
-        core_days: days on one core of a TPUv3, where the table has them.
+        table: number of the table.
+        model: the paper's name of the model, such as `ViT-B/16`; for a hybrid `R50+ViT-B/16`.
+        pretraining: data set of the pre-training.
+        scores: data set or VTAB task -> top-1 accuracy in percent after fine-tuning. VTAB's average is `mean`.
+        deviations: data set -> standard deviation over three runs.
+        epochs: epochs of pre-training.
+        exaflops: floating-point operations of pre-training in 1e18.
+        core_days: pre-training time in TPUv3-core-days.
     """
 
     table: int
@@ -32,21 +32,21 @@ class Published:
 
     @property
     def label(self) -> str:
-        """One line for people."""
+        """Model, pre-training data and epochs in one line."""
         epochs = f", {self.epochs} epochs" if self.epochs else ""
         return f"{self.model} ({self.pretraining}{epochs})"
 
 
 @functools.cache
 def published(table: int) -> tuple[Published, ...]:
-    """The rows of Table 2, 5, 6 or 9 of arXiv 2010.11929v2.
+    """Return the rows of Table 2, 5, 6 or 9 of arXiv 2010.11929v2.
 
     Raises:
-        ValueError: there is none of this number here.
+        ValueError: the table has another number.
     """
-    found = json.loads(Path(__file__).with_name("paper.json").read_text(encoding="utf-8"))["rows"]
-    rows = tuple(Published(**row) for row in found if row["table"] == table)
+    all_rows = json.loads(Path(__file__).with_name("paper.json").read_text(encoding="utf-8"))["rows"]
+    rows = tuple(Published(**row) for row in all_rows if row["table"] == table)
     if not rows:
-        known = sorted({row["table"] for row in found})
+        known = sorted({row["table"] for row in all_rows})
         raise ValueError(f"table expected one of {known}, received {table!r}.")
     return rows

@@ -1,7 +1,6 @@
-"""How long a training step takes on many devices: predicted from a model's shapes and a device's rates, not measured.
+"""Predict the time of a data-parallel training step from a model's shapes and a device's rates.
 
-Data parallel, as `keras_vit.train` is: each device holds all weights, goes through images of its own, and takes part
-in one ring that sums the gradients.
+Each device stores all weights and computes the gradients of its images. A ring all-reduce sums the gradients.
 """
 
 import math
@@ -9,29 +8,29 @@ from dataclasses import dataclass, fields
 
 import keras
 
-from keras_vit.cost.budget import recomputed, require_positive, require_share, training_bytes
+from keras_vit.cost.budget import recomputed_layers, require_fraction, require_positive, training_bytes
 from keras_vit.cost.operations import count
 
-MOST_IMAGES = 2**20  # on a device; who needs more is never efficient
+MAX_BATCH = 2**20  # largest batch size per device that `smallest_batch` tries
 
 
 @dataclass(frozen=True)
 class Device:
-    """One of many alike.
+    """The rates of one of several equal devices.
 
     Args:
-        name: for people.
-        teraflops: 1e12 operations a second at most.
-        memory: bytes that it holds.
-        memory_rate: bytes a second that it reads or writes there.
-        per_host: devices that one machine feeds.
-        host_rate: bytes a second, in one direction, from a device to the next of its host.
-        network_rate: the same that leaves a host, over all of its adapters: rings side by side use each of them.
-        latency: seconds that a message takes before its first byte.
-        decode_rate: images a second that a host's pipeline makes; by default as many as are asked for.
+        name: name of the device.
+        teraflops: peak speed in 1e12 operations per second.
+        memory: bytes of its memory.
+        memory_rate: bytes per second between memory and processor.
+        per_host: devices per host.
+        host_rate: bytes per second in one direction between two devices of a host.
+        network_rate: bytes per second in one direction between two hosts, over all network adapters.
+        latency: seconds before the first byte of a message arrives.
+        decode_rate: images per second that the input pipeline of a host produces; by default unlimited.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: an argument is out of range.
     """
 
     name: str
@@ -45,24 +44,24 @@ class Device:
     decode_rate: float = math.inf
 
     def __post_init__(self):
-        numbers = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
-        if not numbers.pop("latency") >= 0:
+        rates = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
+        if not rates.pop("latency") >= 0:
             raise ValueError(f"latency expected seconds, 0 or more, received {self.latency!r}.")
-        require_positive(**numbers)
+        require_positive(**rates)
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """Where the seconds of one update are predicted to go, on each of the devices.
+    """The predicted seconds of one update on each device.
 
     Args:
-        devices: that share it.
-        batch_size: images on each.
-        compute: seconds of forward and backward pass.
-        update: of the optimizer, which every device makes in full.
-        all_reduce: of the gradients' sum over all devices.
-        exposed: the part of it that nothing is computed beside.
-        waiting: for images, where the host makes fewer than are used up.
+        devices: number of devices.
+        batch_size: images per device.
+        compute: seconds of the forward and backward pass.
+        update: seconds of the optimizer's update of all weights.
+        all_reduce: seconds of the sum of the gradients over all devices.
+        exposed: seconds of the all-reduce that do not overlap with the backward pass.
+        waiting: seconds of waiting for the input pipeline.
     """
 
     devices: int
@@ -75,35 +74,33 @@ class StepTime:
 
     @property
     def seconds(self) -> float:
-        """Of the whole step."""
+        """Seconds of the step."""
         return self.compute + self.update + self.exposed + self.waiting
 
     @property
     def images_per_second(self) -> float:
-        """Of all devices."""
+        """Images per second of all devices."""
         return self.devices * self.batch_size / self.seconds
 
     @property
     def efficiency(self) -> float:
-        """Weak scaling: the speed over that of as many lone devices with as many images each, which never wait."""
+        """Weak scaling efficiency: the speed relative to `devices` devices that neither communicate nor wait."""
         return (self.compute + self.update) / self.seconds
 
     @property
     def strong_efficiency(self) -> float:
-        """Strong scaling: the speed over `devices` times that of one that goes through all images alone, in parts."""
+        """Strong scaling efficiency: the speed relative to `devices` times one device with the whole batch."""
         return (self.devices * self.compute + self.update) / (self.devices * self.seconds)
 
 
 def ring_seconds(size: float, devices: int, rate: float, latency: float = 0.0) -> float:
-    """Seconds in which a ring sums `size` bytes of every device: 2 (n - 1) messages of size / n, one after the other.
-
-    n - 1 of them leave each device with an n-th of the sum, n - 1 more hand the parts round (Patarasuk and Yuan, 2009).
+    """Return the seconds of a ring all-reduce: 2 (n - 1) messages of size / n in sequence (Patarasuk and Yuan, 2009).
 
     Args:
-        size: bytes that every device has.
-        devices: n, at least 1.
-        rate: bytes a second to the next device.
-        latency: seconds of a message before its first byte.
+        size: bytes per device.
+        devices: number of devices n, at least 1.
+        rate: bytes per second to the next device.
+        latency: seconds before the first byte of a message arrives.
     """
     return 2 * (devices - 1) * (size / (devices * rate) + latency)
 
@@ -123,21 +120,20 @@ def predict_scaling(
     """Predict the seconds of a training step.
 
     Args:
-        model: of this package; one without weights will do.
-        device: that there are several of.
-        devices: how many.
-        batch_size: images of one update on each.
-        utilisation: share of the peak that forward and backward pass reach, in (0, 1].
-        overlap: share of the backward pass that the sum of the gradients may run beside: 0 where it begins with the
-            last gradient, at most 1.
-        recompute: whether the blocks are computed a second time in the backward pass.
-        optimizer: as `training_bytes` has them; and
-        moment_dtype: of its mean of gradients.
+        model: a model of this package, with or without weights.
+        device: the rates of each device.
+        devices: number of devices.
+        batch_size: images per device and update.
+        utilisation: fraction of the peak speed in the forward and backward pass, in (0, 1].
+        overlap: fraction of the backward pass during which the all-reduce can run, in [0, 1].
+        recompute: whether blocks are rematerialised in the backward pass.
+        optimizer: an optimizer of `training_bytes`.
+        moment_dtype: dtype of the optimizer's first moment.
 
     Raises:
         ValueError: an argument is out of range.
     """
-    work = _Work.of(model, recompute, optimizer, moment_dtype)
+    work = _StepWork.of(model, recompute, optimizer, moment_dtype)
     return work.on(device, devices, batch_size, utilisation, overlap)
 
 
@@ -153,57 +149,61 @@ def smallest_batch(
     optimizer: str = "adamw",
     moment_dtype: str = "float32",
 ) -> int | None:
-    """Images that each device needs for so much weak-scaling efficiency; None where no number of them is enough.
+    """Return the smallest batch size per device with this weak scaling efficiency; None if there is none.
 
     Args:
-        efficiency: to be reached, in (0, 1].
-        model, device, devices, utilisation, overlap, recompute, optimizer, moment_dtype: as `predict_scaling` has them.
+        efficiency: required weak scaling efficiency, in (0, 1].
+        model, device, devices, utilisation, overlap, recompute, optimizer, moment_dtype: as in `predict_scaling`.
 
     Raises:
         ValueError: an argument is out of range.
     """
-    require_share(efficiency=efficiency)
-    work = _Work.of(model, recompute, optimizer, moment_dtype)
-    reached = lambda images: work.on(device, devices, images, utilisation, overlap).efficiency >= efficiency  # noqa: E731
-    most = 1
-    while not reached(most):  # more images never lower it
-        most *= 2
-        if most > MOST_IMAGES:
+    require_fraction(efficiency=efficiency)
+    work = _StepWork.of(model, recompute, optimizer, moment_dtype)
+
+    def is_efficient(batch_size):
+        return work.on(device, devices, batch_size, utilisation, overlap).efficiency >= efficiency
+
+    high = 1
+    while not is_efficient(high):  # the efficiency increases with the batch size
+        high *= 2
+        if high > MAX_BATCH:
             return None
-    least = most // 2 + 1
-    while least < most:
-        middle = (least + most) // 2
-        least, most = (least, middle) if reached(middle) else (middle + 1, most)
-    return most
+    low = high // 2 + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_efficient(middle) else (middle + 1, high)
+    return high
 
 
 @dataclass(frozen=True)
-class _Work:
-    """What a step takes: operations an image, forward and backward; bytes summed; bytes that the update moves."""
+class _StepWork:
+    """The work of a step."""
 
-    forward: int
-    backward: int
-    gradients: int
-    moved: int
+    forward_flops: int  # per image
+    backward_flops: int
+    gradient_bytes: int
+    update_bytes: int  # read and written by the optimizer
 
     @classmethod
     def of(cls, model, recompute, optimizer, moment_dtype):
-        cost, held = count(model), training_bytes(model, 1, optimizer, moment_dtype=moment_dtype)
-        again = 2 * sum(layer.macs for layer in recomputed(model, cost)) if recompute else 0
-        moved = 2 * held.weights + held.gradients + 2 * held.optimizer  # read, and but for the gradients written
-        return cls(cost.flops, 2 * cost.flops + again, held.gradients, moved)
+        cost, memory = count(model), training_bytes(model, 1, optimizer, moment_dtype=moment_dtype)
+        recomputed = 2 * sum(layer.macs for layer in recomputed_layers(model, cost)) if recompute else 0
+        update = 2 * memory.weights + memory.gradients + 2 * memory.optimizer  # gradients are only read
+        return cls(cost.flops, 2 * cost.flops + recomputed, memory.gradients, update)
 
     def on(self, device, devices, batch_size, utilisation, overlap) -> StepTime:
-        require_share(utilisation=utilisation)
+        require_fraction(utilisation=utilisation)
         require_positive(devices=devices, batch_size=batch_size)
         if not 0 <= overlap <= 1:
-            raise ValueError(f"overlap expected a share from 0 to 1, received {overlap!r}.")
+            raise ValueError(f"overlap expected a fraction in [0, 1], received {overlap!r}.")
         forward, backward = (
-            batch_size * flops / (1e12 * device.teraflops * utilisation) for flops in (self.forward, self.backward)
+            batch_size * flops / (1e12 * device.teraflops * utilisation)
+            for flops in (self.forward_flops, self.backward_flops)
         )
-        update = self.moved / device.memory_rate
+        update = self.update_bytes / device.memory_rate
         rate = device.host_rate if devices <= device.per_host else min(device.host_rate, device.network_rate)
-        all_reduce = ring_seconds(self.gradients, devices, rate, device.latency)
+        all_reduce = ring_seconds(self.gradient_bytes, devices, rate, device.latency)
         exposed = max(0.0, all_reduce - overlap * backward)
         decoding = batch_size * min(devices, device.per_host) / device.decode_rate
         waiting = max(0.0, decoding - (forward + backward + update + exposed))

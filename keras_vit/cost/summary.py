@@ -1,4 +1,4 @@
-"""What `keras-vit summary` counts and prints: what a model takes, from its shapes."""
+"""Count and print the cost of a model for `keras-vit summary`."""
 
 import json
 from dataclasses import asdict, replace
@@ -11,11 +11,11 @@ from keras_vit.models.variants import find_variant
 
 
 def run_summary(options) -> None:
-    """Count, and print."""
+    """Count the cost of a model and print it."""
     model = open_weightless(options.model, options.image_size)
     cost = count(model)
     memory = training_bytes(model, options.batch, options.optimizer, options.precision)
-    found = {
+    report = {
         "model": cost.name,
         "input_shape": list(cost.input_shape),
         "parameters": cost.parameters,
@@ -25,83 +25,87 @@ def run_summary(options) -> None:
         "layers": [asdict(layer) for layer in cost.layers],
         "training": {"batch": options.batch, "optimizer": options.optimizer, "precision": options.precision},
     }
-    found["training"]["bytes"] = {**asdict(memory), "total": memory.total}
+    report["training"]["bytes"] = {**asdict(memory), "total": memory.total}
     if options.epochs:
-        found["exaflops"] = training_exaflops(cost, options.epochs, options.images)
+        report["exaflops"] = training_exaflops(cost, options.epochs, options.images)
         if options.peak:
-            found["device_days"] = device_days(found["exaflops"], options.peak, options.utilisation)
+            report["device_days"] = device_days(report["exaflops"], options.peak, options.utilisation)
     elif options.peak or options.accuracy:
-        raise ValueError("--epochs expected how long the pre-training is, received nothing.")
+        raise ValueError("--epochs expected the epochs of pre-training, received nothing.")
     if options.plot:
         from keras_vit.cost.plot import plot_compute
 
-        own = {cost.name: (found["exaflops"], dict(options.accuracy))} if options.accuracy else None
-        plot_compute(options.plot, own)
-    print(json.dumps(found) if options.json else _text(cost, found, options))
+        models = {cost.name: (report["exaflops"], dict(options.accuracy))} if options.accuracy else None
+        plot_compute(options.plot, models)
+    print(json.dumps(report) if options.json else _text(cost, report, options))
 
 
-def _text(cost: Cost, found: dict, options) -> str:
+def _text(cost: Cost, report: dict, options) -> str:
     down, across, channels = cost.input_shape
-    memory = found["training"]["bytes"]
-    parts = [f"{name} {_gigabytes(memory[name])}" for name in ("weights", "gradients", "optimizer", "activations")]
+    memory = report["training"]["bytes"]
+    groups = [f"{name} {_gigabytes(memory[name])}" for name in ("weights", "gradients", "optimizer", "activations")]
     lines = [
         f"{cost.name}, {down} x {across} x {channels}: {cost.parameters:,} parameters, {cost.macs / 1e9:,.3f} GMACs = "
-        f"{cost.flops / 1e9:,.2f} GFLOPs an image",
+        f"{cost.flops / 1e9:,.2f} GFLOPs per image",
         "",
         *_table(cost, BYTES[options.precision]),
-        "MB to train: activations of one image that the backward pass needs",
+        "MB to train: activations per image that the backward pass needs",
         "",
         f"training with {options.optimizer}, {options.batch} images in {options.precision}: "
-        f"{_gigabytes(memory['total'])} ({', '.join(parts)})",
+        f"{_gigabytes(memory['total'])} ({', '.join(groups)})",
     ]
     if options.epochs:
-        line = f"{options.epochs:g} epochs of {options.images:,.0f} images: {found['exaflops']:,.4g} exaFLOPs"
-        lines.append(line + _papers(cost, options))
-    if "device_days" in found:
-        lines.append(f"on a device of {options.peak:g} TFLOP/s used to {options.utilisation:.0%}: "
-                     f"{found['device_days']:,.4g} days")  # fmt: skip
+        line = f"{options.epochs:g} epochs of {options.images:,.0f} images: {report['exaflops']:,.4g} exaFLOPs"
+        lines.append(line + _published_exaflops(cost, options))
+    if "device_days" in report:
+        lines.append(f"on a device of {options.peak:g} TFLOP/s with {options.utilisation:.0%} utilisation: "
+                     f"{report['device_days']:,.4g} days")  # fmt: skip
     if options.plot:
         lines.append(f"wrote {options.plot}")
     return "\n".join(lines)
 
 
-def _table(cost: Cost, size: int) -> list[str]:
-    """A line a layer, alike ones in a row as one; `size` is the bytes of a number."""
+def _table(cost: Cost, bytes_per_value: int) -> list[str]:
+    """Return a line per layer. Consecutive blocks with the same cost are one line."""
     runs = []
     for layer in cost.layers:
         if not (layer.parameters or layer.macs or layer.activations):
             continue
-        if runs and _alike(runs[-1][-1], layer):
+        if runs and _same_cost(runs[-1][-1], layer):
             runs[-1].append(layer)
         else:
             runs.append([layer])
     rows = [("layer", "output", "parameters", "MMACs", "MB to train")]
-    rows += [(_names(run), " x ".join(map(str, run[0].output_shape)), *_sums(run, size)) for run in runs]
-    rows.append(("total", "", *_sums(cost.layers, size)))
+    rows += [(_names(run), " x ".join(map(str, run[0].output_shape)), *_sums(run, bytes_per_value)) for run in runs]
+    rows.append(("total", "", *_sums(cost.layers, bytes_per_value)))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join([f"{row[0]:<{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:],
             strict=True))]) for row in rows]  # fmt: skip
 
 
-def _alike(one: LayerCost, other: LayerCost) -> bool:
+def _same_cost(one: LayerCost, other: LayerCost) -> bool:
     return one.kind.endswith(("Block", "Unit")) and replace(one, name="") == replace(other, name="")
 
 
 def _names(run) -> str:
-    return run[0].name if len(run) == 1 else f"{run[0].name} ... {run[-1].name.rpartition('_')[2]} ({len(run)} alike)"
+    if len(run) == 1:
+        return run[0].name
+    return f"{run[0].name} ... {run[-1].name.rpartition('_')[2]} ({len(run)} equal layers)"
 
 
-def _sums(run, size) -> tuple[str, str, str]:
-    parameters, macs, kept = (sum(getattr(x, name) for x in run) for name in ("parameters", "macs", "activations"))
-    return f"{parameters:,}", f"{macs / 1e6:,.2f}", f"{kept * size / 1e6:,.2f}"
+def _sums(run, bytes_per_value) -> tuple[str, str, str]:
+    parameters, macs, activations = (
+        sum(getattr(layer, name) for layer in run) for name in ("parameters", "macs", "activations")
+    )
+    return f"{parameters:,}", f"{macs / 1e6:,.2f}", f"{activations * bytes_per_value / 1e6:,.2f}"
 
 
 def _gigabytes(count: int) -> str:
     return f"{count / 1e9:,.2f} GB"
 
 
-def _papers(cost: Cost, options) -> str:
-    """What Table 6 says of the same, if it does."""
+def _published_exaflops(cost: Cost, options) -> str:
+    """Return the exaFLOPs of the ViT paper's Table 6 in parentheses; an empty text if the table has no such row."""
     if cost.input_shape != (224, 224, 3) or options.images != JFT_IMAGES:
         return ""
     try:

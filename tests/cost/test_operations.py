@@ -13,7 +13,7 @@ from support import first_quick, needs_tensorflow, run_python
 import keras_vit
 from keras_vit import cli
 from keras_vit.cost.budget import device_days, training_bytes, training_exaflops
-from keras_vit.cost.operations import count, multiplications
+from keras_vit.cost.operations import count, macs_of_variant
 from keras_vit.cost.plot import plot_compute
 from keras_vit.cost.published import published
 from keras_vit.cost.weightless import build_weightless, open_weightless
@@ -43,7 +43,7 @@ def test_a_model_built_afterwards_has_weights_and_the_uncounted_ones_stay_empty(
 
 @pytest.mark.parametrize("name", GIGA)
 def test_transformers_multiplications(name):
-    assert multiplications(find_variant(name)[0], (224, 224, 3)) / 1e9 == pytest.approx(GIGA[name], abs=5e-4)
+    assert macs_of_variant(find_variant(name)[0], (224, 224, 3)) / 1e9 == pytest.approx(GIGA[name], abs=5e-4)
 
 
 CASES = [
@@ -171,7 +171,7 @@ def test_days_of_a_device_are_the_papers():
     by_name = {(row.model, row.pretraining): row.core_days for row in published(2)}
     assert device_days(4258, 61.5, 0.32) == pytest.approx(by_name["ViT-H/14", "JFT-300M"], rel=0.02)
     assert device_days(1567, 61.5, 0.434) == pytest.approx(by_name["ViT-L/16", "JFT-300M"], rel=0.02)
-    with pytest.raises(ValueError, match=r"utilisation expected a share in \(0, 1\], received 40"):
+    with pytest.raises(ValueError, match=r"utilisation expected a fraction in \(0, 1\], received 40"):
         device_days(1, 1, 40)
 
 
@@ -195,7 +195,7 @@ def test_a_file_is_counted_from_its_configuration(tmp_path):
     keras_vit.build(TINY, input_shape=(None, None, 3)).save(tmp_path / "free.keras")
     own, larger = (count(open_weightless(tmp_path / "free.keras", size)) for size in (None, (32, 16)))
     assert own.input_shape == (16, 16, 3) and larger.input_shape == (32, 16, 3)
-    assert larger.trunk_macs == multiplications(TINY, (32, 16, 3))
+    assert larger.trunk_macs == macs_of_variant(TINY, (32, 16, 3))
 
 
 @pytest.mark.parametrize(
@@ -204,17 +204,17 @@ def test_a_file_is_counted_from_its_configuration(tmp_path):
         (["ViT_B61"], "nothing lies at 'ViT_B61', and as a name it is unknown: .* ViT_B16"),
         (
             ["{tmp}/model.keras", "--image-size", "32"],
-            r"image_size expected the model's own \(16, 16\), which its file",
+            r"image_size expected \(16, 16\), which the model's file",
         ),
         (["{tmp}/broken.keras"], "model expected a .keras or .h5 file or a file of weights"),
         (["{tmp}/other.keras"], "expected a .keras file of this package, received .* no item named 'config.json'"),
         (["{tmp}/empty.keras"], "model expected a .keras file of this package, received .*empty.keras'"),
-        (["{tmp}/layer.keras"], "model expected a .keras file of this package, received .*: it holds a Dense"),
+        (["{tmp}/layer.keras"], "model expected a .keras file of this package, received .*: it is a Dense"),
         (
             ["ViT_Ti16", "--optimizer", "adam"],
             "optimizer expected one of adamw, .*, muon, received 'adam'",
         ),
-        (["ViT_Ti16", "--peak", "10"], "--epochs expected how long the pre-training is"),
+        (["ViT_Ti16", "--peak", "10"], "--epochs expected the epochs of pre-training"),
         (["ViT_Ti16", "--image-size", "8"], "expected images of at least one patch"),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_mistake_gets_one_sentence(arguments, sentence, tmp_path, capsys):
 def test_summary_prints_a_table_and_an_object(capsys):
     assert cli.main(["summary", "ViT-L/16", "--epochs", "14", "--peak", "61.5", "--utilisation", "0.434"]) == 0
     text = capsys.readouterr().out
-    assert "304,326,632 parameters" in text and "encoder_block_00 ... 23 (24 alike)" in text
+    assert "304,326,632 parameters" in text and "encoder_block_00 ... 23 (24 equal layers)" in text
     assert "1,567 exaFLOPs (the paper's Table 6: 1,567)" in text and "679" in text
     assert cli.main(["summary", "BiT_R50x1", "--image-size", "160x96", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -118,7 +118,7 @@ def test_parts_keep_the_activations_of_one_and_the_gradients_twice():
     whole, parts = training_bytes(MODEL, 12), training_bytes(MODEL, 12, accumulate=4)
     assert parts.activations * 4 == whole.activations
     assert parts.gradients == 2 * whole.gradients == 2 * whole.weights and parts.optimizer == whole.optimizer
-    with pytest.raises(ValueError, match="batch_size expected a multiple of the 5 parts, received 12"):
+    with pytest.raises(ValueError, match="batch_size expected a multiple of accumulate=5, received 12"):
         training_bytes(MODEL, 12, accumulate=5)
 
 
@@ -136,15 +136,18 @@ def test_the_largest_batch_is_the_last_that_fits(options):
     [
         (lambda: step(0), "devices expected a positive number, received 0"),
         (lambda: step(2, batch_size=-1), "batch_size expected a positive number, received -1"),
-        (lambda: step(2, utilisation=40), r"utilisation expected a share in \(0, 1\], received 40"),
-        (lambda: step(2, overlap=1.5), "overlap expected a share from 0 to 1, received 1.5"),
+        (lambda: step(2, utilisation=40), r"utilisation expected a fraction in \(0, 1\], received 40"),
+        (lambda: step(2, overlap=1.5), "overlap expected a fraction in .0, 1., received 1.5"),
         (
             lambda: step(2, optimizer="adam"),
             "optimizer expected one of adamw, .*, muon, received 'adam'",
         ),
         (lambda: replace(DEVICE, network_rate=0), "network_rate expected a positive number, received 0"),
         (lambda: replace(DEVICE, latency=-1), "latency expected seconds, 0 or more, received -1"),
-        (lambda: smallest_batch(MODEL, DEVICE, 2, 0.5, 1.5), r"efficiency expected a share in \(0, 1\], received 1.5"),
+        (
+            lambda: smallest_batch(MODEL, DEVICE, 2, 0.5, 1.5),
+            r"efficiency expected a fraction in \(0, 1\], received 1.5",
+        ),
         (lambda: largest_batch(MODEL, math.nan), "memory expected a positive number, received nan"),
     ],
 )

@@ -1,6 +1,6 @@
 """The summary of a finished run."""
 
-from keras_vit.cost.operations import multiplications
+from keras_vit.cost.operations import macs_of_variant
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import spans_of
@@ -21,7 +21,7 @@ def summarise(
     batch, epochs = recipe.data.batch_size, data.epochs
     work = sum(
         (span.end - span.begin)
-        * multiplications(recipe.model.row, span.input_shape, span.patch_size or recipe.model.patch_size,
+        * macs_of_variant(recipe.model.row, span.input_shape, span.patch_size or recipe.model.patch_size,
                           recipe.model.pooling)
         for span in spans_of(recipe, data.steps)
     )  # fmt: skip
