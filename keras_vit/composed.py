@@ -50,10 +50,10 @@ def weight_paths(model: keras.Model) -> dict:
 
     A user's classifier has the paths `head/kernel` and `head/bias`.
     """
-    left_out = ("seed_generator_state", "lora_kernel_a", "lora_kernel_b")
-    variables = {variable.path: variable for variable in model.variables if not variable.path.endswith(left_out)}
-    heads = [layer.dense for layer in model.layers if isinstance(layer, Classifier)]
-    head_paths = {id(variable): f"head/{variable.name}" for dense in heads for variable in dense.variables}
+    excluded = ("seed_generator_state", "lora_kernel_a", "lora_kernel_b")
+    variables = {variable.path: variable for variable in model.variables if not variable.path.endswith(excluded)}
+    classifiers = [layer.dense for layer in model.layers if isinstance(layer, Classifier)]
+    head_paths = {id(variable): f"head/{variable.name}" for dense in classifiers for variable in dense.variables}
     return {head_paths.get(id(variable), path): variable for path, variable in variables.items()}
 
 
@@ -70,10 +70,10 @@ def flattened(model: keras.Model) -> keras.Model:
     """
     if not isinstance(model, keras.Model) or _is_flat(model):
         return model
-    inside = [layer for layer in layers_of(model)[1:] if _is_vit(layer)]
-    if inside:
-        _require_one(model, inside)
-        model = _rebuilt(model, lambda layer: _has_graph(layer) and _holds(layer, inside[0]))
+    vits = [layer for layer in layers_of(model)[1:] if _is_vit(layer)]
+    if vits:
+        _require_one_vit(model, vits)
+        model = _rebuilt(model, lambda layer: _has_graph(layer) and _contains_vit_or_dense(layer, vits[0]))
     elif not _is_vit(model):
         return model
     return _with_head(model)
@@ -84,7 +84,7 @@ def _is_flat(model):
     if isinstance(model, keras.Sequential) or not _has_graph(model):
         return False
     nested = any(isinstance(layer, keras.Model) for layer in model.layers)
-    return not nested and (len(model.outputs) != 1 or _dense_at_the_end(model)[0] is None)
+    return not nested and (len(model.outputs) != 1 or _last_dense(model)[0] is None)
 
 
 def _has_graph(layer) -> bool:
@@ -100,34 +100,35 @@ def _is_vit(layer) -> bool:
     return {"embedding", "position_embedding"} <= names or {"root", "root_pool"} <= names
 
 
-def _holds(layer, vit):
-    """Return whether a nested model contains the ViT, or a dense layer that can be the classifier."""
+def _contains_vit_or_dense(layer, vit):
+    """Return whether a nested model contains the ViT or a possible classifier."""
     return any(inner is vit or isinstance(inner, keras.layers.Dense) for inner in layers_of(layer))
 
 
-def _require_one(model, inside):
-    if len(inside) > 1:
-        names = ", ".join(repr(vit.name) for vit in inside)
+def _require_one_vit(model, vits):
+    if len(vits) > 1:
+        names = ", ".join(repr(vit.name) for vit in vits)
         raise ValueError(f"model expected one ViT inside, received {model.name!r} with {names}: pass one of them.")
-    holders = [layer for layer in layers_of(model) if layer is not inside[0] and inside[0] in layers_of(layer)]
-    if hidden := [holder for holder in holders if not _has_graph(holder)]:
+    vit = vits[0]
+    parents = [layer for layer in layers_of(model) if layer is not vit and vit in layers_of(layer)]
+    if opaque := [parent for parent in parents if not _has_graph(parent)]:
         raise ValueError(
             f"model expected a functional or built Sequential model, received {model.name!r} with the ViT "
-            f"{inside[0].name!r} inside the {type(hidden[-1]).__name__} {hidden[-1].name!r}, whose graph Keras does "
+            f"{vit.name!r} inside the {type(opaque[-1]).__name__} {opaque[-1].name!r}, whose graph Keras does "
             "not know: pass that ViT."
         )
 
 
-def _rebuilt(model, opens, call=lambda layer, *args, **kwargs: layer(*args, **kwargs)):
-    """Call a model's layers in a new graph. Nested models for which `opens` is True are replaced by their layers."""
+def _rebuilt(model, is_flattened, call=lambda layer, *args, **kwargs: layer(*args, **kwargs)):
+    """Call a model's layers in a new graph. Nested models with `is_flattened(model)` are replaced by their layers."""
 
     def run(nested, inputs):
         graph = keras.Model(nested.inputs, nested.outputs) if isinstance(nested, keras.Sequential) else nested
-        outputs = keras.tree.flatten(run_graph(graph, inputs, called))
+        outputs = keras.tree.flatten(run_graph(graph, inputs, call_or_flatten))
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def called(layer, *args, **kwargs):
-        return run(layer, args[0]) if opens(layer) else call(layer, *args, **kwargs)
+    def call_or_flatten(layer, *args, **kwargs):
+        return run(layer, args[0]) if is_flattened(layer) else call(layer, *args, **kwargs)
 
     images = [keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name) for x in model.inputs]
     inputs = images[0] if len(images) == 1 else images
@@ -142,20 +143,20 @@ def _rebuilt(model, opens, call=lambda layer, *args, **kwargs: layer(*args, **kw
         ) from None
 
 
-def _dense_at_the_end(model):
+def _last_dense(model):
     """Return the user's dense layer at the output and the activation layer after it; None for each if absent."""
     call, activation = call_behind(model.outputs[0]), None
     last = call.operation
     if isinstance(last, keras.layers.Activation | keras.layers.Softmax):
         activation, call = last, call_behind(call.input_tensors[0])
     dense = call.operation
-    ours = type(dense).__module__.startswith("keras_vit.") or dense.name == "pre_logits"
-    return (None, None) if ours or not isinstance(dense, keras.layers.Dense) else (dense, activation)
+    is_ours = type(dense).__module__.startswith("keras_vit.") or dense.name == "pre_logits"
+    return (None, None) if is_ours or not isinstance(dense, keras.layers.Dense) else (dense, activation)
 
 
 def _with_head(model):
     """Return a model in which a user's last dense layer is `head`, and its activation `predictions`."""
-    dense, activation = _dense_at_the_end(model) if len(model.outputs) == 1 else (None, None)
+    dense, activation = _last_dense(model) if len(model.outputs) == 1 else (None, None)
     if dense is None:
         return model
     if any(layer.name == "head" and layer is not dense for layer in model.layers):
@@ -183,7 +184,7 @@ def _with_head(model):
     return _rebuilt(model, lambda layer: False, call)
 
 
-def require_direct(model: keras.Model, argument: str) -> None:
+def require_direct_classifier(model: keras.Model, argument: str) -> None:
     """Raise a ValueError unless the classifier of a flat model directly follows the ViT.
 
     Files of weights cannot store a layer between the two.
@@ -195,8 +196,8 @@ def require_direct(model: keras.Model, argument: str) -> None:
     call = call_behind(model.outputs[0])
     while not type(call.operation).__module__.startswith("keras_vit.layers."):
         layer = call.operation
-        expected = any(isinstance(layer, kind) and name in (None, layer.name) for kind, name in _AFTER_VIT)
-        if not expected or (layer.name == "head" and len(call.input_tensors[0].shape) != 2):
+        allowed = any(isinstance(layer, kind) and name in (None, layer.name) for kind, name in _AFTER_VIT)
+        if not allowed or (layer.name == "head" and len(call.input_tensors[0].shape) != 2):
             raise ValueError(
                 f"{argument} expected the classifier directly after the pooled output of the ViT, received "
                 f"{model.name!r} with {layer.name!r} ({type(layer).__name__}, on shape "

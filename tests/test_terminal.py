@@ -106,9 +106,9 @@ def test_python_dash_m_is_the_command_and_a_public_name_still_imports_all(tmp_pa
     assert lines == ["False", "ViT_B8 EncoderBlock", "module 'keras_vit' has no attribute 'ViT_B61'"]
 
 
-def test_what_the_summary_verb_writes_again_is_what_the_analysis_has():
+def test_the_constants_of_the_summary_verb_equal_those_of_cost():
     assert summary_verb.JFT_IMAGES == budget.JFT_IMAGES
-    assert tuple(published(6)[0].scores) == summary_verb.SCORES
+    assert tuple(published(6)[0].scores) == summary_verb.DATASETS
 
 
 @needs_tensorflow

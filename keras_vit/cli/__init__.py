@@ -3,20 +3,20 @@
 import argparse
 import sys
 
-from keras_vit.cli.mistakes import sentence_of
+from keras_vit.cli.errors import error_message
 from keras_vit.terminal import plain_output
 
-INTERRUPTED = 130  # by the convention of shells: 128 + SIGINT
+INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command. Print a user's mistake as one sentence.
+    """Run one command. Print a user error as one sentence.
 
     Args:
         arguments: the command line without the program's name; `sys.argv` if None.
 
     Returns:
-        The exit status: 0, 2 for a user's mistake, 130 after Ctrl-C, or the verb's own.
+        The exit status: 0, 2 for a user error, 130 after Ctrl-C, or the verb's own.
     """
     parser = _parser()
     options, options.arguments = parser.parse_known_args(arguments)
@@ -29,10 +29,10 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"keras-vit {options.verb}: interrupted", file=sys.stderr)
             return INTERRUPTED
         except Exception as error:
-            sentence = sentence_of(error)
-            if sentence is None:
+            message = error_message(error)
+            if message is None:
                 raise
-            print(f"keras-vit {options.verb}: {sentence}", file=sys.stderr)
+            print(f"keras-vit {options.verb}: {message}", file=sys.stderr)
             return 2
 
 

@@ -67,7 +67,7 @@ def _analyze_run(model, recipe, options, parts):
     from PIL import Image
 
     from keras_vit import analysis
-    from keras_vit.cli.images import of_split
+    from keras_vit.cli.images import load_split
     from keras_vit.data.settings import batches_of_array
     from keras_vit.evaluate.accuracy import require_same_classes
     from keras_vit.models.model_interface import model_interface, named_outputs
@@ -75,7 +75,7 @@ def _analyze_run(model, recipe, options, parts):
     from keras_vit.train.left_out import absent_files
 
     left_out = absent_files(options.model, options.recipe)
-    images, labels, names = of_split(model, recipe.data, options.data_dir, options.limit, left_out)
+    images, labels, names = load_split(model, recipe.data, options.data_dir, options.limit, left_out)
     if recipe.masked is None:
         require_same_classes(model, names)
     output = Path(options.output)

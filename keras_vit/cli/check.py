@@ -3,8 +3,8 @@
 import json
 import sys
 
-NEEDS_CARE = 1
-SHOWN = 5  # printed files per kind of finding
+NEEDS_CARE = 1  # exit status
+MAX_LISTED = 5  # files per finding
 
 
 def add(verb) -> None:
@@ -31,32 +31,32 @@ def run(options) -> int:
     files, empty = files_to_check(options.folder)
     with Progress(len(files), unit="files") as progress:
         facts = [fact for fact in check_files(files) if progress.add()]
-    found = findings(facts, empty)
-    print(json.dumps(found, indent=2) if options.json else "\n".join(_lines(options.folder, found)))
+    report = findings(facts, empty)
+    print(json.dumps(report, indent=2) if options.json else "\n".join(_lines(options.folder, report)))
     sys.stdout.flush()
-    return NEEDS_CARE if found["needs_care"] else 0
+    return NEEDS_CARE if report["needs_care"] else 0
 
 
-def _lines(folder, found):
-    counts = ", ".join(f"{split} {sum(classes.values()):,}" for split, classes in found["splits"].items())
-    classes = {label for classes in found["splits"].values() for label in classes}
-    yield f"{folder}: {found['files']:,} files of {len(classes):,} classes ({counts})"
-    for title, rows in (
-        ("broken", [f"{row['file']}: {row['reason']}" for row in found["broken"]]),
-        ("the same content in two splits or classes", [" = ".join(files) for files in found["duplicates_across"]]),
-        ("classes without images", [f"{row['split']}/{row['class']}" for row in found["empty_classes"]]),
-        ("classes with few images to train on", [f"{row['class']}: {row['files']}" for row in found["tiny_classes"]]),
-        ("the same content within a class", [" = ".join(files) for files in found["duplicates_within"]]),
+def _lines(folder, report):
+    counts = ", ".join(f"{split} {sum(classes.values()):,}" for split, classes in report["splits"].items())
+    classes = {label for classes in report["splits"].values() for label in classes}
+    yield f"{folder}: {report['files']:,} files of {len(classes):,} classes ({counts})"
+    for title, lines in (
+        ("broken", [f"{row['file']}: {row['reason']}" for row in report["broken"]]),
+        ("the same content in two splits or classes", [" = ".join(files) for files in report["duplicates_across"]]),
+        ("classes without images", [f"{row['split']}/{row['class']}" for row in report["empty_classes"]]),
+        ("classes with few images to train on", [f"{row['class']}: {row['files']}" for row in report["tiny_classes"]]),
+        ("the same content within a class", [" = ".join(files) for files in report["duplicates_within"]]),
     ):
-        yield from _listed(title, rows)
-    for oddity, files in found["odd"].items():
+        yield from _listed(title, lines)
+    for oddity, files in report["odd"].items():
         yield from _listed(oddity, files)
-    yield "something needs care" if found["needs_care"] else "nothing needs care"
+    yield "something needs care" if report["needs_care"] else "nothing needs care"
 
 
-def _listed(title, rows):
-    if rows:
-        yield f"{title}: {len(rows):,}"
-        yield from (f"  {row}" for row in rows[:SHOWN])
-        if len(rows) > SHOWN:
-            yield f"  and {len(rows) - SHOWN:,} more (--json lists all)"
+def _listed(title, lines):
+    if lines:
+        yield f"{title}: {len(lines):,}"
+        yield from (f"  {line}" for line in lines[:MAX_LISTED])
+        if len(lines) > MAX_LISTED:
+            yield f"  and {len(lines) - MAX_LISTED:,} more (--json lists all)"

@@ -1,7 +1,7 @@
 """The command `keras-vit evaluate MODEL`. The options of `--suite` are in suite.py."""
 
 from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
-from keras_vit.cli.suite import add_suite, require_used, run_suite_verb
+from keras_vit.cli.suite import add_suite, require_applicable, run_suite_verb
 
 
 def add(verb) -> None:
@@ -20,7 +20,7 @@ def add(verb) -> None:
 
 def run(options) -> None:
     """Evaluate a model on its test split or on a suite, and print the result."""
-    require_used(options)
+    require_applicable(options)
     if options.suite:
         run_suite_verb(options)
         return
@@ -34,6 +34,6 @@ def run(options) -> None:
     from keras_vit.models.load import load_model
     from keras_vit.train.left_out import absent_files
 
-    chosen = {"flip": options.flip, "left_out": absent_files(options.model, options.recipe)}
-    result = evaluate_model(load_model(options.model), recipe.data, options.data_dir, recipe.loss, **chosen)
+    settings = {"flip": options.flip, "left_out": absent_files(options.model, options.recipe)}
+    result = evaluate_model(load_model(options.model), recipe.data, options.data_dir, recipe.loss, **settings)
     print(f"accuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['examples']:,} test images")

@@ -1,8 +1,8 @@
-"""The command `keras-vit export MODEL`. images.py chooses the images for comparison and calibration."""
+"""The command `keras-vit export MODEL`. images.py loads the images for comparison and calibration."""
 
 import sys
 
-from keras_vit.cli.mistakes import MISTAKES
+from keras_vit.cli.errors import USER_ERRORS
 from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
 from keras_vit.terminal import hide_stderr
 
@@ -66,7 +66,7 @@ def run(options) -> None:
     calibration = options.calibration and images_to_calibrate(
         model, options.calibration, data, options.data_dir, left_out=left_out
     )
-    chosen = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}
-    with hide_stderr(MISTAKES):  # converters print their progress
-        report = export(model, options.output, images, labels, origin=origin_of(options.model), **chosen)
+    settings = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}
+    with hide_stderr(USER_ERRORS):  # converters print their progress
+        report = export(model, options.output, images, labels, origin=origin_of(options.model), **settings)
     print(report)

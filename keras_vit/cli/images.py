@@ -1,4 +1,4 @@
-"""Choose the images for the comparison and the calibration of `keras-vit export`."""
+"""Load images of a folder or a split for `keras-vit export` and `keras-vit analyze`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,18 +30,18 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
     """
     interface = model_interface(model)
     if folder:
-        return _of_folder(folder, interface, limit)
+        return _load_folder(folder, interface, limit)
     if interface.image_size is None:
         return None, None
     if data is not None:
         from keras_vit.evaluate.accuracy import has_same_classes
 
-        images, labels, names = of_split(model, data, data_dir, limit, left_out)
+        images, labels, names = load_split(model, data, data_dir, limit, left_out)
         return images, labels if has_same_classes(model, names) else None
     from keras_vit.train.recipe import Data
 
     try:
-        return of_split(model, Data("digits"), None, limit)[0], None
+        return load_split(model, Data("digits"), None, limit)[0], None
     except ImportError:
         return None, None
 
@@ -66,30 +66,32 @@ def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: i
     from keras_vit.train.recipe import Data
 
     if Path(source).is_dir():
-        return _of_folder(source, model_interface(model), limit, "--calibration")[0]
+        return _load_folder(source, model_interface(model), limit, "--calibration")[0]
     if source == "dataset" and data is None:
-        raise ValueError("--calibration dataset expected a recipe with data, a workdir's own or --recipe, found none.")
+        raise ValueError("--calibration dataset expected a recipe with data, from a workdir or --recipe, found none.")
     if model_interface(model).image_size is None:
         raise ValueError(f"--calibration expected a model of a known image size, received {model.input_shape}.")
-    chosen, left_out = (data, left_out) if source == "dataset" else (Data(source), ())
-    return of_split(model, replace(chosen, test_split=chosen.train_split), data_dir, limit, left_out)[0]
+    data, left_out = (data, left_out) if source == "dataset" else (Data(source), ())
+    return load_split(model, replace(data, test_split=data.train_split), data_dir, limit, left_out)[0]
 
 
-def _of_folder(folder, interface, limit, option="--images"):
+def _load_folder(folder, interface, limit, option="--images"):
     _require_positive(limit)
     files = sorted(map(Path, image_files_below(folder)))
     if not files or interface.image_size is None:
-        found = f"{folder!r} with {len(files)} and input shape {interface.input_shape}"
-        raise ValueError(f"{option} expected a folder of images and a model of a known image size, received {found}.")
+        received = f"{folder!r} with {len(files)} images and input shape {interface.input_shape}"
+        raise ValueError(
+            f"{option} expected a folder of images and a model of a known image size, received {received}."
+        )
     files = files[:: -(-len(files) // limit)]  # a sample of all classes
-    classes = {label: i for i, label in enumerate(interface.labels)}
-    known = all(path.parent.name in classes for path in files)
-    labels = np.array([classes[path.parent.name] for path in files]) if known else None
+    indices = {label: i for i, label in enumerate(interface.labels)}
+    have_labels = all(path.parent.name in indices for path in files)
+    labels = np.array([indices[path.parent.name] for path in files]) if have_labels else None
     return np.stack([load_image(path, interface.image_shape) for path in files]), labels
 
 
-def of_split(model, data, data_dir: str | None, limit: int | None, left_out=()):
-    """Return images, labels and class names of a recipe's test split in a model's image size, as `held_out` does."""
+def load_split(model, data, data_dir: str | None, limit: int | None, left_out=()):
+    """Return images, labels and class names of a recipe's test split, resized for a model. See `held_out`."""
     from keras_vit.data.evaluation import held_out
 
     _require_positive(limit)

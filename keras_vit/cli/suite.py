@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-SUITES = ("vtab1k", "paper", "fewshot", "real")  # repeated here, so that --help imports no TensorFlow
+SUITES = ("vtab1k", "paper", "fewshot", "real")  # copied from evaluate/, so that --help imports no TensorFlow
 PROBES = ("logistic", "ridge", "knn")
 SHOTS = "1,5,10,25"
 OPTIONS = ("output", "probe", "tasks", "shots", "rates", "resize", "set")
@@ -26,7 +26,7 @@ def add_suite(sub: argparse.ArgumentParser) -> None:
                        help="replace fields of the fine-tuning recipe")  # fmt: skip
 
 
-def require_used(options) -> None:
+def require_applicable(options) -> None:
     """Raise a ValueError if an option does not apply to the requested evaluation."""
     given = [f"--{name}" for name in OPTIONS if getattr(options, name) not in (None, [])]
     if options.suite is None:
@@ -36,19 +36,19 @@ def require_used(options) -> None:
     if options.flip or options.recipe:
         raise ValueError(f"{'--flip' if options.flip else '--recipe'} expected a recipe's test data, received --suite, "
                          "which has its own data.")  # fmt: skip
-    transfers = options.suite in ("vtab1k", "paper")
-    tuned = "--suite vtab1k or paper without --probe"
-    places = {
-        "--probe": (transfers, "--suite vtab1k or paper"),
+    is_transfer = options.suite in ("vtab1k", "paper")
+    fine_tunes = is_transfer and not options.probe
+    conditions = {
+        "--probe": (is_transfer, "--suite vtab1k or paper"),
         "--shots": (options.suite == "fewshot", "--suite fewshot"),
-        "--rates": (transfers and not options.probe, tuned),
-        "--set": (transfers and not options.probe, tuned),
-        "--resize": (options.suite == "real" or (transfers and options.probe), "--suite real, or --probe"),
+        "--rates": (fine_tunes, "--suite vtab1k or paper without --probe"),
+        "--set": (fine_tunes, "--suite vtab1k or paper without --probe"),
+        "--resize": (options.suite == "real" or (is_transfer and options.probe), "--suite real, or --probe"),
     }
-    for name, (used, place) in places.items():
-        if name in given and not used:
+    for name, (applies, condition) in conditions.items():
+        if name in given and not applies:
             probe = f" with --probe {options.probe}" if options.probe else ""
-            raise ValueError(f"{name} expected {place}, received --suite {options.suite}{probe}.")
+            raise ValueError(f"{name} expected {condition}, received --suite {options.suite}{probe}.")
 
 
 def run_suite_verb(options) -> None:
@@ -82,9 +82,9 @@ def run_suite_verb(options) -> None:
 
 def _numbers(name: str, text: str | None, kind) -> tuple:
     try:
-        numbers = tuple(kind(part) for part in text.split(",")) if text else ()
+        numbers = tuple(kind(number) for number in text.split(",")) if text else ()
     except ValueError:
         numbers = (0,)
     if not all(number > 0 for number in numbers):
-        raise ValueError(f"{name} expected positive numbers with commas between them, received {text!r}.")
+        raise ValueError(f"{name} expected positive numbers separated by commas, received {text!r}.")
     return numbers

@@ -1,10 +1,10 @@
-"""The command `keras-vit summary MODEL`. `cost/summary.py`, which needs Keras, does the counting."""
+"""The command `keras-vit summary MODEL`. `cost/summary.py` counts."""
 
 import argparse
 import re
 
-JFT_IMAGES = 303e6  # repeats cost/budget.py's, so that --help imports no Keras
-SCORES = (  # repeats cost/published.py's data sets
+JFT_IMAGES = 303e6  # copied from cost/budget.py, so that --help imports no Keras
+DATASETS = (  # copied from cost/published.py
     "imagenet",
     "real",
     "cifar10",
@@ -39,24 +39,24 @@ def add(verb) -> None:
 
 
 def run(options) -> None:
-    """Print the counts."""
+    """Count and print."""
     from keras_vit.cost.summary import run_summary
 
     run_summary(options)
 
 
 def _sides(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"([1-9]\d*)(?:x([1-9]\d*))?", text)
-    if not found:
+    match = re.fullmatch(r"([1-9]\d*)(?:x([1-9]\d*))?", text)
+    if not match:
         raise argparse.ArgumentTypeError(f"expected 384 or HEIGHTxWIDTH, received {text!r}")
-    return int(found[1]), int(found[2] or found[1])
+    return int(match[1]), int(match[2] or match[1])
 
 
 def _score(text: str) -> tuple[str, float]:
     name, equals, value = text.partition("=")
     try:
-        if name in SCORES and equals:
+        if name in DATASETS and equals:
             return name, float(value)
     except ValueError:
         pass
-    raise argparse.ArgumentTypeError(f"expected DATA=PERCENT with one of {', '.join(SCORES)}, received {text!r}")
+    raise argparse.ArgumentTypeError(f"expected DATA=PERCENT with one of {', '.join(DATASETS)}, received {text!r}")

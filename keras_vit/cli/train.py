@@ -37,19 +37,19 @@ def run(options) -> None:
     if options.dry_run:
         from keras_vit.train.dry_run import dry_run
 
-        found = dry_run(recipe)
-        losses = ", ".join(f"{loss:.3f}" for loss in found["losses"])
-        print(f"{recipe.name}: two steps of every stage with {found['parameters']:,} parameters, losses {losses}")
+        result = dry_run(recipe)
+        losses = ", ".join(f"{loss:.3f}" for loss in result["losses"])
+        print(f"{recipe.name}: two steps of every stage with {result['parameters']:,} parameters, losses {losses}")
         return
     if options.workdir is None:
         raise ValueError("--workdir expected the folder of the run, received nothing.")
     from keras_vit.train.engine import train
 
     summary = train(recipe, options.workdir, options.data_dir, options.strategy, options.tpu, options.profile)
-    figure = f"test accuracy {summary['accuracy']:.2%}" if "accuracy" in summary else f"loss {summary['loss']:.4f}"
-    figure += " of hidden patches" if recipe.masked else ""
+    metric = f"test accuracy {summary['accuracy']:.2%}" if "accuracy" in summary else f"loss {summary['loss']:.4f}"
+    metric += " of masked patches" if recipe.masked else ""
     print(
-        f"{summary['recipe']}: {figure} on {summary['test_examples']:,} images "
+        f"{summary['recipe']}: {metric} on {summary['test_examples']:,} images "
         f"after {summary['seconds']:.1f} s of training ({summary['images_per_second']:,.0f} images/s); "
         f"the model is {Path(options.workdir) / 'model.keras'}"
     )

@@ -86,7 +86,7 @@ def _find(options):
         lambda name: find_variant(name)[0].parameters.classes_1000,
     )
     if not rows:
-        raise ValueError("find expected options that some published checkpoint meets, found none.")
+        raise ValueError("find expected options that match a published checkpoint, found none.")
     for row in rows[: options.limit]:
         top = f"{row.accuracy:.2%} ({row.source})" if row.accuracy is not None else "no published accuracy"
         size = f"{row.parameters / 1e6:6.1f}M" if row.parameters else "      ?"
@@ -100,12 +100,12 @@ def _show(options):
     with open_weights(options.file) as file:
         contents = read_contents(file, allow_unsupported=True)
         total = sum(_size(shape) for shape in file.shapes.values())
-        print(f"{contents.source}: layout {contents.layout.name!r}, {len(file.shapes)} arrays, {total:,} numbers")
+        print(f"{contents.source}: layout {contents.layout.name!r}, {len(file.shapes)} arrays, {total:,} values")
         spec = read_spec(file, contents.layout.name)
-        print(f"  images: {spec or 'no config states how they are prepared'}")
+        print(f"  images: {spec or 'unknown preprocessing'}")
         for path, entry in contents.entries.items():
             print(f"  {path:<44} {entry.shape!s:<20} {', '.join(entry.names)}")
-        for title, names in (("no place for", contents.left_over), ("beside the weights", contents.ignored)):
+        for title, names in (("unexpected", contents.left_over), ("ignored", contents.ignored)):
             if names:
                 print(f"  {title}: {', '.join(names)}")
         for name, sign in unsupported(file).items():

@@ -22,23 +22,23 @@ def image_files(names: Sequence[str], lines: Iterable[bytes] = ()) -> list[str] 
         ValueError: the folders contain no image file, and no file is named.
     """
     if "-" in names:
-        return _each(names, lines)
-    files = list(_each(names, ()))
+        return _files_of_names(names, lines)
+    files = list(_files_of_names(names, ()))
     if not files:
         kinds = ", ".join(KINDS)
         raise ValueError(f"images expected image files ({kinds}), found none in {', '.join(map(repr, names))}.")
     return files
 
 
-def _each(names, lines) -> Iterator[str]:
+def _files_of_names(names, lines) -> Iterator[str]:
     for name in names:
         if name == "-":
             for line in lines:
                 if line.strip():
-                    yield from _one(os.fsdecode(line.rstrip(b"\r\n")))
+                    yield from _files_of_name(os.fsdecode(line.rstrip(b"\r\n")))
         else:
-            yield from _one(name)
+            yield from _files_of_name(name)
 
 
-def _one(name: str) -> Iterator[str]:
+def _files_of_name(name: str) -> Iterator[str]:
     return image_files_below(name) if os.path.isdir(name) else iter((name,))

@@ -16,9 +16,9 @@ from keras_vit.models.model_names import holds_model
 from keras_vit.predict.progress import Progress
 from keras_vit.preprocessing.inputs import load_image, preprocess_input
 
-BATCH = 32
-EXPORTED = (".onnx", ".pb", ".tflite", ".xml")  # suffixes of an export's files
-READERS = 4  # threads that read and decode files
+BATCH_SIZE = 32
+EXPORT_SUFFIXES = (".onnx", ".pb", ".tflite", ".xml")
+READER_THREADS = 4
 
 
 def load_predictor(source: str | os.PathLike):
@@ -32,8 +32,8 @@ def load_predictor(source: str | os.PathLike):
         FileNotFoundError: the path does not exist.
         ValueError: the path holds no model, or no model has this name.
     """
-    exported = os.path.isfile(source) and os.path.splitext(source)[1] in EXPORTED
-    if exported or os.path.isdir(source) and not holds_model(source):
+    is_export_file = os.path.isfile(source) and os.path.splitext(source)[1] in EXPORT_SUFFIXES
+    if is_export_file or os.path.isdir(source) and not holds_model(source):
         return load_export(source)
     from keras_vit.models.load import load_model  # imports Keras, which an export does not need
 
@@ -55,9 +55,9 @@ def predict(model, images: Sequence[str | os.PathLike], top: int = 5) -> list[di
     Raises:
         ValueError: the model has no classifier, or `top` is not positive.
     """
-    rows = predict_each(model, images, top)
-    with Progress(len(images), quiet=len(images) <= BATCH) as progress:  # no progress bar for a few images
-        return [row for row in rows if progress.add()]
+    results = predict_each(model, images, top)
+    with Progress(len(images), quiet=len(images) <= BATCH_SIZE) as progress:  # no progress bar for a few images
+        return [result for result in results if progress.add()]
 
 
 def predict_each(model, images: Iterable[str | os.PathLike], top: int = 5) -> Iterator[dict]:
@@ -71,20 +71,21 @@ def predict_each(model, images: Iterable[str | os.PathLike], top: int = 5) -> It
     interface = interface_of(model)
     if interface.classes is None:
         raise ValueError(f"model expected a classifier, received {model.name} without one (include_top=False).")
-    return _rows(interface, interface.image_shape, _answering(model), iter(images), top)
+    return _results(interface, _probability_function(model), iter(images), top)
 
 
-def _rows(interface, shape, answer, images, top):
-    with ThreadPoolExecutor(READERS, "images") as pool:
-        while paths := list(itertools.islice(images, BATCH)):
+def _results(interface, probabilities, images, top):
+    shape = interface.image_shape
+    with ThreadPoolExecutor(READER_THREADS, "images") as pool:
+        while paths := list(itertools.islice(images, BATCH_SIZE)):
             loaded = list(pool.map(lambda path: _load(path, shape), paths))
             # Zeros replace a broken image, because a batch of another size would be compiled again.
             pixels = np.stack([np.zeros(shape, "float32") if error else image for image, error in loaded])
             scores = [None] * len(paths)
             if not all(error for _, error in loaded):
-                scores = answer(pixels if interface.takes_pixels else preprocess_input(pixels))  # (B, classes)
-            for path, (_, error), row in zip(paths, loaded, scores, strict=True):
-                yield _row(path, row, interface.labels, top, error)
+                scores = probabilities(pixels if interface.takes_pixels else preprocess_input(pixels))  # (B, classes)
+            for path, (_, error), image_scores in zip(paths, loaded, scores, strict=True):
+                yield _result(path, image_scores, interface.labels, top, error)
 
 
 def _load(path, shape):
@@ -100,7 +101,7 @@ def interface_of(model) -> ModelInterface:
     return model.interface if isinstance(model, ExportedModel) else model_interface(model)
 
 
-def _answering(model):
+def _probability_function(model):
     """Return a function: images (B, H, W, C) -> probabilities (B, classes)."""
     if isinstance(model, ExportedModel):
         return lambda batch: model(batch)["probabilities"]
@@ -108,16 +109,16 @@ def _answering(model):
 
     from keras_vit.composed import flattened
 
-    activated = any(layer.name == "predictions" for layer in flattened(model).layers)
+    has_softmax = any(layer.name == "predictions" for layer in flattened(model).layers)
 
-    def answer(batch):
+    def probabilities(batch):
         scores = model.predict_on_batch(batch)  # Keras traces this function once
-        return scores if activated else ops.convert_to_numpy(ops.softmax(scores))
+        return scores if has_softmax else ops.convert_to_numpy(ops.softmax(scores))
 
-    return answer
+    return probabilities
 
 
-def _row(path, scores, labels, top, error) -> dict:
+def _result(path, scores, labels, top, error) -> dict:
     best = () if error else np.argsort(-scores, kind="stable")[:top]
     predictions = [{"label": labels[i], "score": float(scores[i])} for i in best]
     return {"image": str(path), "predictions": predictions, "error": error}

@@ -19,7 +19,7 @@ class Progress:
 
     def __init__(self, total: int | None, quiet: bool = False, unit: str = "images"):
         self.total, self.done, self.quiet, self.unit = total, 0, quiet, unit
-        self._about = ""
+        self._activity = ""
         self._started = self._last_line = time.perf_counter()
         on_terminal = sys.stderr.isatty() and not quiet
         self._bar = tqdm(total=total, unit=f" {unit}", dynamic_ncols=True) if on_terminal else None
@@ -30,16 +30,16 @@ class Progress:
         if self._bar is not None:
             self._bar.update(count)
         else:
-            self._tell()
+            self._print_line()
         return True
 
-    def describe(self, about: str) -> None:
-        """Show what is being computed."""
-        self._about = f": {about}"
+    def describe(self, activity: str) -> None:
+        """Show a description of the computation."""
+        self._activity = f": {activity}"
         if self._bar is not None:
-            self._bar.set_description_str(about)
+            self._bar.set_description_str(activity)
         else:
-            self._tell()
+            self._print_line()
 
     def print(self, line: str) -> None:
         """Print one line on the standard output, above the bar."""
@@ -51,17 +51,17 @@ class Progress:
         if not self.quiet:
             tqdm.write(line, file=sys.stderr)
 
-    def _tell(self):
+    def _print_line(self):
         """Print a plain line, unless the last one is recent."""
         now = time.perf_counter()
         if self.quiet or now - self._last_line < LINE_SECONDS:
             return
         self._last_line, speed = now, self.done / (now - self._started)
-        of_all = "" if self.total is None else f" of {self.total:,}"
-        line = f"{self.done:,}{of_all} {self.unit}, {speed:,.1f} {self.unit}/s"
+        of_total = "" if self.total is None else f" of {self.total:,}"
+        line = f"{self.done:,}{of_total} {self.unit}, {speed:,.1f} {self.unit}/s"
         if self.total is not None and speed:
             line += f", {tqdm.format_interval((self.total - self.done) / speed)} left"
-        print(line + self._about, file=sys.stderr, flush=True)
+        print(line + self._activity, file=sys.stderr, flush=True)
 
     def __enter__(self):
         return self

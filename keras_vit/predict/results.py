@@ -5,23 +5,23 @@ import json
 import os
 from pathlib import Path
 
-GROUP = 4096  # rows per Parquet row group
+GROUP_SIZE = 4096  # rows per Parquet row group
 
 
-def as_line(row: dict) -> str:
-    """Return a result as a line of text."""
-    if row["error"]:
-        return f"{row['image']}: error: {row['error']}"
-    best = ", ".join(f"{found['label']} {found['score']:.1%}" for found in row["predictions"])
-    return f"{row['image']}: {best}"
+def as_text(result: dict) -> str:
+    """Return a result as one line of text."""
+    if result["error"]:
+        return f"{result['image']}: error: {result['error']}"
+    best = ", ".join(f"{entry['label']} {entry['score']:.1%}" for entry in result["predictions"])
+    return f"{result['image']}: {best}"
 
 
-def as_json(row: dict) -> str:
+def as_json(result: dict) -> str:
     """Return a result as one line of JSON."""
-    return json.dumps(row, ensure_ascii=False)
+    return json.dumps(result, ensure_ascii=False)
 
 
-class Results:
+class ResultsFile:
     """Write a file of results as `NAME.partial`, and rename it when all results are written.
 
     If the `with` block ends with an exception, `NAME.partial` holds the results so far and is readable. An older file
@@ -36,31 +36,31 @@ class Results:
     """
 
     def __init__(self, path: str | os.PathLike, top: int):
-        self.path, self.top, self.rows = Path(path), top, 0
+        self.path, self.top, self.count = Path(path), top, 0
         self.partial = self.path.with_name(f"{self.path.name}.partial")
-        self._make = writer_of(path)
+        self._writer_class = writer_class(path)
 
     def __enter__(self):
-        self._writer = self._make(self.partial, self.top)
+        self._writer = self._writer_class(self.partial, self.top)
         return self
 
-    def write(self, row: dict) -> None:
+    def write(self, result: dict) -> None:
         """Add one result."""
-        self._writer.write(row)
-        self.rows += 1
+        self._writer.write(result)
+        self.count += 1
 
     def __exit__(self, kind, *_):
         try:
             self._writer.close()
         finally:
-            if kind is not None and not self.rows:
+            if kind is not None and not self.count:
                 self.partial.unlink(missing_ok=True)
         if kind is None:
             os.replace(self.partial, self.path)
 
 
-def writer_of(path: str | os.PathLike):
-    """Return the class that writes a file of this name; raise as `Results` does."""
+def writer_class(path: str | os.PathLike):
+    """Return the class that writes a file of this name. Raise an error as `ResultsFile` does."""
     path = Path(path)
     if path.suffix not in WRITERS:
         raise ValueError(f"output expected a file ending in {', '.join(WRITERS)}, received {str(path)!r}.")
@@ -73,12 +73,12 @@ def writer_of(path: str | os.PathLike):
             import pyarrow.parquet  # noqa: F401
         except ImportError:
             raise ValueError(
-                "output expected pyarrow for .parquet, which `pip install keras-vit-zoo[parquet]` brings."
+                "output expected pyarrow for .parquet, found none: pip install 'keras-vit-zoo[parquet]'."
             ) from None
     return WRITERS[path.suffix]
 
 
-class _Text:
+class _TextFile:
     """Base of the writers of text files."""
 
     def __init__(self, path: Path, top: int):
@@ -88,37 +88,37 @@ class _Text:
         self.file.close()
 
 
-class Csv(_Text):
+class Csv(_TextFile):
     """Write a table with a header."""
 
     def __init__(self, path: Path, top: int):
         super().__init__(path, top)
-        self._rows = csv.DictWriter(self.file, _flat({"image": "", "predictions": (), "error": ""}, top))
-        self._rows.writeheader()
+        self._writer = csv.DictWriter(self.file, _columns({"image": "", "predictions": (), "error": ""}, top))
+        self._writer.writeheader()
 
-    def write(self, row: dict) -> None:
-        self._rows.writerow(_flat(row, self.top))
+    def write(self, result: dict) -> None:
+        self._writer.writerow(_columns(result, self.top))
 
 
-class JsonLines(_Text):
+class JsonLines(_TextFile):
     """Write one object per line."""
 
-    def write(self, row: dict) -> None:
-        self.file.write(as_json(row) + "\n")
+    def write(self, result: dict) -> None:
+        self.file.write(as_json(result) + "\n")
 
 
-class JsonArray(_Text):
+class JsonArray(_TextFile):
     """Write one array, with one object per line."""
 
-    _before = "[\n"
+    _separator = "[\n"
 
-    def write(self, row: dict) -> None:
-        self.file.write(self._before + as_json(row))
-        self._before = ",\n"
+    def write(self, result: dict) -> None:
+        self.file.write(self._separator + as_json(result))
+        self._separator = ",\n"
 
     def close(self) -> None:
         with self.file:
-            self.file.write("[]\n" if self._before == "[\n" else "\n]\n")
+            self.file.write("[]\n" if self._separator == "[\n" else "\n]\n")
 
 
 class Parquet:
@@ -128,31 +128,32 @@ class Parquet:
         import pyarrow
         from pyarrow import parquet
 
-        columns = _flat({"image": "", "predictions": (), "error": ""}, top)
+        columns = _columns({"image": "", "predictions": (), "error": ""}, top)
         types = {name: pyarrow.float32() if name.startswith("score_") else pyarrow.string() for name in columns}
         self._schema, self.top, self._rows = pyarrow.schema(types), top, []
         self._table, self._file = pyarrow.Table.from_pylist, parquet.ParquetWriter(path, self._schema)
 
-    def write(self, row: dict) -> None:
-        self._rows.append(_flat(row, self.top))
-        if len(self._rows) == GROUP:
-            self._put()
+    def write(self, result: dict) -> None:
+        self._rows.append(_columns(result, self.top))
+        if len(self._rows) == GROUP_SIZE:
+            self._write_group()
 
-    def _put(self) -> None:
+    def _write_group(self) -> None:
         self._file.write_table(self._table(self._rows, self._schema))
         self._rows = []
 
     def close(self) -> None:
         with self._file:
             if self._rows:
-                self._put()
+                self._write_group()
 
 
 WRITERS = {".csv": Csv, ".json": JsonArray, ".jsonl": JsonLines, ".parquet": Parquet}
 
 
-def _flat(row: dict, top: int) -> dict:
+def _columns(result: dict, top: int) -> dict:
     """Return a result as columns: image, label_1, score_1, ..., error. Missing predictions are None."""
-    found = [*row["predictions"], *[{"label": None, "score": None}] * (top - len(row["predictions"]))]
-    columns = {f"{name}_{i}": value for i, entry in enumerate(found, 1) for name, value in entry.items()}
-    return {"image": row["image"], **columns, "error": row["error"]}
+    missing = [{"label": None, "score": None}] * (top - len(result["predictions"]))
+    predictions = enumerate([*result["predictions"], *missing], 1)
+    columns = {f"{name}_{i}": value for i, entry in predictions for name, value in entry.items()}
+    return {"image": result["image"], **columns, "error": result["error"]}

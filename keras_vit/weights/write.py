@@ -56,10 +56,10 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
     file = path / "model.safetensors" if as_folder else path
     if file.suffix != _ENDINGS[layout]:
         raise ValueError(f"path expected to end in {_ENDINGS[layout]!r} for layout {layout!r}, received {str(path)!r}.")
-    from keras_vit.composed import flattened, require_direct  # imports Keras
+    from keras_vit.composed import flattened, require_direct_classifier  # imports Keras
 
     model = flattened(model)
-    require_direct(model, f"layout {layout!r}")
+    require_direct_classifier(model, f"layout {layout!r}")
     architecture = architecture_of_model(model)
     positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
     if positions != "learned" and not (fixed and positions == "sincos2d"):

@@ -24,7 +24,7 @@ def pictures(shape=(4, 6, 1), count=3):
 
 
 class InNumpy:
-    """The model's forward pass in float64, written from the paper and from nothing in the package."""
+    """The forward pass of a ViT in float64, written from the paper."""
 
     def __init__(self, model, heads):
         self.weights = {v.path: keras.ops.convert_to_numpy(v).astype("float64") for v in model.weights}
@@ -42,7 +42,7 @@ class InNumpy:
         return x @ self[f"{name}/kernel"] + self[f"{name}/bias"]
 
     def attend(self, query, key):
-        """(B, Q, D), (B, N, D) -> (B, h, Q, N), one head after the other."""
+        """Return the attention weights (B, h, Q, N), computed per head."""
         size = query.shape[-1] // self.heads
         heads = []
         for a in range(self.heads):
@@ -52,7 +52,7 @@ class InNumpy:
         return np.stack(heads, 1)
 
     def block(self, x, name):
-        """The block's attention and output."""
+        """Return the attention and the output of a block."""
         query, key, value = np.split(self.dense(self.norm(x, f"{name}/attention_norm"), f"{name}/attention/qkv"), 3, -1)
         weights = self.attend(query, key)
         attended = [weights[:, a] @ part for a, part in enumerate(np.split(value, self.heads, -1))]
@@ -73,7 +73,7 @@ class InNumpy:
 
 
 def in_numpy(model, images, pooling):
-    """(L, B, h, N, N) and, for a map head, the probe's (B, h, N)."""
+    """Return the attention weights (L, B, h, N, N), and the probe's for a `map` head."""
     reference = InNumpy(model, TINY.num_heads)
     x = reference.tokens(images.astype("float64"), 2)
     if pooling == "token":
@@ -106,7 +106,7 @@ def test_attention_equals_a_forward_pass_in_numpy(pooling, shape):
 
 
 def test_attention_equals_transformers():
-    """Golden h1: the attentions that transformers' eager ViT returns for its own weights."""
+    """Golden h1 has the attention weights that the ViT of transformers returns."""
     raw = (GOLDENS / "h1.weights.safetensors").read_bytes()
     (size,) = struct.unpack("<Q", raw[:8])
     theirs = {
@@ -145,7 +145,7 @@ def test_attention_equals_transformers():
         np.testing.assert_allclose(analysis.attention_maps(model, io["images"]), io["attentions"], atol=2e-6)
 
 
-def test_the_model_still_gives_the_same_answer_and_has_no_new_layers():
+def test_capturing_does_not_change_the_model():
     model, images = tiny(), pictures()
     before, layers = model.predict(images, verbose=0), [layer.name for layer in model.layers]
     analysis.attention_maps(model, images)
@@ -153,7 +153,7 @@ def test_the_model_still_gives_the_same_answer_and_has_no_new_layers():
     assert [layer.name for layer in model.layers] == layers
 
 
-def test_values_weighted_with_the_attention_are_the_attention_layers_output():
+def test_attention_times_values_is_the_output_of_the_layer():
     model, images = golden_model("g1"), np.load(GOLDENS / "g1.io.npz")["images"]
     block = model.get_layer("encoder_block_00")
     tokens = keras.Model(model.input, block.input)(images)
@@ -177,7 +177,7 @@ def test_rows_sum_to_one(dtype):
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6 if dtype == "float32" else 2e-2)
 
 
-def test_class_attention_is_the_class_tokens_row_without_its_own_slot():
+def test_class_attention_is_the_row_of_the_class_token():
     model, images = tiny("token"), pictures()
     weights = analysis.attention_maps(model, images)
     maps = analysis.class_attention(model, images)
@@ -193,14 +193,14 @@ def test_class_attention_of_a_gap_head_is_the_mean_over_the_queries():
     np.testing.assert_allclose(maps.sum(axis=(-2, -1)), 1, atol=1e-6)
 
 
-def test_class_attention_of_a_map_head_is_the_probes():
+def test_class_attention_of_a_map_head_is_the_attention_of_the_probe():
     model, images = tiny("map"), pictures()
     maps = analysis.class_attention(model, images)
     assert maps.shape == (1, 3, 2, 2, 3)
     np.testing.assert_allclose(maps[0].reshape(3, 2, 6), in_numpy(model, images, "map")[1], atol=2e-6)
 
 
-def test_models_of_free_size_and_headless_models_have_attention():
+def test_models_with_a_free_size_and_models_without_a_head_have_attention():
     model = tiny(shape=(None, None, 1))
     assert analysis.class_attention(model, pictures((6, 8, 1))).shape == (2, 3, 2, 3, 4)
     tokens = tiny(None, include_top=False)
@@ -219,7 +219,7 @@ def test_rollout_of_two_blocks_by_hand():
     np.testing.assert_allclose(analysis.rollout(TWO_BLOCKS)[0], mixed)
 
 
-def test_rollout_averages_heads_and_keeps_rows_at_one():
+def test_rollout_averages_heads_and_its_rows_sum_to_one():
     attentions = RNG.random((4, 2, 3, 5, 5))
     attentions /= attentions.sum(-1, keepdims=True)
     rolled = analysis.rollout(attentions)
@@ -230,7 +230,7 @@ def test_rollout_averages_heads_and_keeps_rows_at_one():
 
 @pytest.mark.parametrize("pooling", ["token", "gap", "map"])
 @pytest.mark.parametrize("residual", [True, False])
-def test_rollout_maps_read_the_rollout_where_the_head_does(pooling, residual):
+def test_rollout_maps_are_rows_of_the_rollout_per_pooling(pooling, residual):
     model, images = tiny(pooling), pictures()
     rolled = analysis.rollout(analysis.attention_maps(model, images), residual)
     if pooling == "token":
@@ -245,7 +245,7 @@ def test_rollout_maps_read_the_rollout_where_the_head_does(pooling, residual):
     np.testing.assert_allclose(maps.reshape(3, 6), expected, atol=1e-6)
 
 
-def test_a_class_token_beside_a_mean_is_no_query_of_the_mean():
+def test_mean_pooling_leaves_the_class_token_out():
     model, images = tiny("gap", class_token=True), pictures()
     weights = analysis.attention_maps(model, images)
     assert weights.shape[-1] == 7
@@ -268,8 +268,8 @@ def test_uniform_attention_rolls_out_to_a_uniform_map(prefix):
     attention = analysis.Attention(weights, None, layout, pooling, (1, 1))
     maps = attention.rollout()
     np.testing.assert_allclose(maps, maps[0, 0, 0], rtol=1e-6)
-    own = 0.125 if prefix else 0  # what stays at the class token after three residual halves
-    np.testing.assert_allclose(maps[0, 0, 0], (1 - own) / tokens, rtol=1e-5)
+    residual = 0.125 if prefix else 0  # share of the class token after three blocks
+    np.testing.assert_allclose(maps[0, 0, 0], (1 - residual) / tokens, rtol=1e-5)
     np.testing.assert_allclose(attention.pooled_attention(), 1 / tokens, rtol=1e-6)
 
 

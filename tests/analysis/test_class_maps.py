@@ -28,7 +28,7 @@ def array(tensor):
 
 
 def test_grad_cam_of_a_bit_is_the_class_activation_map():
-    """Under a mean and a linear head Grad-CAM has a closed form: the map times the class's weights, over its cells."""
+    """With mean pooling and a linear head, Grad-CAM is the map times the class's weights, divided by the cells."""
     model, images = made(BIT, (16, 24, 1)), pictures((16, 24, 1))
     found = array(keras_vit.feature_model(model, ["relu"])(images))
     kernel = array(model.get_layer("head").kernel)
@@ -40,7 +40,7 @@ def test_grad_cam_of_a_bit_is_the_class_activation_map():
 
 @pytest.mark.parametrize("pooling", ["token", "gap", "map"])
 def test_grad_cam_equals_finite_differences(pooling):
-    """The gradient by moving each feature of the last block's input, one after the other."""
+    """Compare with finite differences of each feature of the last block's input."""
     model, images = made(pooling=pooling), pictures(count=1)
     block, prefix = model.get_layer("encoder_block_01"), int(pooling == "token")
     features = array(keras.Model(model.input, block.input)(images))
@@ -54,7 +54,7 @@ def test_grad_cam_equals_finite_differences(pooling):
     assert expected.max() > 0 or pooling == "map"
 
 
-def test_a_hybrid_is_the_same_model_afterwards(tmp_path):
+def test_grad_cam_does_not_change_a_hybrid(tmp_path):
     model = made(HYBRID, (16, 24, 3))
     row = row_of(model)
     analysis.grad_cam(model, pictures((16, 24, 3)))
@@ -64,7 +64,10 @@ def test_a_hybrid_is_the_same_model_afterwards(tmp_path):
 
 
 def in_numpy(model, images, moved=None):
-    """Logits in float64 with the attention of (block, head, query, key) moved by so much, and all attention weights."""
+    """Return the logits in float64 and all attention weights.
+
+    Args:
+        moved: (block, head, query, key, difference) of one attention weight that is changed."""
     from analysis.test_attention import InNumpy
 
     class Moved(InNumpy):
@@ -104,7 +107,7 @@ def test_gradient_times_attention_equals_finite_differences_in_numpy():
 
 
 @pytest.mark.parametrize("pooling", ["gap", "map"])
-def test_what_the_model_reads_evenly_gets_no_relevance_of_its_own(pooling):
+def test_relevance_of_a_model_without_a_class_token(pooling):
     model, images = made(pooling=pooling), pictures()
     maps = analysis.gradient_attention(model, images, batch_size=2)
     assert maps.shape == (3, 2, 3) and maps.min() >= 0 and maps.max() > 0
@@ -114,12 +117,12 @@ def test_what_the_model_reads_evenly_gets_no_relevance_of_its_own(pooling):
         "encoder_block_01",
     ):
         out = model.get_layer(name).attention.out
-        out.kernel.assign(0 * out.kernel)  # so that attention moves nothing
+        out.kernel.assign(0 * out.kernel)  # the output does not depend on attention
     if pooling == "gap":
         np.testing.assert_allclose(analysis.gradient_attention(model, images), 0, atol=1e-9)
 
 
-def test_hybrids_have_both_on_their_own_grids():
+def test_maps_of_a_hybrid_have_the_grid_of_their_layer():
     model, images = made(HYBRID, (16, 24, 3)), pictures((16, 24, 3))
     assert analysis.grad_cam(model, images).shape == (3, 4, 6)
     assert analysis.grad_cam(model, images, layer="stem_root_norm").shape == (3, 8, 12)
@@ -130,7 +133,7 @@ def test_hybrids_have_both_on_their_own_grids():
     assert analysis.capture(model, images).patch_size == (4, 4)
 
 
-def test_blocks_that_see_the_patches_have_a_grad_cam_too():
+def test_grad_cam_of_blocks_with_a_convolution():
     model, images = made(replace(TINY, mlp_kernel_size=3), pooling="gap"), pictures()
     assert analysis.grad_cam(model, images).shape == (3, 2, 3)
 
@@ -144,7 +147,7 @@ def test_half_precision_is_near_float32():
         assert np.abs(function(half, images, 0) - exact).max() < 0.1 * exact.max()
 
 
-def test_mistakes_get_one_sentence():
+def test_wrong_arguments_raise_an_error():
     model, images = made(), pictures()
     with pytest.raises(ValueError, match=r"classes expected 3 values from 0 to 2, one per image, received 3"):
         analysis.grad_cam(model, images, 3)

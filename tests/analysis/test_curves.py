@@ -81,7 +81,7 @@ def test_the_thick_line_is_the_running_mean_of_the_thin_one(tmp_path):
     np.testing.assert_array_equal(thick.get_xdata(), np.arange(1, 201))
 
 
-def test_a_loss_over_decades_has_a_logarithmic_axis_and_says_so(tmp_path):
+def test_a_loss_over_decades_has_a_logarithmic_axis(tmp_path):
     rows = [row(step, "train", "loss", 10.0**-step) for step in range(4)]
     figure = analysis.plot_training(write(tmp_path / "metrics.jsonl", rows), tmp_path / "a.png")
     assert figure.axes[0].get_yscale() == "log"
@@ -114,7 +114,7 @@ def test_metrics_are_sorted_and_a_step_written_twice_counts_once(tmp_path):
     assert steps.tolist() == [1, 2] and values.tolist() == [3, 4]
 
 
-def test_a_last_line_cut_short_is_passed_over(tmp_path):
+def test_an_incomplete_last_line_is_skipped(tmp_path):
     path = write(tmp_path / "metrics.jsonl", [row(1, "train", "loss", 3)])
     path.write_text(path.read_text() + '{"step": 2, "spl')
     assert analysis.read_metrics(path)["loss"]["train"][0].tolist() == [1]
@@ -123,14 +123,14 @@ def test_a_last_line_cut_short_is_passed_over(tmp_path):
 @pytest.mark.parametrize(
     "line", ["hello", "[1]", '{"step": 1}', '{"step": 1, "split": "a", "name": "b", "value": null}']
 )
-def test_a_line_that_is_no_metric_is_named(tmp_path, line):
+def test_a_line_of_another_form_raises_an_error(tmp_path, line):
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps(row(1, "train", "loss", 3)) + "\n" + line + "\n")
     with pytest.raises(ValueError, match="metrics_path expected step, split, name and value .* in line 2 of"):
         analysis.plot_training(path, tmp_path / "a.png")
 
 
-def test_a_file_that_is_missing_or_empty_is_named(tmp_path):
+def test_a_missing_or_empty_file_raises_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="found no file at"):
         analysis.plot_training(tmp_path / "none.jsonl", tmp_path / "a.png")
     (tmp_path / "empty.jsonl").write_text("\n")

@@ -40,14 +40,14 @@ def test_maps_are_the_outputs_of_the_layers_on_their_grid(pooling):
     np.testing.assert_allclose(outputs.norms()[2], np.sqrt((outputs.maps[2] ** 2).sum(-1)), rtol=1e-6)
 
 
-def test_colours_are_three_principal_axes_of_all_images_tokens():
+def test_colours_are_three_principal_components_over_all_images():
     outputs = analysis.layer_outputs(made(), pictures())
     tokens = outputs.maps[-1].reshape(-1, 8).astype("float64")
     theirs = PCA(3).fit(tokens)
     assert outputs.explained_variance()[-1] == pytest.approx(theirs.explained_variance_ratio_.sum(), rel=1e-6)
     colours = outputs.colours()[-1]
     assert colours.shape == (3, 2, 3, 3) and colours.min() == 0 and colours.max() == 1
-    for axis in range(3):  # a colour grows or falls with its axis, but for what is cut off
+    for axis in range(3):  # colours are proportional to the components between the percentiles
         plane = theirs.transform(tokens)[:, axis]
         inside = (plane > np.percentile(plane, 2)) & (plane < np.percentile(plane, 98))
         together = np.corrcoef(plane[inside], colours.reshape(-1, 3)[inside, axis])[0, 1]
@@ -73,7 +73,7 @@ def test_the_picture_shows_the_layer_outputs(row, shape, tmp_path):
     outputs = analysis.layer_outputs(made(row, shape), pictures(shape))
     figure = analysis.plot_layer_outputs(outputs, tmp_path / "layers.png", index=1, name="a cat")
     titles = " ".join(axes.get_title(loc="left") for axes in figure.subfigs[0].axes)
-    assert ("patches of 4 × 4" in titles) == (row is TINY)  # where some pixels at the edge are in no patch, too
+    assert ("patches of 4 × 4" in titles) == (row is TINY)
     lengths = [axes for axes in figure.subfigs[1].axes if axes.get_title(loc="center")]
     np.testing.assert_allclose(lengths[-1].images[0].get_array(), outputs.norms()[-1][1], rtol=1e-6)
     assert imread(tmp_path / "layers.png")[..., :3].std() > 0.05
@@ -107,7 +107,7 @@ def test_position_similarity_is_the_cosine_of_the_table():
 
 
 @pytest.mark.parametrize("shape", [(8, 12, 3), (None, None, 3)])
-def test_fixed_positions_are_alike_by_their_offset_alone(shape):
+def test_similarity_of_fixed_positions_depends_on_the_offset_only(shape):
     found = analysis.position_similarity(made(replace(TINY, positions="sincos2d", image_size=16), shape))
     down, across = found.shape[:2]
     assert (down, across) == ((2, 3) if shape[0] else (4, 4))

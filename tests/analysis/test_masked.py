@@ -1,4 +1,4 @@
-"""The picture of masked patch prediction: what is hidden, and what is drawn in its place."""
+"""The picture of masked patch prediction."""
 
 import numpy as np
 import pytest
@@ -18,12 +18,12 @@ def model_of(target, **options):
 
 
 def changed(a, b):
-    """Which patches of two pictures differ: (B, 2, 2)."""
+    """Return which patches of two pictures differ: (B, 2, 2)."""
     return (a != b).reshape(len(a), 2, 4, 2, 4, 3).any(axis=(2, 4, 5))
 
 
 @pytest.mark.parametrize("target", UNITS)
-def test_only_hidden_patches_are_drawn_anew(target):
+def test_only_corrupted_patches_are_replaced(target):
     originals, seen, said, right = analysis.predict_masked_patches(
         model_of(target), IMAGES, share=0.5, mask=1.0, swap=0.0
     )
@@ -34,7 +34,7 @@ def test_only_hidden_patches_are_drawn_anew(target):
     assert np.allclose(np.unique(seen[seen != originals]), 0.75)
 
 
-def test_what_was_hidden_is_the_patchs_mean_to_three_bits():
+def test_the_target_is_the_mean_colour_of_a_patch_in_three_bits():
     originals, seen, _, right = analysis.predict_masked_patches(model_of("mean_colour"), IMAGES, mask=1.0, swap=0.0)
     means = originals.reshape(3, 2, 4, 2, 4, 3).mean(axis=(2, 4))
     drawn = right.reshape(3, 2, 4, 2, 4, 3)[:, :, 0, :, 0]
@@ -44,14 +44,14 @@ def test_what_was_hidden_is_the_patchs_mean_to_three_bits():
 
 
 @pytest.mark.parametrize("target", ["mean_colour", "pixels"])
-def test_of_a_size_that_leaves_a_rest_the_patches_are_those_that_the_encoder_sees(target):
+def test_pixels_outside_the_grid_are_dropped(target):
     model = randomise(build_masked(ROW, UNITS[target], target, input_shape=(11, 9, 3)))
     images = np.random.default_rng(0).uniform(-1, 1, (2, 11, 9, 3)).astype("float32")
     originals = analysis.predict_masked_patches(model, images)[0]
     assert np.allclose(originals, (images[:, :8, :8] + 1) / 2, atol=1e-6)
 
 
-def test_a_certain_model_is_drawn_as_it_says():
+def test_the_predicted_colour_is_drawn():
     model = model_of("mean_colour", pooling="gap")
     kernel, bias = model.get_layer("patch_prediction").dense.weights
     kernel.assign(np.zeros(kernel.shape))
@@ -69,7 +69,7 @@ def test_swapped_patches_come_from_the_same_image():
         assert np.array(found).sum(axis=1).tolist() == [1] * 4 and not np.diagonal(found).any()
 
 
-def test_it_is_drawn(tmp_path):
+def test_the_picture_is_written(tmp_path):
     pytest.importorskip("matplotlib", reason="extra `analysis` is not installed")
     figure = analysis.plot_masked(model_of("mean_colour", include_preprocessing=True), 127 * (IMAGES + 1),
                                   tmp_path / "masked.png")  # fmt: skip
@@ -77,6 +77,6 @@ def test_it_is_drawn(tmp_path):
     assert [axes.get_title(loc="center") for axes in figure.axes[:4]] == list(analysis.masked.TITLES)
 
 
-def test_another_model_is_refused():
+def test_a_classifier_raises_an_error():
     with pytest.raises(ValueError, match="expected a run's masked.keras, received 'tiny', which predicts no patches"):
         analysis.predict_masked_patches(keras_vit.build(ROW, classes=2), IMAGES)

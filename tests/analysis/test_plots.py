@@ -54,7 +54,7 @@ def test_mistakes_are_marked_by_frame_and_words_not_by_colour_alone(tmp_path):
     assert wrong.get_linestyle() != right.get_linestyle()
 
 
-def test_each_caption_stands_under_its_own_image(tmp_path):
+def test_each_image_has_its_caption(tmp_path):
     images, true, predicted, scores = a_split()
     figure = analysis.plot_predictions(images, true, predicted, scores, tmp_path / "sheet.png")
     for axes in figure.axes:
@@ -127,7 +127,7 @@ def test_uniform_attention_is_one_everywhere(tmp_path):
     np.testing.assert_allclose(drawn_map(figure.axes[3]), 1, rtol=1e-6)
 
 
-def test_a_grid_that_leaves_a_rest_covers_only_its_patches(tmp_path):
+def test_a_map_covers_only_the_pixels_in_patches(tmp_path):
     images = RNG.uniform(-1, 1, (1, 30, 30, 3))
     figure = analysis.plot_attention(images, np.ones((1, 3, 3)), tmp_path / "a.png", patch_size=(8, 8))
     picture, overlay = figure.axes[1].images
@@ -146,14 +146,14 @@ def test_a_grid_that_leaves_a_rest_covers_only_its_patches(tmp_path):
         ({"images": np.ones((3, 8, 8, 2))}, r"images expected shape \(batch, height, width, 1 or 3\), received"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path, change, message):
+def test_wrong_arguments_raise_an_error_before_anything_is_written(tmp_path, change, message):
     arguments = {"images": digits(3), "maps": np.ones((3, 4, 4)), **change}
     with pytest.raises(ValueError, match=message):
         analysis.plot_attention(output=tmp_path / "a.png", **arguments)
     assert not (tmp_path / "a.png").exists()
 
 
-def test_pixels_of_every_range_look_the_same():
+def test_images_in_different_ranges_have_the_same_rgb_values():
     unit = RNG.uniform(0, 1, (2, 4, 4, 1)).astype("float32")
     unit[0, 0, 0], unit[0, 0, 1] = 0, 1
     grey = np.repeat(unit, 3, axis=-1)
@@ -175,6 +175,6 @@ def test_drawing_leaves_pyplot_and_the_users_style_alone(tmp_path):
 
 
 def test_dollar_signs_are_drawn_as_they_are(tmp_path):
-    said = "costs $5_{ or $6"  # which as a formula could not be drawn
+    said = "costs $5_{ or $6"  # an invalid formula
     figure = analysis.plot_attention(digits(1), np.ones((1, 4, 4)), tmp_path / "a.png", names=[said], title=said)
     assert figure.get_suptitle() == figure.axes[0].get_ylabel() == said and (tmp_path / "a.png").stat().st_size > 1000

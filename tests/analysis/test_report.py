@@ -26,13 +26,15 @@ def pictures(count=4, shape=(8, 12, 3)):
 
 
 @pytest.mark.parametrize("pooling", quick_first(["token", "gap", "map"], ["token"]))
-def test_analyze_writes_pictures_and_the_numbers_of_the_functions(tmp_path, pooling, monkeypatch):
+def test_analyze_writes_pictures_and_the_values_of_the_functions(tmp_path, pooling, monkeypatch):
     model, images = tiny(pooling), pictures()
-    laid = []  # sizes of patches that maps are laid over the images by
+    patch_sizes = []
     draw = report_inputs.plot_attention
-    monkeypatch.setattr(report_inputs, "plot_attention", lambda *a, **k: laid.append(k["patch_size"]) or draw(*a, **k))
+    monkeypatch.setattr(
+        report_inputs, "plot_attention", lambda *a, **k: patch_sizes.append(k["patch_size"]) or draw(*a, **k)
+    )
     result = analysis.analyze(model, images, tmp_path / "new")
-    assert set(laid) == {(4, 4)}  # not a share of the image, whose edge is in no patch
+    assert set(patch_sizes) == {(4, 4)}
     assert json.loads((tmp_path / "new" / "analysis.json").read_text()) == result
     expected = ["attention.png", "attention_heads.png"] + ["attention_blocks.png"] * (pooling != "map")
     expected += ["grad_cam.png", "gradient_attention.png", "figure7.png", *(f"layer_outputs_{i}.png" for i in range(3))]
@@ -92,7 +94,7 @@ def test_image_files_are_read_and_preprocessed(tmp_path, include_preprocessing):
 
 
 @pytest.mark.broad
-def test_a_grey_model_without_a_head_is_drawn_under_the_images_names(tmp_path):
+def test_a_grey_model_without_a_head_has_captions_with_image_names(tmp_path):
     model = tiny("gap", shape=(8, 8, 1), include_top=False)
     result = analysis.analyze(model, pictures(1, (8, 8, 1)), tmp_path, names=["seven"], labels=None)
     assert result["images"][0]["name"] == "seven"
@@ -101,7 +103,7 @@ def test_a_grey_model_without_a_head_is_drawn_under_the_images_names(tmp_path):
 
 
 class _Page(HTMLParser):
-    """What a page refers to, and the pictures inside it."""
+    """The links, pictures and captions of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -121,7 +123,7 @@ class _Page(HTMLParser):
             self.captions.append(data)
 
 
-def test_the_page_holds_every_picture_and_needs_nothing_beside_it(tmp_path):
+def test_the_page_contains_every_picture_and_no_links(tmp_path):
     shape = (8, 8, 1)
     Image.new("L", (4, 4)).save(tmp_path / "more.png")
     model = tiny(shape=shape, labels=["<ant>", "bee", "cat"])
@@ -144,7 +146,7 @@ def test_the_page_holds_every_picture_and_needs_nothing_beside_it(tmp_path):
 
 
 @pytest.mark.broad
-def test_a_bit_shows_what_it_has_and_a_hybrid_all(tmp_path):
+def test_the_parts_of_a_bit_and_of_a_hybrid(tmp_path):
     row = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
     bit = randomise(keras_vit.build(row, input_shape=(32, 40, 1), classes=3))
     result = analysis.analyze(bit, pictures(2, (32, 40, 1)), tmp_path / "bit")
@@ -160,7 +162,7 @@ def test_a_bit_shows_what_it_has_and_a_hybrid_all(tmp_path):
     assert result["grid"] == [2, 3] and np.shape(result["images"][0]["grad_cam"]) == (4, 6)
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path):
+def test_wrong_arguments_raise_an_error_before_anything_is_written(tmp_path):
     output = tmp_path / "out"
     with pytest.raises(ValueError, match="names expected 4 names, one per image, received 1"):
         analysis.analyze(tiny(), pictures(), output, names=["a"])
@@ -177,8 +179,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path):
     assert not output.exists()
 
 
-def test_maps_of_drawn_images_that_are_all_zero_are_no_picture(tmp_path, monkeypatch):
-    of_images = np.arange(2)[:, None, None] * np.ones((1, 2, 3))  # nothing speaks for the first
+def test_maps_that_are_all_zero_are_not_drawn(tmp_path, monkeypatch):
+    of_images = np.arange(2)[:, None, None] * np.ones((1, 2, 3))  # the first map is zero
     monkeypatch.setattr("keras_vit.analysis.report_parts.grad_cam", lambda *_, **__: of_images)
     analysis.analyze(tiny(), pictures(2), tmp_path, max_drawn=1, parts=["class"])
     assert not (tmp_path / "grad_cam.png").exists() and (tmp_path / "gradient_attention.png").exists()

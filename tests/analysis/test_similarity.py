@@ -53,7 +53,7 @@ def test_linear_cka_by_hand():
     assert analysis.linear_cka(x, turned) == pytest.approx(1, rel=1e-12)  # a rotation, a scale, a shift
     two = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     assert analysis.linear_cka(two[:, :1], two[:, 1:]) == pytest.approx(0, abs=1e-12)
-    # One of two equal and orthogonal directions in common: |x'y|^2 / (|xx'| |yy'|) = 1 / (1 * sqrt 2).
+    # One of two equal and orthogonal directions is shared: |x'y|^2 / (|xx'| |yy'|) = 1 / (1 * sqrt 2).
     assert analysis.linear_cka(two[:, :1], two) == pytest.approx(1 / np.sqrt(2), rel=1e-12)
     assert analysis.linear_cka(x.reshape(12, 1, 5), x) == pytest.approx(1, rel=1e-12)
     with pytest.raises(ValueError, match=r"same N > 1 examples, received \(12, 5\) and \(4, 2\)"):
@@ -95,7 +95,7 @@ def test_nearest_equals_scikit_learns():
         analysis.nearest(features, queries[:, :3])
 
 
-def test_features_are_what_the_head_is_given():
+def test_features_are_the_input_of_the_head():
     model, images = tiny(representation_size=5, classifier_activation=None), pictures()
     features = analysis.features_of(model, images, batch_size=4)
     kernel, bias = (np.asarray(v) for v in model.get_layer("head").weights)
@@ -121,11 +121,14 @@ def test_principal_components_equal_scikit_learns():
     expected = theirs.transform(rows[:4])
     np.testing.assert_allclose(wide, expected * np.sign((expected * wide).sum(axis=0)), atol=1e-8)
     np.testing.assert_allclose(shares, theirs.explained_variance_ratio_, rtol=1e-9)
-    assert principal_components(np.ones((2, 400_000), "float32"), 2)[0].shape == (2, 2)  # no matrix of 1.3 terabytes
+    assert principal_components(np.ones((2, 400_000), "float32"), 2)[0].shape == (
+        2,
+        2,
+    )  # D x D values do not fit in memory
 
 
 @pytest.mark.parametrize("method", ["tsne", "pca"])
-def test_clouds_that_lie_apart_stay_apart_on_the_plane(method):
+def test_separate_clusters_stay_separate_on_the_plane(method):
     middles = 8 * np.eye(3, 16)
     features = np.concatenate([middle + 0.3 * RNG.standard_normal((12, 16)) for middle in middles])
     plane = analysis.project(features, method)
@@ -134,7 +137,7 @@ def test_clouds_that_lie_apart_stay_apart_on_the_plane(method):
     assert (nearest == np.arange(36)[:, None] // 12).all()
 
 
-def test_projecting_says_what_is_missing(monkeypatch):
+def test_the_error_of_a_projection_names_the_missing_package(monkeypatch):
     real = builtins.__import__
 
     def without(name, *args, **kwargs):
@@ -153,7 +156,7 @@ def test_projecting_says_what_is_missing(monkeypatch):
         analysis.project(np.ones((4, 3)))
 
 
-def test_pictures_of_what_is_alike_show_what_they_are_given(tmp_path):
+def test_pictures_of_similarities_show_their_arguments(tmp_path):
     images = pictures(7, (8, 8, 1))
     similarity = np.linspace(0.1, 1, 12).reshape(3, 4)
     figure = analysis.plot_similarity(similarity, list("abc"), list("wxyz"), tmp_path / "s.png", names=("one", "two"))

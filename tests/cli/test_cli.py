@@ -1,4 +1,4 @@
-"""The main job through the command line: train the digits recipe, then all that follows from the run."""
+"""The command line from end to end: train the digits recipe, then evaluate, export, analyze and predict."""
 
 import json
 import re
@@ -22,7 +22,7 @@ TRAIN = ["train", DIGITS, "--set", "epochs=20", "--workdir"]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A quarter of what `make demo` trains: the workdir."""
+    """Train a quarter of the epochs of `make demo`, and return the workdir."""
     workdir = tmp_path_factory.mktemp("runs") / "digits"
     assert cli.main([*TRAIN, str(workdir)]) == 0
     return workdir
@@ -55,7 +55,7 @@ def test_training_learns_and_writes_its_files(run):
     assert (run / "model.keras").is_file() and any((run / "checkpoints").iterdir())
 
 
-def test_training_again_reports_and_another_recipe_is_refused(run, capsys):
+def test_training_again_reports_and_another_recipe_raises_an_error(run, capsys):
     before = (run / "model.keras").stat().st_mtime_ns
     assert cli.main([*TRAIN, str(run)]) == 0
     assert "test accuracy" in capsys.readouterr().out
@@ -72,11 +72,11 @@ def test_evaluate_agrees_with_training(run, capsys):
     assert cli.main(["evaluate", str(run / "model.keras"), "--recipe", DIGITS]) == 0
     assert f"accuracy {accuracy:.2%}" in (plain := capsys.readouterr().out)
     assert cli.main(["evaluate", str(run), "--flip"]) == 0
-    assert capsys.readouterr().out != plain  # a mirrored digit is another
+    assert capsys.readouterr().out != plain  # a mirrored digit is a different image
 
 
 @pytest.mark.broad
-def test_export_writes_a_version_and_prints_how_far_it_is(exported, capsys):
+def test_export_writes_a_version_and_prints_the_comparison(exported, capsys):
     files = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()}
     assert {"1/saved_model.pb", "1/model.tflite", "1/manifest.json", "1/model_card.md"} <= files
     formats = ["--formats", "saved_model,tflite"]
@@ -94,7 +94,7 @@ def test_analyze_draws_the_run(pictures):
     assert len(list((pictures / "examples").iterdir())) == 10
 
 
-def test_predict_takes_the_run_and_its_export(run, exported, pictures, capsys):
+def test_predict_on_a_run_and_on_its_export(run, exported, pictures, capsys):
     examples = sorted(str(path) for path in (pictures / "examples").iterdir())
     answers = []
     for model in (run, exported):
@@ -109,11 +109,11 @@ def test_predict_takes_the_run_and_its_export(run, exported, pictures, capsys):
     assert re.match(r".*: \d \d+\.\d%, \d ", capsys.readouterr().out)
 
 
-def test_analyze_answers_at_most_a_thousand_test_images_by_default(run, tmp_path, monkeypatch, capsys):
+def test_analyze_uses_at_most_a_thousand_test_images_by_default(run, tmp_path, monkeypatch, capsys):
     def opened(model, data, data_dir, limit, left_out):
         raise ValueError(f"limit {limit}")
 
-    monkeypatch.setattr("keras_vit.cli.images.of_split", opened)
+    monkeypatch.setattr("keras_vit.cli.images.load_split", opened)
     assert cli.main(["analyze", str(run), "--output", str(tmp_path)]) == 2
     assert capsys.readouterr().err.endswith("keras-vit analyze: limit 1000\n")
 
@@ -150,7 +150,7 @@ def test_analyze_takes_files(run, pictures, tmp_path):
         (["analyze", "{run}", "--output", "{tmp}/a", "--parts", "heads"], "parts expected some of ('attention', "),
     ],
 )
-def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, run, tmp_path, capsys):
+def test_wrong_arguments_print_one_sentence_and_return_2(arguments, sentence, run, tmp_path, capsys):
     arguments = [argument.format(tmp=tmp_path, run=run) for argument in arguments]
     assert cli.main(arguments) == 2
     error = capsys.readouterr().err
@@ -160,7 +160,7 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, run, t
 
 
 @pytest.mark.broad
-def test_data_of_other_classes_than_the_models_are_not_drawn_as_its_mistakes(run, tmp_path, capsys):
+def test_analyze_raises_an_error_for_data_with_other_classes(run, tmp_path, capsys):
     row = Variant("tiny", width=8, depth=1, mlp_dim=8, num_heads=2, patch_size=4, image_size=8)
     other = build(row, input_shape=(8, 8, 1), classes=10, labels=[str(digit) for digit in reversed(range(10))])
     other.save(tmp_path / "other.keras")
@@ -213,7 +213,7 @@ FLAGS = {
 
 
 @pytest.mark.parametrize("verb", FLAGS)
-def test_every_verb_explains_itself_and_keeps_its_flags(verb, capsys):
+def test_every_verb_has_help_and_its_flags(verb, capsys):
     with pytest.raises(SystemExit) as done:
         cli.main([verb, "--help"])
     text = capsys.readouterr().out

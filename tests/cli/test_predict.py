@@ -1,4 +1,4 @@
-"""`keras-vit predict` from its arguments to what it prints or writes, and its exit status."""
+"""The output and the exit status of `keras-vit predict`."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ pytestmark = [needs_tensorflow, pytest.mark.filterwarnings("ignore:left out of .
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """A folder of two images and one in a folder below, beside files that are none."""
+    """Return a folder with two images, one in a subfolder, and other files."""
     folder = tmp_path_factory.mktemp("photos")
     (folder / "a" / ".hidden").mkdir(parents=True)
     rng = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def expected(photos):
-    """What the model says of the folder's images."""
+    """Return the predictions of the folder's images."""
     return predict(tiny(), [photos / name for name in ("b.PNG", "c.webp", "a/c.jpg")], top=7)
 
 
@@ -92,11 +92,11 @@ def read_parquet(path):
 
 
 @pytest.mark.parametrize(("name", "read"), [("all.csv", read_csv), ("all.parquet", read_parquet)])
-def test_a_table_has_a_row_for_each_file_good_or_bad(name, read, model, photos, expected, tmp_path, capsys):
+def test_a_table_has_a_row_for_each_file(name, read, model, photos, expected, tmp_path, capsys):
     (tmp_path / name).write_text("an older one")
     arguments = [str(photos), str(photos / "notes.txt"), "--top", "99", "--output", str(tmp_path / name)]
     assert cli.main(["predict", str(model), *arguments]) == 1
-    assert capsys.readouterr().out == f"wrote {tmp_path / name}: 4 images, 1 of them with an error\n"
+    assert capsys.readouterr().out == f"wrote {tmp_path / name}: 4 images, 1 with an error\n"
     *rows, bad = read(tmp_path / name)
     assert list(bad) == ["image", *(f"{of}_{i}" for i in range(1, 8) for of in ("label", "score")), "error"]
     for row, other in zip(rows, expected, strict=True):
@@ -122,7 +122,7 @@ def test_json_is_one_array_or_one_object_a_line(name, model, photos, expected, t
 @pytest.mark.parametrize(
     ("name", "read"), [("all.csv", read_csv), ("all.json", lambda path: json.loads(path.read_text()))]
 )
-def test_an_interrupt_keeps_the_rows_so_far_beside_the_older_file(
+def test_an_interrupt_leaves_a_partial_file_and_the_older_file(
     name, read, model, photos, tmp_path, capsys, monkeypatch
 ):
     def names():
@@ -141,7 +141,7 @@ def test_an_interrupt_keeps_the_rows_so_far_beside_the_older_file(
 
 
 @pytest.mark.filterwarnings("always:left out of:UserWarning")
-def test_every_picture_of_a_folder_has_a_row_and_the_rest_is_named_in_one_line(model, tmp_path, monkeypatch, capsys):
+def test_every_image_of_a_folder_has_a_row_and_other_files_are_counted(model, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as if it were not installed
     rng, readable = np.random.default_rng(0), {"a.jfif": "JPEG", "IMG_1": "JPEG", "b.tif": "TIFF", "c.avif": "AVIF"}
     for name, kind in readable.items():
@@ -171,7 +171,7 @@ def test_every_picture_of_a_folder_has_a_row_and_the_rest_is_named_in_one_line(m
     assert "received a camera's raw file" in rows["g.NEF"]["error"]
 
 
-def test_a_name_that_is_no_text_is_written_with_escapes(model, tmp_path, capsys):
+def test_a_name_that_is_not_utf8_is_printed_with_escapes(model, tmp_path, capsys):
     Image.new("RGB", (8, 8)).save(tmp_path / "x.png")
     try:
         os.rename(tmp_path / "x.png", os.fsencode(tmp_path) + b"/\xff.png")
@@ -185,7 +185,7 @@ def test_a_name_that_is_no_text_is_written_with_escapes(model, tmp_path, capsys)
     assert "\\xff.png expected an image file" in json.loads((tmp_path / "rows.jsonl").read_text())["error"]
 
 
-def test_a_folder_that_may_not_be_read_is_named(model, photos, monkeypatch, capsys):
+def test_the_error_names_a_folder_without_read_permission(model, photos, monkeypatch, capsys):
     scan = os.scandir
 
     def refusing(path):
@@ -200,7 +200,7 @@ def test_a_folder_that_may_not_be_read_is_named(model, photos, monkeypatch, caps
 
 
 @pytest.mark.broad
-def test_whoever_reads_may_stop_early(model, photos):
+def test_the_reader_of_a_pipe_can_close_it_early(model, photos):
     command = [sys.executable, "-m", "keras_vit.cli", "predict", str(model), *[str(photos / "b.PNG")] * 3]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.close()  # as `| head` does, only earlier
@@ -216,18 +216,18 @@ def test_whoever_reads_may_stop_early(model, photos):
         (["--output", "{tmp}/absent/all.csv"], "output expected a file in a folder that exists, received"),
     ],
 )
-def test_a_mistake_is_told_before_the_model_is_loaded(arguments, sentence, photos, tmp_path, capsys):
+def test_a_wrong_output_is_an_error_before_the_model_is_loaded(arguments, sentence, photos, tmp_path, capsys):
     arguments = [argument.format(tmp=tmp_path) for argument in arguments]
     assert cli.main(["predict", str(tmp_path / "absent.keras"), str(photos), *arguments]) == 2
     assert capsys.readouterr().err.startswith(f"keras-vit predict: {sentence}")
     assert not os.listdir(tmp_path)
 
 
-def test_labels_of_any_sort_survive_csv(tmp_path):
-    from keras_vit.predict.results import Results
+def test_labels_with_quotes_and_commas_are_escaped_in_csv(tmp_path):
+    from keras_vit.predict.results import ResultsFile
 
     row = {"image": 'a, "b"\n.png', "predictions": [{"label": 'größe, "x"', "score": 0.5}], "error": None}
-    with Results(tmp_path / "all.csv", 1) as results:
+    with ResultsFile(tmp_path / "all.csv", 1) as results:
         results.write(row)
     (found,) = read_csv(tmp_path / "all.csv")
     assert (found["image"], found["label_1"]) == ('a, "b"\n.png', 'größe, "x"')

@@ -1,4 +1,4 @@
-"""Counts against the paper's Table 6, TensorFlow's profiler, XLA, a published formula and real optimizers."""
+"""Compare counts with the paper's Table 6, TensorFlow's profiler, XLA, a published formula and optimizers."""
 
 import json
 import re
@@ -19,7 +19,10 @@ from keras_vit.cost.published import published
 from keras_vit.cost.weightless import build_weightless, open_weightless
 from keras_vit.models.variants import find_variant
 
-TOLERANCE = {("ViT-B/32", 7): 0.025, ("R50+ViT-L/16", 7): 0.035}  # the second contradicts its own double
+TOLERANCE = {
+    ("ViT-B/32", 7): 0.025,
+    ("R50+ViT-L/16", 7): 0.035,
+}  # the second row contradicts the row with twice the epochs
 GIGA = {"ViT_B32": 4.408, "ViT_B16": 17.563, "ViT_L32": 15.377, "ViT_L16": 61.554, "ViT_H14": 167.294}  # without head
 TINY = keras_vit.Variant("tiny", width=32, depth=2, mlp_dim=48, num_heads=4, patch_size=4, image_size=16)
 AXIAL_RESNET = keras_vit.BiTVariant("axial", units=(1, 1), width_factor=0.5, axial=True)
@@ -28,13 +31,13 @@ HYBRID = keras_vit.Variant("hybrid", 32, 1, 48, 4, 1, stem=keras_vit.ResNetStem(
 
 
 @pytest.mark.parametrize("row", published(6), ids=lambda row: row.label)
-def test_pre_training_costs_what_table_6_says(row):
+def test_exaflops_of_pre_training_equal_table_6(row):
     cost = count(open_weightless(row.model.replace("ResNet", "BiT_R")))
     found = training_exaflops(cost, row.epochs)
     assert found == pytest.approx(row.exaflops, rel=TOLERANCE.get((row.model, row.epochs), 0.01))
 
 
-def test_a_model_built_afterwards_has_weights_and_the_uncounted_ones_stay_empty():
+def test_a_model_built_after_a_weightless_one_has_weights():
     counted = build_weightless(TINY)
     real = keras_vit.build(TINY)
     assert np.isfinite(np.asarray(real(np.zeros((1, 16, 16, 3), "float32")))).all()
@@ -42,7 +45,7 @@ def test_a_model_built_afterwards_has_weights_and_the_uncounted_ones_stay_empty(
 
 
 @pytest.mark.parametrize("name", GIGA)
-def test_transformers_multiplications(name):
+def test_macs_of_vision_transformers(name):
     assert macs_of_variant(find_variant(name)[0], (224, 224, 3)) / 1e9 == pytest.approx(GIGA[name], abs=5e-4)
 
 
@@ -62,11 +65,11 @@ CASES = [
 @needs_tensorflow
 @pytest.mark.parametrize(("row", "options"), CASES)
 def test_tensorflows_profiler_counts_the_same(row, options):
-    """Its products, and of the real row all its operations; it counts a convolution's taps outside the image, too."""
+    """Compare matmuls, and all operations of ViT-B/32. The profiler also counts convolution taps outside the image."""
     import tensorflow as tf
 
     model = keras_vit.build(row, **options)
-    model = keras.Model(model.input, model.output)  # all of the last block, of which only the class token's row is read
+    model = keras.Model(model.input, model.output)  # without skipping the patch tokens of the last block
     call = tf.function(lambda x: model(x)).get_concrete_function(tf.TensorSpec((1, *model.input_shape[1:])))
     builder = tf.compat.v1.profiler.ProfileOptionBuilder
     wanted = builder(builder.float_operation()).with_empty_output().build()
@@ -80,7 +83,7 @@ def test_tensorflows_profiler_counts_the_same(row, options):
     products = sum(operations.get(name, 0) for name in names)
     cost = count(model)
     if row in (HYBRID, LOCAL):
-        assert 0.7 * products < cost.flops < products  # the next test has their convolutions, tap by tap
+        assert 0.7 * products < cost.flops < products  # the next test compares their convolutions
     else:
         assert products == cost.flops
     if row.name == "ViT_B32":
@@ -89,7 +92,7 @@ def test_tensorflows_profiler_counts_the_same(row, options):
 
 @pytest.mark.large
 def test_xla_counts_convolutions_the_same():
-    """Its cost analysis of the forward passes of a small hybrid and a small BiT: products, norms and all."""
+    """Compare with XLA's cost analysis of convolutions, a small hybrid and a small BiT."""
     pytest.importorskip("jax", reason="the JAX backend is not installed")
     code = (
         "import jax, keras, numpy, keras_vit\n"
@@ -114,12 +117,12 @@ def test_xla_counts_convolutions_the_same():
     )
     rows = [tuple(map(float, line.split())) for line in run_python(code, backend="jax").strip().splitlines()]
     assert all(found == ours for found, ours in rows[:4])
-    for found, ours in rows[4:]:  # XLA's also has the norms, the activations and the standardised kernels
+    for found, ours in rows[4:]:  # XLA also counts norms, activation functions and standardised kernels
         assert 0.85 * found < ours < found
 
 
 @pytest.mark.parametrize("sides", [(32, 32), (64, 32)])
-def test_an_axial_unit_has_two_attentions_in_place_of_a_convolution(sides):
+def test_an_axial_unit_replaces_a_convolution_by_two_attentions(sides):
     plain = keras_vit.BiTVariant("b", (1,), 1.0)
     bit, axial = (count(build_weightless(replace(plain, axial=axial), sides)) for axial in (False, True))
     h, w = (side // 4 for side in sides)
@@ -128,9 +131,11 @@ def test_an_axial_unit_has_two_attentions_in_place_of_a_convolution(sides):
     assert axial.macs - bit.macs == attentions - conv
 
 
-def test_activations_are_those_of_a_published_formula():
-    """Korthikanti et al. (arXiv 2205.05198, equation 1): 34 s b h + 5 a s^2 b bytes a layer in 16 bits; without the
-    dropout that they have and we have not, 32 s b h + 2 a s^2 b."""
+def test_activations_equal_a_published_formula():
+    """Korthikanti et al. (arXiv 2205.05198, equation 1): 34 s b h + 5 a s^2 b bytes per layer in 16 bits.
+
+    Without dropout: 32 s b h + 2 a s^2 b.
+    """
     row = keras_vit.Variant("standard", width=64, depth=1, mlp_dim=256, num_heads=4, patch_size=4, image_size=32)
     (block,) = [layer for layer in count(build_weightless(row)).layers if layer.kind == "EncoderBlock"]
     tokens = 65
@@ -143,21 +148,21 @@ def test_activations_are_those_of_a_published_formula():
 @pytest.mark.parametrize(
     "row", [keras_vit.Variant("t", 64, 1, 96, 2, 4), LOCAL, HYBRID, AXIAL_RESNET], ids=lambda row: row.name
 )
-def test_optimizer_bytes_are_those_of_the_real_one(kind, moment, row):
+def test_optimizer_bytes_equal_those_of_the_optimizer(kind, moment, row):
     from keras_vit.train.optim.optimizer import build_optimizer
     from keras_vit.train.recipe import Optimizer
 
     model = keras_vit.build(row, input_shape=(32, 32, 3))
     optimizer = build_optimizer(Optimizer(kind, moment_dtype=moment), lambda step: 0.1, model.trainable_variables)
-    held = [slot for slots in optimizer._slots for slot in slots]
-    real = sum(int(np.prod(slot.shape)) * (2 if slot.dtype == "bfloat16" else 4) for slot in held)
+    slot_variables = [slot for slots in optimizer._slots for slot in slots]
+    real = sum(int(np.prod(slot.shape)) * (2 if slot.dtype == "bfloat16" else 4) for slot in slot_variables)
     found = training_bytes(model, 2, kind, "mixed_bfloat16", moment, average=True)
     assert found.optimizer == real and found.weights == found.average == 4 * model.count_params()
     assert found.activations == 2 * 2 * count(model).activations
     assert found.total == real + 3 * found.weights + found.activations
 
 
-def test_frozen_weights_take_room_and_nothing_else():
+def test_frozen_weights_have_no_gradients_and_moments():
     model = keras_vit.build(keras_vit.Variant("t", 64, 1, 96, 2, 4), input_shape=(32, 32, 3), classes=3)
     whole = training_bytes(model, 2, average=True)
     for layer in model.layers[:-2]:
@@ -167,7 +172,7 @@ def test_frozen_weights_take_room_and_nothing_else():
     assert (found.weights, found.gradients, found.optimizer, found.average) == (whole.weights, head, 2 * head, head)
 
 
-def test_days_of_a_device_are_the_papers():
+def test_device_days_equal_table_2():
     by_name = {(row.model, row.pretraining): row.core_days for row in published(2)}
     assert device_days(4258, 61.5, 0.32) == pytest.approx(by_name["ViT-H/14", "JFT-300M"], rel=0.02)
     assert device_days(1567, 61.5, 0.434) == pytest.approx(by_name["ViT-L/16", "JFT-300M"], rel=0.02)
@@ -175,7 +180,7 @@ def test_days_of_a_device_are_the_papers():
         device_days(1, 1, 40)
 
 
-def test_the_published_numbers_hang_together():
+def test_the_published_tables_agree_with_each_other():
     for row in published(9):
         *tasks, mean = row.scores.values()
         assert len(tasks) == 19 and np.mean(tasks) == pytest.approx(mean, abs=0.06)
@@ -218,7 +223,7 @@ def test_a_file_is_counted_from_its_configuration(tmp_path):
         (["ViT_Ti16", "--image-size", "8"], "expected images of at least one patch"),
     ],
 )
-def test_a_mistake_gets_one_sentence(arguments, sentence, tmp_path, capsys):
+def test_wrong_arguments_raise_an_error(arguments, sentence, tmp_path, capsys):
     keras_vit.build(TINY).save(tmp_path / "model.keras")
     (tmp_path / "broken.keras").write_text("no archive")
     layer = '{"module": "keras.layers", "class_name": "Dense", "config": {"units": 3}}'
@@ -242,7 +247,7 @@ def test_summary_prints_a_table_and_an_object(capsys):
     assert found["training"]["bytes"]["total"] > 16 * found["parameters"]
 
 
-def test_the_plot_has_the_papers_points_and_ones_own(tmp_path):
+def test_the_plot_has_the_published_and_the_further_models(tmp_path):
     matplotlib = pytest.importorskip("matplotlib", reason="extra `analysis` is not installed")
     from matplotlib.figure import Figure
 
@@ -259,10 +264,10 @@ def test_the_plot_has_the_papers_points_and_ones_own(tmp_path):
     assert sorted(points) == sorted([(row.exaflops, row.scores["imagenet"]) for row in published(6)] + [(100.0, 80.0)])
     assert sum(len(line.get_xydata()) for line in right.lines) == len(published(6))  # no ReaL accuracy, no point
     shown = [text.get_text() for text in left.get_xticklabels(which="both")]
-    assert "100" in shown and not any("$" in text for text in shown)  # they are drawn as they are
+    assert "100" in shown and not any("$" in text for text in shown)  # formulas are off
 
 
-def test_layers_of_elsewhere_are_refused():
+def test_layers_without_a_rule_raise_an_error():
     images = keras.Input((8, 8, 3))
     model = keras.Model(images, keras.layers.Conv2D(2, 3)(images))
     with pytest.raises(ValueError, match="model expected layers of this package, received 'conv2d"):

@@ -1,4 +1,4 @@
-"""The prediction of scaling: closed forms, limits, what the strategy really sums, and benchmarks/scaling.md."""
+"""The prediction of scaling: closed forms, limits, the sums of the strategy, and benchmarks/scaling.md."""
 
 import math
 import re
@@ -32,18 +32,18 @@ def step(devices, batch_size=8, utilisation=0.5, device=DEVICE, model=MODEL, **o
     return predict_scaling(model, device, devices, batch_size, utilisation, **options)
 
 
-def test_a_lone_device_sums_nothing():
+def test_one_device_has_no_all_reduce():
     alone = step(1)
     assert alone.all_reduce == alone.exposed == alone.waiting == 0
     assert alone.efficiency == alone.strong_efficiency == 1
-    held = training_bytes(MODEL, 8)
+    memory = training_bytes(MODEL, 8)
     assert alone.compute == pytest.approx(6 * 8 * count(MODEL).macs / (0.2e12 * 0.5))
-    assert alone.update == pytest.approx((2 * held.weights + held.gradients + 2 * held.optimizer) / 50e9)
+    assert alone.update == pytest.approx((2 * memory.weights + memory.gradients + 2 * memory.optimizer) / 50e9)
     assert alone.seconds == alone.compute + alone.update
     assert alone.images_per_second == pytest.approx(8 / alone.seconds)
 
 
-def test_the_ring_moves_twice_the_bytes_and_less_where_there_are_few():
+def test_seconds_of_a_ring_all_reduce():
     assert ring_seconds(1e9, 2, 1e9) == pytest.approx(1.0)  # each sends half, twice
     assert ring_seconds(1e9, 10**6, 1e9) == pytest.approx(2.0, rel=1e-5)
     assert ring_seconds(0, 5, 1e9, 0.25) == pytest.approx(2.0)  # eight messages in turn
@@ -62,14 +62,14 @@ def test_more_devices_are_never_more_efficient_and_more_images_never_less(quanti
     assert by_images == sorted(by_images) and by_images[0] < by_images[-1] <= 1
 
 
-def test_strong_scaling_is_lower_by_the_update_that_all_devices_repeat():
+def test_strong_scaling_includes_the_repeated_update():
     found = step(8)
-    one = 8 * found.compute + found.update  # goes through all 64 images alone
+    one = 8 * found.compute + found.update  # one device with all 64 images
     assert found.strong_efficiency == pytest.approx(one / (8 * found.seconds))
     assert found.strong_efficiency < found.efficiency
 
 
-def test_overlap_hides_the_sum_behind_the_backward_pass_and_no_more():
+def test_overlap_hides_at_most_the_backward_pass():
     bare, some, whole = (step(8, overlap=share) for share in (0, 0.25, 1))
     backward = 2 / 3 * bare.compute
     assert bare.exposed == bare.all_reduce == some.all_reduce
@@ -78,13 +78,13 @@ def test_overlap_hides_the_sum_behind_the_backward_pass_and_no_more():
     assert step(8, 10_000, overlap=1).exposed == 0 < bare.exposed
 
 
-def test_who_recomputes_pays_the_blocks_once_more():
+def test_recomputation_adds_one_forward_pass_of_the_blocks():
     blocks = sum(layer.macs for layer in count(MODEL).layers if layer.kind == "EncoderBlock")
     more = step(1, recompute=True).compute / step(1).compute
     assert more == pytest.approx(1 + blocks / (3 * count(MODEL).macs)) and 1.3 < more < 4 / 3
 
 
-def test_a_slow_host_makes_its_devices_wait():
+def test_devices_wait_for_a_slow_host():
     fast = step(4)
     slow = step(4, device=replace(DEVICE, decode_rate=fast.images_per_second / 4))
     assert slow.seconds == pytest.approx(4 * fast.seconds)  # all four are fed by one host
@@ -102,8 +102,8 @@ def test_the_smallest_batch_is_the_first_that_is_efficient(overlap):
     assert smallest_batch(MODEL, replace(DEVICE, decode_rate=1), 2, 0.5) is None
 
 
-def test_recomputation_keeps_what_the_published_formula_says():
-    """Korthikanti et al. (arXiv 2205.05198, section 5): 2 s b h bytes a layer in 16 bits, all being computed again."""
+def test_activations_with_recomputation_equal_a_published_formula():
+    """Korthikanti et al. (arXiv 2205.05198, section 5): 2 s b h bytes per layer in 16 bits."""
     tokens, width, images = 65, 64, 6
     options = {"precision": "mixed_bfloat16", "recompute": True}
     deep = build_weightless(replace(ROW, depth=5))
@@ -111,10 +111,10 @@ def test_recomputation_keeps_what_the_published_formula_says():
     assert more == 2 * (2 * tokens * images * width)
     plain, again = (training_bytes(MODEL, images, recompute=x).activations for x in (False, True))
     (block, *_) = [layer.activations for layer in count(MODEL).layers if layer.kind == "EncoderBlock"]
-    assert plain - again == 4 * images * 2 * (block - tokens * width)  # of three blocks one is there at a time
+    assert plain - again == 4 * images * 2 * (block - tokens * width)  # two of three blocks are not in memory
 
 
-def test_parts_keep_the_activations_of_one_and_the_gradients_twice():
+def test_micro_batches_reduce_activations_and_double_gradients():
     whole, parts = training_bytes(MODEL, 12), training_bytes(MODEL, 12, accumulate=4)
     assert parts.activations * 4 == whole.activations
     assert parts.gradients == 2 * whole.gradients == 2 * whole.weights and parts.optimizer == whole.optimizer
@@ -151,7 +151,7 @@ def test_the_largest_batch_is_the_last_that_fits(options):
         (lambda: largest_batch(MODEL, math.nan), "memory expected a positive number, received nan"),
     ],
 )
-def test_a_mistake_gets_one_sentence(make, sentence):
+def test_wrong_arguments_raise_an_error(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         make()
 
@@ -195,8 +195,8 @@ for accumulate in (1, 2):
 
 @pytest.mark.broad
 @needs_tensorflow
-def test_the_strategy_is_given_the_gradients_once_in_float32_and_the_loss():
-    """What `tf.distribute` itself is asked to sum while it traces the step, in half precision and in parts, too."""
+def test_the_strategy_sums_the_float32_gradients_and_the_loss_once():
+    """Record the tensors that `tf.distribute` sums when it traces the step, in bfloat16 and with micro-batches."""
     for line in run_python(SUMMED).strip().splitlines():
         found, gradients, variables, sums = map(int, line.split())
         assert found == gradients + 4 and sums == variables + 1
@@ -204,14 +204,14 @@ def test_the_strategy_is_given_the_gradients_once_in_float32_and_the_loss():
 
 @pytest.fixture(scope="module")
 def benchmarks():
-    """The modules of benchmarks/ that make the page."""
+    """Return the modules of benchmarks/ that write the page."""
     from benchmarks import scaling_predicted, scaling_report
 
     return scaling_predicted, scaling_report
 
 
-def test_the_prediction_from_measured_parts_adds_them_up(benchmarks):
-    """Of a made-up run: 50 ms and 2 ms an image on one core, 30 ms for the gradients, 0.5 ms a message."""
+def test_the_prediction_is_the_sum_of_measured_parts(benchmarks):
+    """An artificial run: 50 ms per step and 2 ms per image on one core, 30 ms for the gradients, 0.5 ms per message."""
     alone = {f"step of {images}": [0.05 + 0.002 * images] * 2 for images in (8, 16, 32, 64)}
     summed = {"sum": [0.03] * 2, "small sum": [10 * 2 * 0.0005] * 2}
     two = {"step of 16": [0.1] * 2, "step of 64": [0.2] * 2}
@@ -227,20 +227,20 @@ def test_the_prediction_from_measured_parts_adds_them_up(benchmarks):
     assert run.efficiencies("workers", 32, strong=True) == pytest.approx([0.178 / 0.2 / 2] * 2)
 
 
-def test_the_tables_of_the_page_are_fresh(benchmarks):
+def test_the_tables_of_the_page_are_current(benchmarks):
     text = (ROOT / "benchmarks/scaling.md").read_text(encoding="utf-8")
     for name, table in benchmarks[0].predicted().items():
         found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
         assert found and found[1] == table, f"{name}: run `python -m benchmarks.scaling --predict`"
 
 
-def test_its_utilisations_give_the_papers_core_days_back(benchmarks):
+def test_its_utilisations_reproduce_the_papers_core_days(benchmarks):
     report = benchmarks[0]
     days = {(row.model, row.pretraining): row.core_days for row in published(2)}
     exaflops = {(row.model, row.epochs): row.exaflops for row in published(6)}
     for name in report.MODELS:
         share = report.share_of(report.TPU_V3, name)
         assert device_days(exaflops[name, 14], 61.5, share) == pytest.approx(days[name, "JFT-300M"])
-    assert report.share_of(report.TPU_V3, "ViT-H/14") == pytest.approx(0.32, abs=0.005)  # facts of the issue
+    assert report.share_of(report.TPU_V3, "ViT-H/14") == pytest.approx(0.32, abs=0.005)
     # "a standard cloud TPUv3 with 8 cores in approximately 30 days" (abstract and section 4.2): ViT-L/16, ImageNet-21k
     assert days["ViT-L/16", "ImageNet-21k"] == pytest.approx(8 * 30, rel=0.05)

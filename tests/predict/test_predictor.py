@@ -1,4 +1,4 @@
-"""Prediction on image files, by a Keras model and by an export of it."""
+"""Predictions of image files by a Keras model and by its export."""
 
 import io
 import itertools
@@ -14,7 +14,7 @@ from support import needs_tensorflow, randomise
 import keras_vit
 from keras_vit import cli
 from keras_vit.predict import load_predictor, predict, predict_each
-from keras_vit.predict.predictor import BATCH
+from keras_vit.predict.predictor import BATCH_SIZE
 from keras_vit.preprocessing.kinds import KINDS
 
 TINY = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -36,7 +36,7 @@ def files(tmp_path_factory):
 
 
 @pytest.mark.parametrize("options", [{}, {"classifier_activation": None}, {"include_preprocessing": True}])
-def test_rows_are_the_models_own_probabilities_best_first(options, files):
+def test_results_are_the_probabilities_of_the_model_best_first(options, files):
     model = tiny(**options)
     pixels = np.stack([np.asarray(Image.open(path), "float32") for path in files])
     scores = model(pixels if "include_preprocessing" in options else pixels / 127.5 - 1)
@@ -50,9 +50,9 @@ def test_rows_are_the_models_own_probabilities_best_first(options, files):
         assert np.allclose([entry["score"] for entry in row["predictions"]], expected[best], atol=1e-6)
 
 
-def test_many_files_come_back_in_order_with_a_bar_only_for_many(files, capsys):
+def test_results_of_many_files_are_in_order(files, capsys):
     model = tiny()
-    many = (files * BATCH)[: BATCH + 3]
+    many = (files * BATCH_SIZE)[: BATCH_SIZE + 3]
     rows = predict(model, many)
     assert [row["image"] for row in rows] == [str(path) for path in many]
     assert len(rows[0]["predictions"]) == 3 and rows[0]["predictions"] == rows[4]["predictions"]
@@ -60,7 +60,7 @@ def test_many_files_come_back_in_order_with_a_bar_only_for_many(files, capsys):
     assert capsys.readouterr().err == ""  # no terminal, no bar
 
 
-def test_photographs_of_any_size_fit_a_model_of_a_free_size(files, tmp_path):
+def test_a_model_with_a_free_size_takes_photographs_of_any_size(files, tmp_path):
     Image.new("L", (31, 17), 90).save(tmp_path / "grey.jpg")
     rows = predict(tiny(input_shape=(None, None, 3)), [tmp_path / "grey.jpg", files[0]])
     assert sum(entry["score"] for entry in rows[0]["predictions"]) == pytest.approx(1)
@@ -102,7 +102,7 @@ def test_an_export_predicts_what_its_model_predicts(files, tmp_path):
             assert np.allclose(*scores, atol=1e-6)
 
 
-def test_a_file_that_cannot_be_read_is_a_row_with_an_error_and_changes_no_other(files, tmp_path):
+def test_a_file_that_cannot_be_read_is_a_result_with_an_error(files, tmp_path):
     (tmp_path / "notes.txt").write_text("no image")
     whole = io.BytesIO()
     Image.effect_noise((64, 64), 90).save(whole, "JPEG")
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_read_is_a_row_with_an_error_and_changes_no_other(
     assert all(row["error"] for row in predict(model, [tmp_path / "notes.txt"] * 2))
 
 
-def test_rows_come_before_all_names_are_known(files):
+def test_results_are_yielded_before_all_names_are_read(files):
     def endless():
         for path in itertools.cycle(files):
             read.append(path)
@@ -131,19 +131,19 @@ def test_rows_come_before_all_names_are_known(files):
     read = []
     rows = predict_each(tiny(), endless())
     assert next(rows)["image"] == str(files[0])
-    assert len(read) == BATCH
+    assert len(read) == BATCH_SIZE
     rows.close()
 
 
-def test_without_a_terminal_progress_is_plain_lines_with_the_time_left(files, capsys, monkeypatch):
+def test_progress_without_a_terminal_is_printed_in_lines(files, capsys, monkeypatch):
     monkeypatch.setattr("keras_vit.predict.progress.LINE_SECONDS", 0)
-    predict(tiny(), files * (BATCH // 4 + 1))
+    predict(tiny(), files * (BATCH_SIZE // 4 + 1))
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == BATCH + 4
+    assert len(lines) == BATCH_SIZE + 4
     assert re.fullmatch(r"33 of 36 images, [\d,.]+ images/s, \d\d:\d\d left", lines[32]), lines[32]
 
 
-def test_mistakes_get_a_sentence(files, tmp_path):
+def test_wrong_arguments_raise_an_error(files, tmp_path):
     with pytest.raises(ValueError, match="top expected a positive int, received 0"):
         predict(tiny(), files, top=0)
     with pytest.raises(ValueError, match="model expected a classifier, received tiny without one"):

@@ -184,7 +184,7 @@ def test_the_command_line_says_and_draws_it(run, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="extra `analysis` is not installed")
     workdir = str(run[0])
     assert cli.main(["train", f"{workdir}/recipe.json", "--workdir", workdir]) == 0
-    assert "of hidden patches on 72 images" in capsys.readouterr().out
+    assert "of masked patches on 72 images" in capsys.readouterr().out
     assert cli.main(["analyze", workdir, "--output", str(tmp_path), "--limit", "20"]) == 0
     assert {path.name for path in tmp_path.iterdir()} >= {"masked.png", "training.png", "attention.png", "index.html"}
     assert cli.main(["evaluate", workdir]) == 2

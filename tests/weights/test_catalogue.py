@@ -127,7 +127,7 @@ def test_finding_without_an_index(capsys, monkeypatch, tmp_path):
     )
     assert more == "... and 2 more; --limit prints them"
     assert main(["weights", "find", "--under", "1k"]) == 2
-    assert "expected options that some published checkpoint meets" in capsys.readouterr().err
+    assert "expected options that match a published checkpoint" in capsys.readouterr().err
 
 
 def test_mistakes_get_a_sentence(tmp_path):
@@ -147,7 +147,7 @@ def test_show_says_what_is_in_a_file(capsys):
 
     assert main(["weights", "show", str(GOLDENS / "g5.weights.npz")]) == 0
     printed = capsys.readouterr().out
-    assert "layout 'npz', 43 arrays, 61,302 numbers" in printed
+    assert "layout 'npz', 43 arrays, 61,302 values" in printed
     assert "stem_root/kernel" in printed and "conv_root/kernel" in printed
 
 

@@ -1,17 +1,17 @@
-"""Turn errors of users and of the disk into one sentence."""
+"""Turn user errors and disk errors into one sentence."""
 
 from keras_vit.disk import failure_of_disk
 
-MISTAKES = (
+USER_ERRORS = (
     *(ValueError, ImportError),
     OSError,  # a full disk
     FloatingPointError,  # a loss that is not finite
 )
 
 
-def sentence_of(error: Exception) -> str | None:
-    """Return the sentence that a user reads for an error; None for a bug of the package."""
-    if isinstance(error, MISTAKES) and getattr(error, "errno", None) is None:
+def error_message(error: Exception) -> str | None:
+    """Return the message of a user error or a disk error; None for a bug of the package."""
+    if isinstance(error, USER_ERRORS) and getattr(error, "errno", None) is None:
         return str(error)
     reason = failure_of_disk(error)
     if reason is None:
