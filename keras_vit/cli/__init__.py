@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(name, run, summary, example, **options):
+        """Return the parser of a verb. Each module's `add` calls this function."""
         epilog = f"example: keras-vit {example}"
         sub = verbs.add_parser(name, help=summary, description=summary, epilog=epilog, **options)
         sub.set_defaults(run=run)

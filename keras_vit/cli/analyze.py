@@ -9,11 +9,7 @@ SAMPLE = 128  # test images for statistics, as for the paper's attention distanc
 
 
 def add(verb) -> None:
-    """Add the verb and its options to the command line.
-
-    Args:
-        verb: a function (name, run, summary, example) that returns the verb's parser.
-    """
+    """Add the verb and its options to the command line."""
     sub = verb(
         "analyze",
         run,

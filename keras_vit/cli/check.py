@@ -8,11 +8,7 @@ MAX_LISTED = 5  # files per finding
 
 
 def add(verb) -> None:
-    """Add the verb and its options to the command line.
-
-    Args:
-        verb: a function (name, run, summary, example) that returns the verb's parser.
-    """
+    """Add the verb and its options to the command line."""
     sub = verb("check", run, "Read every image of a folder once, and list the files that need care.", "check photos")
     sub.description += (
         " Exit status: 0, nothing needs care; 1, there are broken files, duplicates across splits or classes, or "

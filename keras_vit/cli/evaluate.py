@@ -5,11 +5,7 @@ from keras_vit.cli.suite import add_suite, require_applicable, run_suite_verb
 
 
 def add(verb) -> None:
-    """Add the verb and its options to the command line.
-
-    Args:
-        verb: a function (name, run, summary, example) that returns the verb's parser.
-    """
+    """Add the verb and its options to the command line."""
     summary = "Measure a model on its recipe's test split, or on a suite of data sets."
     sub = verb("evaluate", run, summary, "evaluate runs/digits")
     sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)

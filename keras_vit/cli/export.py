@@ -8,11 +8,7 @@ from keras_vit.terminal import hide_stderr
 
 
 def add(verb) -> None:
-    """Add the verb and its options to the command line.
-
-    Args:
-        verb: a function (name, run, summary, example) that returns the verb's parser.
-    """
+    """Add the verb and its options to the command line."""
     sub = verb(
         "export",
         run,

@@ -2,11 +2,7 @@
 
 
 def add(verb) -> None:
-    """Add the verb and its options to the command line.
-
-    Args:
-        verb: a function (name, run, summary, example) that returns the verb's parser.
-    """
+    """Add the verb and its options to the command line."""
     sub = verb("list", run, "List the models.", "list 'ViT_B*'")
     sub.add_argument("glob", nargs="?", default="*", help="shell pattern of names")
     sub.add_argument("--markdown", action="store_true", help="print all models as the tables of docs/zoo.md")

@@ -12,11 +12,7 @@ FILE_TYPES = ".csv, .json (one array), .jsonl (one object per line) or .parquet"
 
 
 def add(verb) -> None:
-    """Add the verb and its options to the command line.
-
-    Args:
-        verb: a function (name, run, summary, example) that returns the verb's parser.
-    """
+    """Add the verb and its options to the command line."""
     sub = verb("predict", run, "Name the classes of image files.", "predict runs/digits photos/ --output results.csv")
     sub.description += (
         " Exit status: 0, all images are classified; 1, some images have an error; 2, wrong arguments; 130, "

@@ -15,11 +15,7 @@ DATASETS = (  # copied from cost/published.py
 
 
 def add(verb) -> None:
-    """Add the verb and its options to the command line.
-
-    Args:
-        verb: a function (name, run, summary, example) that returns the verb's parser.
-    """
+    """Add the verb and its options to the command line."""
     sub = verb(
         "summary", run, "Count a model's parameters, multiply-adds and memory.", "summary ViT_L16 --image-size 384"
     )

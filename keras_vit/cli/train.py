@@ -4,11 +4,7 @@ from pathlib import Path
 
 
 def add(verb) -> None:
-    """Add the verb and its options to the command line.
-
-    Args:
-        verb: a function (name, run, summary, example) that returns the verb's parser.
-    """
+    """Add the verb and its options to the command line."""
     sub = verb("train", run, "Train a recipe, or resume its run.", "train recipes/digits.py --workdir runs/digits")
     sub.add_argument(
         "recipe", metavar="RECIPE.py", help="a Python file that defines `recipe`, or FILE.py:NAME if it defines several"

@@ -14,11 +14,7 @@ from keras_vit.weights.write import save_weights
 
 
 def add(verb) -> None:
-    """Add the verb and its options to the command line.
-
-    Args:
-        verb: a function (name, run, summary, example) that returns the verb's parser.
-    """
+    """Add the verb and its options to the command line."""
     summary = "Find, show, download and convert published weights."
     parser = verb("weights", None, summary, "weights find --model B_16 --res 384 --under 100M --sort accuracy")
     verbs = parser.add_subparsers(dest="weights_verb", required=True, metavar="VERB")
