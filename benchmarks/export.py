@@ -84,7 +84,7 @@ def prepare(folder: Path, name: str, weights: str | None, images: str) -> None:
 
     import keras_vit
     from keras_vit.cli.images import images_to_compare
-    from keras_vit.export import parity
+    from keras_vit.export import parity, tolerance
     from keras_vit.export.openvino import write_openvino
     from keras_vit.export.precision import in_dtype
     from keras_vit.export.saved_model import write_saved_model
@@ -104,7 +104,7 @@ def prepare(folder: Path, name: str, weights: str | None, images: str) -> None:
     write_openvino(model, folder / "model.xml")
     write_openvino(model, folder / "int8.xml", scales)
     (folder / "int8.tflite").write_bytes(convert(model, "int8", calibration=scales))
-    asked = {"float32": parity.EXACT, "bfloat16": parity.REDUCED, "int8": parity.CALIBRATED}
+    asked = {"float32": tolerance.EXACT, "bfloat16": tolerance.REDUCED, "int8": tolerance.CALIBRATED}
     found = {}
     for export in EXPORTS:
         kind, what = export.split(":")
@@ -124,20 +124,20 @@ def agreement(sample, run) -> float:
 
 
 def saved_model(folder, what):
-    from keras_vit.exported.run import signatures_of
+    from keras_vit.export.saved_model import load_signatures
 
-    answer = signatures_of(folder / what)["serving_default"]
+    answer = load_signatures(folder / what)["serving_default"]
     return lambda images: {name: value.numpy() for name, value in answer(images=images).items()}
 
 
 def openvino(folder, what):
-    from keras_vit.exported.openvino import runner
+    from keras_vit.export.openvino import runner
 
     return runner(folder / "int8.xml") if what == "int8" else runner(folder / "model.xml", what)
 
 
 def tflite(folder, what):
-    from keras_vit.exported.tflite import runner
+    from keras_vit.export.tflite import runner
 
     return runner((folder / f"{what}.tflite").read_bytes())
 

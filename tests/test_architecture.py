@@ -38,8 +38,8 @@ RULES = {
         | {"train.recipe", "weights"},
         True,
     ),
-    "exported": ({"models"}, False),
-    "export": ({"analysis", "disk", "exported", "kernels", "layers", "models", "preprocessing"}, True),
+    "export": ({"analysis", "disk", "kernels", "layers", "models", "preprocessing"}, True),
+    "exported": ({"export", "models"}, False),
     "predict": ({"exported", "models", "preprocessing", "terminal"}, False),
     "serve": ({"preprocessing"}, True),
 }
@@ -49,7 +49,6 @@ PEERS = {"torch", "timm", "transformers", "keras_hub", "flax"}
 LAZILY = {
     "analysis/gradients.py",
     "private.py",
-    "exported/run.py",
 }
 ANYTHING = {"cli", "__init__", "public"}
 
@@ -67,7 +66,6 @@ LAYERS = {name for name, value in vars(keras_vit.layers).items() if inspect.isfu
 KERAS_METHODS = {"build", "call", "compute_output_shape", "get_config", "from_config"}  # Keras calls them, untyped
 LONG_FILES = {"weights/convert.py"}
 LONG_FUNCTIONS = {
-    "export/write.py:export",
     "serve/server.py:serve",
 }
 

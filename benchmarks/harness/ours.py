@@ -88,14 +88,13 @@ def saved_model(contestant: dict):
     import tensorflow as tf
 
     from keras_vit.export.precision import in_dtype
-    from keras_vit.export.saved_model import write_saved_model
-    from keras_vit.exported.run import signatures_of
+    from keras_vit.export.saved_model import load_signatures, write_saved_model
 
     require_device(contestant["device"])
     model, dtype = _classifier(contestant), contestant["dtype"]
     with tempfile.TemporaryDirectory() as folder:
         write_saved_model(in_dtype(model, dtype) if dtype == "bfloat16" else model, folder)
-        answer = signatures_of(folder)["serving_default"]
+        answer = load_signatures(folder)["serving_default"]
     images = tf.constant(batch_of(contestant["image_size"], contestant["batch"])[0])
     return (lambda: answer(images=images)["logits"].numpy()), device_peak(contestant["device"])
 
@@ -109,8 +108,7 @@ def saved_model_frozen(contestant: dict):
 def openvino(contestant: dict, calibration: np.ndarray | None = None):
     """The file that `keras-vit export` writes for OpenVINO, which computes in the contestant's type."""
     _require_tensorflow("the file for OpenVINO")
-    from keras_vit.export.openvino import write_openvino
-    from keras_vit.exported.openvino import runner
+    from keras_vit.export.openvino import runner, write_openvino
 
     require_device(contestant["device"])
     images = batch_of(contestant["image_size"], contestant["batch"])[0]

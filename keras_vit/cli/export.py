@@ -4,6 +4,7 @@ import sys
 
 from keras_vit.cli.errors import USER_ERRORS
 from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
+from keras_vit.export.formats import FORMATS, require_formats
 from keras_vit.terminal import hide_stderr
 
 
@@ -17,11 +18,11 @@ def add(verb) -> None:
     )
     sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     sub.add_argument("--output", required=True, help="folder of the version folders, saved_models/NAME")
-    sub.add_argument(
-        "--formats",
-        help="some of saved_model,tflite,tflite-fp16,tflite-int8-dynamic (these by default),onnx,openvino,"
-        "openvino-int8,tflite-int8,tflite-int16x8 (the last three need --calibration)",
+    names = f"some of {','.join(FORMATS)}"
+    defaults, calibrated = (
+        ",".join(name for name, row in FORMATS.items() if getattr(row, field)) for field in ("by_default", "calibrated")
     )
+    sub.add_argument("--formats", help=f"{names}; by default {defaults}; {calibrated} need --calibration")
     sub.add_argument("--dtype", help="compute dtype of the SavedModel, float32 or bfloat16; by default the model's")
     sub.add_argument("--dynamic-batch", action="store_true", help="write TFLite files for any batch size")
     sub.add_argument("--images", help="folder of images to compare on; subfolders named like classes add accuracy")
@@ -36,7 +37,6 @@ def add(verb) -> None:
 
 def run(options) -> None:
     """Export a model and print the report."""
-    from keras_vit.exported.folders import require_formats
     from keras_vit.models.model_names import require_trained
 
     require_trained(options.model)

@@ -1,4 +1,4 @@
-"""`model_card.md`: what a version is, for people."""
+"""Write `model_card.md`, the description of a version."""
 
 import keras
 
@@ -7,28 +7,28 @@ from keras_vit.export.report import ExportReport
 from keras_vit.models.model_interface import model_interface
 
 _CALIBRATED = (
-    "The scales of integer activations were measured on {}. `tflite-int8` computes the products with weights in int8 "
-    "and the rest in float32, `openvino-int8` those of attention in int8, too; `tflite-int16x8` computes in integers "
-    "throughout, without fast kernels on common processors: its time above is the price."
+    "The ranges of integer activations were measured on {}. `tflite-int8` computes the matmuls with weights in int8 "
+    "and the rest in float32. `openvino-int8` also computes the matmuls of attention in int8. `tflite-int16x8` "
+    "computes in integers throughout, for which common processors have no fast kernels."
 )
 
 _RESIZED = (
-    "The first accuracy is of the middle of images whose shorter side was brought to {} pixels (`data.resize` of the "
-    "recipe); this export sees the whole image, squeezed."
+    "The first accuracy was measured on centre crops of images whose shorter side was resized to {} pixels "
+    "(`data.resize` of the recipe). This export resizes the whole image, without its aspect ratio."
 )
 _ERROR = (
-    "`error`: the root mean square of the difference, relative to how far the Keras model's answers to these images "
-    "lie from their mean (at least to a quarter of their own size, of rollouts 2 %)."
+    "`error`: the root mean square of the difference, relative to the spread of the Keras model's outputs around their "
+    "mean. The spread counts at least a quarter of their own root mean square (2 % for rollouts)."
 )
 
 
 def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
-    """The card in Markdown: what it is, trained on what, figures with how many images, the parity table.
+    """Return the model card in Markdown.
 
     Args:
         model: the Keras model.
-        report: of the export.
-        origin: of the weights.
+        report: report of the export.
+        origin: origin of the weights.
     """
     interface = model_interface(model)
     low, high = interface.input_range
@@ -70,7 +70,7 @@ def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
 def _calibration(report):
     if not report.shared:
         return f"{report.calibration:,} other images"
-    return f"{report.calibration:,} images, {report.shared:,} of which are among those compared on"
+    return f"{report.calibration:,} images, {report.shared:,} of them also compared on"
 
 
 def _figure(name, share, images):

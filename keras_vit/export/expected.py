@@ -1,4 +1,4 @@
-"""The expected outputs of every signature, from code that no export is made of.
+"""Compute the expected outputs of every signature by code that exports do not use.
 
 N images, k best classes.
 """
@@ -18,15 +18,15 @@ from keras_vit.models.model_interface import model_interface
 from keras_vit.preprocessing.inputs import preprocess_input, resize
 
 TOP_K = 5
-CAPTURED = 4  # images whose attention weights are in memory at once
+ROLLOUT_BATCH = 4  # images whose attention weights are in memory at the same time
 
 
 class Expected:
-    """The expected outputs of a model's signatures for a sample of images, each computed when it is first needed.
+    """The expected outputs of a model's signatures, each computed on first use.
 
     Args:
         model: the Keras model.
-        sample: the images, and the model's own outputs for them.
+        sample: the images, and the model's outputs.
     """
 
     def __init__(self, model: keras.Model, sample: parity.Sample):
@@ -36,12 +36,12 @@ class Expected:
         """Call a signature and return (output, expected values, received values) for each output to compare.
 
         Args:
-            name: the format.
-            signature: the signature.
-            function: of named tensors, returns outputs by name.
+            name: name of the format.
+            signature: name of the signature.
+            function: a function of named arrays that returns outputs by name.
 
         Raises:
-            ValueError: the signature is unknown, or it has other outputs or other shapes than expected.
+            ValueError: the signature is unknown, or its outputs have unexpected names or shapes.
         """
         what = f"{name} ({signature})"
         if signature not in self.signatures:
@@ -49,7 +49,7 @@ class Expected:
         if signature == "classify_bytes":
             return self._compare_files(what, function)
         if signature == "serving_default":
-            expected = self._answer
+            expected = self._outputs
         else:
             expected = self._features if signature == "features" else self._attention
         received = in_two_batch_sizes(lambda images: function(images=images), self._sample.inputs, expected, what)
@@ -57,72 +57,77 @@ class Expected:
 
     @property
     def signatures(self) -> set[str]:
-        """The signatures that a SavedModel of the model must have."""
-        seen = model_interface(self._model)
-        reads_files = seen.classes is not None and seen.image_size is not None and seen.input_shape[2] in (1, 3)
-        found = {"serving_default", *["classify_bytes"] * reads_files, *["features"] * bool(self._stages)}
-        return {*found, *["attention"] * self._attends}
+        """Return the signatures that a SavedModel of the model must have."""
+        interface = model_interface(self._model)
+        known_size = interface.classes is not None and interface.image_size is not None
+        present = {
+            "serving_default": True,
+            "classify_bytes": known_size and interface.input_shape[2] in (1, 3),
+            "features": bool(self._feature_layers),
+            "attention": self._has_attention,
+        }
+        return {name for name, is_present in present.items() if is_present}
 
     @property
-    def _answer(self):
-        """The model's own output first, which reports show."""
+    def _outputs(self):
+        """The output that reports show comes first."""
         return dict(sorted(self._sample.expected.items(), key=lambda item: item[0] != self._sample.output))
 
     @functools.cached_property
-    def _stages(self) -> dict[str, str]:
-        """Output of `features` -> the layer whose output it is."""
+    def _feature_layers(self) -> dict[str, str]:
+        """Output of the signature `features` -> name of its layer."""
         names = [layer.name for layer in self._model.layers]
         blocks = sorted(name for name in names if name.startswith("encoder_block_"))
-        choices = {"pooled": ("pooled_norm", "pooling"), "tokens": ("encoder_norm", *blocks[-1:])}
-        found = {output: [name for name in layers if name in names] for output, layers in choices.items()}
-        return {output: layers[0] for output, layers in found.items() if layers}
+        candidates = {"pooled": ("pooled_norm", "pooling"), "tokens": ("encoder_norm", *blocks[-1:])}
+        present = {output: [name for name in layers if name in names] for output, layers in candidates.items()}
+        return {output: layers[0] for output, layers in present.items() if layers}
 
     @functools.cached_property
     def _features(self):
-        features = feature_model(self._model, list(self._stages.values()))
+        features = feature_model(self._model, list(self._feature_layers.values()))
 
         def outputs(images):
-            found = features(images, training=False)
-            found = found if len(self._stages) > 1 else [found]
-            as_float32 = (keras.ops.convert_to_numpy(keras.ops.cast(value, "float32")) for value in found)
-            return dict(zip(self._stages, as_float32, strict=True))
+            values = features(images, training=False)
+            values = values if len(self._feature_layers) > 1 else [values]
+            as_float32 = (keras.ops.convert_to_numpy(keras.ops.cast(value, "float32")) for value in values)
+            return dict(zip(self._feature_layers, as_float32, strict=True))
 
         return parity.in_batches(outputs, self._sample.inputs)
 
     @property
-    def _attends(self) -> bool:
+    def _has_attention(self) -> bool:
         blocks = [layer for layer in self._model.layers if layer.name.startswith("encoder_block_")]
         return bool(blocks) and all(isinstance(block, EncoderBlock) for block in blocks)
 
     @functools.cached_property
     def _attention(self):
         rollout = lambda images: {"rollout": rollout_maps(self._model, images)}  # noqa: E731
-        return parity.in_batches(rollout, self._sample.inputs, CAPTURED)
+        return parity.in_batches(rollout, self._sample.inputs, ROLLOUT_BATCH)
 
     def _compare_files(self, what, function):
-        """Send the images as PNG files, which hold 8-bit pixels without loss; other pixels are rounded first."""
+        """Compare on PNG files, which store 8-bit pixels without loss. Other pixels are rounded first."""
         interface, sample = model_interface(self._model), self._sample
         pixels = np.clip(np.round(sample.pixels), 0, 255)
         files = np.array([tf.io.encode_png(image.astype("uint8")).numpy() for image in pixels], object)
-        seen = np.asarray(resize(pixels, interface.image_size))
-        if np.array_equal(seen, sample.pixels):
+        resized = np.asarray(resize(pixels, interface.image_size))
+        if np.array_equal(resized, sample.pixels):
             probabilities = sample.expected["probabilities"]
         else:
-            inputs = seen if interface.takes_pixels else preprocess_input(seen)
-            probabilities = parity.keras_answer(self._model, inputs)["probabilities"]
+            inputs = resized if interface.takes_pixels else preprocess_input(resized)
+            probabilities = parity.keras_outputs(self._model, inputs)["probabilities"]
         best = np.zeros((len(files), min(TOP_K, interface.classes)))
         shapes = {"probabilities": probabilities, "scores": best, "labels": best, "error": np.zeros(len(files))}
         call = lambda data: function(image_bytes=tf.constant(list(data)))  # noqa: E731
         received = in_two_batch_sizes(call, files, shapes, what)
-        if np.isfinite(received["probabilities"]).all():  # else the comparison of the probabilities refuses them
+        if np.isfinite(received["probabilities"]).all():  # otherwise the comparison of the probabilities fails
             _require_best(what, received, interface.labels)
         return [("probabilities", probabilities, received["probabilities"])]
 
 
 def _require_best(what, received, labels):
-    """Raise a ValueError unless scores and labels are the best of the received probabilities, without errors."""
+    """Raise a ValueError unless scores and labels are those of the highest received probabilities, without errors."""
     probabilities, count = received["probabilities"], received["scores"].shape[1]
-    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :count]  # (N, k), ties by index as TensorFlow has them
+    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :count]  # (N, k), ties by index as in TensorFlow
     names = np.array([label.encode() for label in labels], object)[order]
     wanted = {"scores": np.take_along_axis(probabilities, order, axis=1), "labels": names, "error": b""}
     for output, values in wanted.items():
@@ -131,26 +136,26 @@ def _require_best(what, received, labels):
 
 
 def in_two_batch_sizes(function, inputs: np.ndarray, expected: dict, what: str) -> dict[str, np.ndarray]:
-    """Return a signature's outputs for all inputs, called with one input first and with two or more afterwards.
+    """Call a signature with one input, then with batches of two or more. Return its outputs for all inputs.
 
     Args:
-        function: of a batch of inputs, returns outputs by name.
-        inputs: (N, ...).
-        expected: outputs by name, (N, ...) each.
-        what: the format and the signature, for the error.
+        function: a function of a batch of inputs that returns outputs by name.
+        inputs: (N, ...) inputs.
+        expected: the expected outputs by name, (N, ...) each.
+        what: name of the format and the signature in error messages.
 
     Raises:
-        ValueError: the outputs have other names, or a shape differs, the batch size included.
+        ValueError: the outputs have unexpected names or shapes.
     """
-    rows = [i % len(inputs) for i in range(max(3, len(inputs)))]
-    parts = [rows[:1], *(rows[i : i + parity.BATCH] for i in range(1, len(rows), parity.BATCH))]
+    indices = [i % len(inputs) for i in range(max(3, len(inputs)))]
+    batches = [indices[:1], *(indices[i : i + parity.BATCH] for i in range(1, len(indices), parity.BATCH))]
     received = {name: [] for name in expected}
-    for part in parts:
-        outputs = {name: np.asarray(value) for name, value in function(inputs[part]).items()}
+    for batch in batches:
+        outputs = {name: np.asarray(value) for name, value in function(inputs[batch]).items()}
         if outputs.keys() != expected.keys():
             raise ValueError(f"{what} expected the outputs {sorted(expected)}, received {sorted(outputs)}.")
         for name, values in outputs.items():
-            shape = (len(part), *expected[name].shape[1:])
+            shape = (len(batch), *expected[name].shape[1:])
             if values.shape != shape:
                 raise ValueError(f"{what} expected {name} of shape {shape}, received {values.shape}.")
             received[name].append(values)

@@ -1,4 +1,4 @@
-"""What a TFLite file holds, read from its bytes, and what it says of itself."""
+"""Read the content of a TFLite file from its bytes, and add metadata to it."""
 
 import importlib
 import io
@@ -8,19 +8,19 @@ import zipfile
 import numpy as np
 
 from keras_vit.export.metadata import KEY, metadata
-from keras_vit.exported.optional import needed
+from keras_vit.export.optional import needed
 from keras_vit.models.model_interface import ModelInterface
 
 
 def require_builtin(flatbuffer: bytes) -> None:
-    """Raise a ValueError naming the operators of a TFLite file that are not TFLite's own."""
+    """Raise a ValueError that names the operators of a TFLite file outside the builtin set."""
     foreign = sorted(name for name in operators(flatbuffer) if name.startswith("CUSTOM:"))
     if foreign:
         raise ValueError(f"tflite expected builtin operators only, received {', '.join(foreign)}.")
 
 
 def operators(flatbuffer: bytes) -> dict[str, int]:
-    """How often each operator stands in a TFLite file, by name; one outside the builtin set is `CUSTOM:name`."""
+    """Count the operators of a TFLite file by name. Names outside the builtin set are `CUSTOM:name`."""
     schema = schema_of_tflite()
     names = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
     model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)
@@ -30,23 +30,23 @@ def operators(flatbuffer: bytes) -> dict[str, int]:
         else names[max(code.builtinCode, code.deprecatedBuiltinCode)]
         for code in model.operatorCodes
     ]
-    found = [codes[operator.opcodeIndex] for graph in model.subgraphs for operator in graph.operators]
-    return {name: found.count(name) for name in dict.fromkeys(found)}
+    used = [codes[operator.opcodeIndex] for graph in model.subgraphs for operator in graph.operators]
+    return {name: used.count(name) for name in dict.fromkeys(used)}
 
 
 def stored_types(flatbuffer: bytes) -> dict[str, int]:
-    """How many bytes of constants a TFLite file holds in each type."""
+    """Return the bytes of constants in a TFLite file by type."""
     schema = schema_of_tflite()
     names = {code: name for name, code in vars(schema.TensorType).items() if isinstance(code, int)}
-    model, found = schema.ModelT.InitFromPackedBuf(flatbuffer, 0), {}
+    model, sizes = schema.ModelT.InitFromPackedBuf(flatbuffer, 0), {}
     for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
         data = model.buffers[tensor.buffer].data
-        found[names[tensor.type]] = found.get(names[tensor.type], 0) + (0 if data is None else len(data))
-    return found
+        sizes[names[tensor.type]] = sizes.get(names[tensor.type], 0) + (0 if data is None else len(data))
+    return sizes
 
 
 def with_metadata(flatbuffer: bytes, interface: ModelInterface, precision: str) -> bytes:
-    """The file with its metadata entry, and with its labels appended as an archive."""
+    """Return a TFLite file with its metadata entry, and with its labels appended as an archive."""
     schema, builder = schema_of_tflite(), importlib.import_module("flatbuffers").Builder()
     model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)
     entry, buffer = schema.MetadataT(), schema.BufferT()
@@ -62,12 +62,12 @@ def with_metadata(flatbuffer: bytes, interface: ModelInterface, precision: str) 
 
 
 def read_metadata(flatbuffer: bytes) -> dict:
-    """What `with_metadata` wrote into a file: input, normalisation, precision and labels."""
+    """Return the metadata of a TFLite file: input, normalisation, precision and labels."""
     model = schema_of_tflite().ModelT.InitFromPackedBuf(flatbuffer, 0)
-    found = {entry.name.decode(): entry.buffer for entry in model.metadata}
-    return json.loads(bytes(model.buffers[found[KEY]].data).decode())
+    buffers = {entry.name.decode(): entry.buffer for entry in model.metadata}
+    return json.loads(bytes(model.buffers[buffers[KEY]].data).decode())
 
 
 def schema_of_tflite():
-    """The module of the file's tables and enumerations."""
+    """Return the module of TFLite's tables and enumerations."""
     return needed("ai-edge-litert", "ai_edge_litert.schema_py_generated", "tflite")

@@ -1,101 +1,80 @@
-"""The table of formats: how each is written and judged; `keras_vit.exported` reads them back."""
+"""The table of formats. A format is a module of this room with `write` and `load`, and a row here.
 
-import functools
+The modules import TensorFlow and Keras inside `write` only, because `keras-vit predict` loads files without them.
+"""
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
+from keras_vit.export import onnx, openvino, saved_model, tflite
+from keras_vit.export.tolerance import CALIBRATED, EXACT, REDUCED, Tolerance
+from keras_vit.export.write_options import WriteOptions
 
-from keras_vit.export import onnx, openvino, parity, saved_model, tflite
-from keras_vit.export.precision import in_dtype
-from keras_vit.exported.folders import FILES
-from keras_vit.exported.run import load_signatures, signatures_of
+if TYPE_CHECKING:
+    import keras
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What a caller may choose beside the formats.
+class FormatModule(Protocol):
+    """The two functions of a format's module.
 
-    Args:
-        dtype: that the SavedModel stores and computes in; the model's own where None.
-        batch: images a call of a TFLite file; None for any number.
-        calibration: (N, H, W, C) images in the model's range, to measure the scales of integers on; None without.
+    `write` writes a model to `file`, and more files next to it if the format has several. `load` returns the functions
+    of a file's signatures by name. They take named arrays and return a dict of arrays. The signature
+    `serving_default`: images=(B, H, W, C) -> the model's named outputs.
     """
 
-    dtype: str | None = None
-    batch: int | None = 1
-    calibration: np.ndarray | None = None
+    def write(self, model: "keras.Model", file: Path, options: WriteOptions) -> None: ...
+
+    def load(self, file: Path) -> dict[str, Callable]: ...
 
 
 @dataclass(frozen=True)
 class Format:
-    """One kind of file.
+    """A row of the table.
 
     Args:
-        write: (model, folder, settings) -> anything; writes the files into the version's folder.
-        load: folder -> functions by signature; reads the files back.
-        tolerance: what it may differ by where the model itself computes in float32.
-        free_size: whether it holds a model of a free image size.
-        by_default: whether it is written where no formats are named.
-        calibrated: whether it needs images to measure the scales of integers on.
+        file: name of the main file in a version folder; the version has the format if the file exists.
+        module: the module that writes and loads the file.
+        tolerance: allowed difference from a Keras model in float32.
+        precision: precision of the stored weights, passed to `write`.
+        free_size: whether the format can store a model with a free image size.
+        by_default: whether the format is written if no formats are given.
+        calibrated: whether the format needs calibration images.
     """
 
-    write: Callable
-    load: Callable
-    tolerance: parity.Tolerance
+    file: str
+    module: FormatModule
+    tolerance: Tolerance
+    precision: str = "float32"
     free_size: bool = True
-    by_default: bool = True
+    by_default: bool = False
     calibrated: bool = False
 
 
-def _saved_model(model, folder: Path, chosen: Settings) -> None:
-    saved_model.write_saved_model(model if chosen.dtype is None else in_dtype(model, chosen.dtype), folder)
+_REDUCED_TFLITE = {"module": tflite, "tolerance": REDUCED, "free_size": False, "by_default": True}
+_CALIBRATED_TFLITE = {"module": tflite, "tolerance": CALIBRATED, "free_size": False, "calibrated": True}
 
-
-def _tflite(name: str, precision: str, tolerance: parity.Tolerance) -> Format:
-    file, calibrated = FILES[name], precision in tflite.CALIBRATED
-
-    def write(model, folder: Path, chosen: Settings) -> None:
-        images = {"calibration": chosen.calibration} if calibrated else {}
-        (folder / file).write_bytes(tflite.convert(model, precision, batch=chosen.batch, **images))
-
-    return Format(
-        write=write,
-        load=functools.partial(load_signatures, name),
-        tolerance=tolerance,
-        free_size=False,
-        by_default=not calibrated,
-        calibrated=calibrated,
-    )
-
-
-def _one_file(name: str, write, calibrated: bool = False) -> Format:
-    def written(model, folder: Path, chosen: Settings) -> None:
-        write(model, folder / FILES[name], **({"calibration": chosen.calibration} if calibrated else {}))
-
-    return Format(
-        write=written,
-        load=functools.partial(load_signatures, name),
-        tolerance=parity.CALIBRATED if calibrated else parity.EXACT,
-        by_default=False,
-        calibrated=calibrated,
-    )
-
-
+# From a folder with several formats, the first one is loaded.
 FORMATS = {
-    "saved_model": Format(_saved_model, signatures_of, parity.EXACT),
-    "tflite": _tflite("tflite", "float32", parity.EXACT),
-    "tflite-fp16": _tflite("tflite-fp16", "float16", parity.REDUCED),
-    "tflite-int8-dynamic": _tflite("tflite-int8-dynamic", "int8-dynamic", parity.REDUCED),
-    "onnx": _one_file("onnx", onnx.write_onnx),
-    "openvino": _one_file("openvino", openvino.write_openvino),
-    "openvino-int8": _one_file("openvino-int8", openvino.write_openvino, calibrated=True),
-    "tflite-int8": _tflite("tflite-int8", "int8", parity.CALIBRATED),
-    "tflite-int16x8": _tflite("tflite-int16x8", "int16x8", parity.CALIBRATED),
+    "saved_model": Format("saved_model.pb", saved_model, EXACT, by_default=True),
+    "tflite": Format("model.tflite", tflite, EXACT, free_size=False, by_default=True),
+    "tflite-fp16": Format("model-fp16.tflite", precision="float16", **_REDUCED_TFLITE),
+    "tflite-int8-dynamic": Format("model-int8-dynamic.tflite", precision="int8-dynamic", **_REDUCED_TFLITE),
+    "onnx": Format("model.onnx", onnx, EXACT),
+    "openvino": Format("model.xml", openvino, EXACT),
+    "openvino-int8": Format("model-int8.xml", openvino, CALIBRATED, "int8", calibrated=True),
+    "tflite-int8": Format("model-int8.tflite", precision="int8", **_CALIBRATED_TFLITE),
+    "tflite-int16x8": Format("model-int16x8.tflite", precision="int16x8", **_CALIBRATED_TFLITE),
 }
 
 
 def default_formats(free_size: bool) -> tuple[str, ...]:
-    """Those that are written where none are named, of a model of a free image size or of a known one."""
-    return tuple(name for name, form in FORMATS.items() if form.by_default and (form.free_size or not free_size))
+    """Return the formats that are written if none are given, for a model with or without a free image size."""
+    return tuple(name for name, row in FORMATS.items() if row.by_default and (row.free_size or not free_size))
+
+
+def require_formats(names) -> None:
+    """Raise a ValueError unless `names` are names of formats."""
+    if isinstance(names, str) or not names or any(name not in FORMATS for name in names):
+        raise ValueError(f"formats expected some of {tuple(FORMATS)}, received {names!r}.")

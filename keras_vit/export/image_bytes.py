@@ -1,4 +1,4 @@
-"""Encoded images -> what a model takes, inside the graph; an image that cannot be read does not fail its batch.
+"""Decode image files into model inputs inside the graph. An unreadable image does not fail its batch.
 
 B batch, H W C image.
 """
@@ -9,40 +9,41 @@ from keras_vit.models.model_interface import ModelInterface
 from keras_vit.preprocessing.graph import decode_webp, is_still_webp, orientation_of, turned
 from keras_vit.preprocessing.inputs import preprocess_input
 
-KINDS = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "WebP": b"RIFF"}  # and how their files begin
+KINDS = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "WebP": b"RIFF"}  # kind -> first bytes
 STRIP_PIXELS = 2**20  # pixels converted to grey at a time
 
 
 def read_images(image_bytes, interface: ModelInterface):
-    """The graph's twin of `preprocess.load_image` for a batch, with an error in place of an exception.
+    """Decode, orient and resize a batch of image files as `load_image` does, with error messages instead of exceptions.
 
     Args:
-        image_bytes: (B,) strings, each the bytes of an image file.
-        interface: of the model, with a known image size and 1 or 3 channels.
+        image_bytes: (B,) strings, the contents of image files.
+        interface: inputs of the model, with a known image size and 1 or 3 channels.
 
     Returns:
-        Images (B, H, W, C) in the model's range, zeros where there is an error; errors (B,), '' where there is none.
+        Images (B, H, W, C) in the model's input range, zeros for an unreadable file. Error messages (B,), '' without an
+        error.
     """
     shape = (*interface.image_size, interface.input_shape[2])
     count = tf.shape(image_bytes, out_type=tf.int64)[0]
-    # One image alone is read in place: starting threads for it takes as long as reading it.
-    places, images = tf.cond(
+    # One image is decoded in this thread, because starting threads takes as long.
+    indices, images = tf.cond(
         count > 1,
-        lambda: _whole_images(image_bytes, count, interface, num_parallel_calls=2, deterministic=False),
-        lambda: _whole_images(image_bytes, count, interface),
+        lambda: _readable_images(image_bytes, count, interface, num_parallel_calls=2, deterministic=False),
+        lambda: _readable_images(image_bytes, count, interface),
     )
-    images = tf.scatter_nd(places[:, None], images, [count + 1, *shape])[:-1]
-    readable = tf.scatter_nd(places[:, None], tf.ones_like(places), [count + 1])[:-1] > 0
-    return tf.ensure_shape(images, (None, *shape)), tf.where(readable, "", _sentences(image_bytes))
+    images = tf.scatter_nd(indices[:, None], images, [count + 1, *shape])[:-1]
+    readable = tf.scatter_nd(indices[:, None], tf.ones_like(indices), [count + 1])[:-1] > 0
+    return tf.ensure_shape(images, (None, *shape)), tf.where(readable, "", _error_messages(image_bytes))
 
 
-def _whole_images(image_bytes, count, interface: ModelInterface, **how):
-    """Which files can be read, (N,), and their images (N, H, W, C); the last one is behind the last file, and empty.
+def _readable_images(image_bytes, count, interface: ModelInterface, **how):
+    """Return the indices of the readable files, (N,), and their images (N, H, W, C).
 
-    TensorFlow's decoders raise for their whole batch. A `tf.data` pipeline may lie in a graph, and it is the one
-    mechanism of a graph that goes on after an element's error.
+    The last image is empty, with the index after the last file. TensorFlow's decoders raise an error for the whole
+    batch. A `tf.data` pipeline is the only mechanism of a graph that continues after an error of one element.
     """
-    options = tf.data.Options()  # optimising so small a pipeline takes longer than running it
+    options = tf.data.Options()  # optimising this small pipeline takes longer than running it
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     files = tf.data.Dataset.from_tensor_slices((tf.range(count), image_bytes))
@@ -53,9 +54,9 @@ def _whole_images(image_bytes, count, interface: ModelInterface, **how):
 
 
 def _image(data, interface: ModelInterface):
-    """A file's bytes -> one image (H, W, C) as the model takes it; fails for what is no image."""
-    # This op reads PNG and GIF too; with the accurate transform it gives Pillow's pixels exactly. Its option
-    # try_recover_truncated is no way around the error: with it some broken headers never return.
+    """Decode a file into one model input (H, W, C). Raises an error inside the graph if it is no image."""
+    # This operation also decodes PNG and GIF. The accurate transform returns Pillow's pixels exactly. With
+    # try_recover_truncated, which would avoid errors, it does not return for some broken headers.
     image = tf.cond(
         is_still_webp(data),
         lambda: decode_webp(data),
@@ -63,20 +64,20 @@ def _image(data, interface: ModelInterface):
     )
     image = tf.ensure_shape(turned(image, orientation_of(data)), (None, None, 3))
     if interface.input_shape[2] == 1:
-        image = _grey(image)
+        image = _to_grey(image)
     image = tf.ensure_shape(_resized(image, interface.image_size), (*interface.image_size, interface.input_shape[2]))
     return image if interface.takes_pixels else preprocess_input(image)
 
 
 def _resized(image, size):
-    """Resize uint8 (H, W, C) to float32, with the values of `preprocess.resize` and no float32 copy of all pixels."""
+    """Resize uint8 (H, W, C) to float32 as `inputs.resize` does, without a float32 copy of all pixels."""
     return tf.image.resize(image, size, antialias=True)
 
 
-def _grey(image):
-    """Luma as Pillow computes it, ITU-R 601 in 16-bit fixed point: uint8 (H, W, 3) -> (H, W, 1).
+def _to_grey(image):
+    """Convert RGB to grey as Pillow does (ITU-R 601 luma in 16-bit fixed point): uint8 (H, W, 3) -> (H, W, 1).
 
-    A strip of rows at a time: int32 copies of a whole image would take five times the memory of its pixels.
+    Strips of rows limit the memory of the int32 copies.
     """
     shape = tf.shape(image)
     rows = tf.maximum(1, STRIP_PIXELS // tf.maximum(1, shape[1]))
@@ -91,12 +92,12 @@ def _grey(image):
     return tf.while_loop(lambda i, _: i < count, add_strip, (0, strips), parallel_iterations=1)[1].concat()
 
 
-def _sentences(image_bytes):
-    """What to say of each file that cannot be decoded: (B,) -> (B,)."""
+def _error_messages(image_bytes):
+    """Return the error message for each file if it cannot be decoded: (B,) -> (B,)."""
     size = tf.strings.as_string(tf.strings.length(image_bytes))
-    said = tf.strings.join(["expected a JPEG, PNG, GIF or WebP file, received ", size, " other bytes."])
+    messages = tf.strings.join(["expected a JPEG, PNG, GIF or WebP file, received ", size, " other bytes."])
     for kind, start in KINDS.items():
         is_kind = tf.equal(tf.strings.substr(image_bytes, 0, len(start)), start)
         damaged = tf.strings.join([f"expected a whole image, received a damaged {kind} file of ", size, " bytes."])
-        said = tf.where(is_kind, damaged, said)
-    return tf.strings.join(["image_bytes ", said])
+        messages = tf.where(is_kind, damaged, messages)
+    return tf.strings.join(["image_bytes ", messages])

@@ -1,6 +1,6 @@
-"""OpenVINO's network -> the same with products and convolutions on integers of 8 bits, by NNCF.
+"""Quantise the matmuls and convolutions of OpenVINO's networks to int8 with NNCF.
 
-B batch, H W C image, N tokens, R = B * N rows, D width, h heads, d = D / h.
+B batch, H W C image, N tokens, R = B * N flattened tokens, D width, h heads, d = D / h.
 """
 
 import contextlib
@@ -11,60 +11,59 @@ import sys
 
 import numpy as np
 
-from keras_vit.exported.optional import needed
+from keras_vit.export.optional import needed
 
-_IN_A_TEST = "NNCF_CI"
-_OUTSIDE = re.compile(r"/(position_embedding|embedding|pre_logits|head)(_\d+)?/")  # layers that stay float32
-_PRODUCTS = ("MatMul", "Convolution")
+_TEST_VARIABLE = "NNCF_CI"
+_FLOAT32_LAYERS = re.compile(r"/(position_embedding|embedding|pre_logits|head)(_\d+)?/")
+_QUANTISED = ("MatMul", "Convolution")
 
 
 def nncf():
-    """OpenVINO's package for integers.
+    """Import and return NNCF, OpenVINO's package for quantisation.
 
-    It reports each use over the net unless it believes itself in a test while it is imported; who imported it before
-    has chosen for himself.
+    NNCF reports each use over the network unless its variable for tests is set while it is imported. If NNCF is already
+    imported, nothing changes.
     """
-    before = os.environ.get(_IN_A_TEST)
-    os.environ[_IN_A_TEST] = "1"
+    before = os.environ.get(_TEST_VARIABLE)
+    os.environ[_TEST_VARIABLE] = "1"
     try:
         return needed("nncf", "nncf", "openvino-int8")
     finally:
-        del os.environ[_IN_A_TEST]
+        del os.environ[_TEST_VARIABLE]
         if before is not None:
-            os.environ[_IN_A_TEST] = before
+            os.environ[_TEST_VARIABLE] = before
 
 
-def quantised(network, images: np.ndarray, narrow: bool):
-    """Products and convolutions on integers of 8 bits; softmax, norms, GELU and what the blocks add up stay float32.
+def quantise(network, images: np.ndarray, seven_bits: bool):
+    """Return a network with matmuls and convolutions in int8.
 
-    So do the products in front of the blocks and behind them, 1 % of a B/16's: of a small ViT trained on CIFAR-10, the
-    classifier in integers makes nine tenths of the error of all.
+    Softmax, norms, GELU, the residual stream, the embeddings and the classifier stay float32. The classifier would
+    cause most of the error.
 
-    The scales reach to the largest number of all images, and half of the spread of a product's channels is moved into
-    its kernel (SmoothQuant, arXiv 2211.10438). With NNCF's defaults, the mean of the images' largest numbers and nearly
-    all of the spread, that ViT's error is a quarter larger.
+    The ranges cover the largest value of all images, and SmoothQuant (arXiv 2211.10438) uses alpha 0.5. NNCF's defaults
+    cause larger errors: the mean of the images' largest values, and a larger alpha.
 
     Args:
-        network: OpenVINO's, of a model of this package; changed in place.
-        images: (N, H, W, C) to measure the scales on.
-        narrow: whether kernels get 7 bits, for processors whose sums of products would overflow.
+        network: OpenVINO's network of a model of this package, changed in place.
+        images: (N, H, W, C) calibration images in the model's input range.
+        seven_bits: True for weights of 7 bits, for processors on which int8 dot products saturate.
     """
     library = nncf()
     fix = library.quantization.advanced_parameters.OverflowFix
     advanced = library.AdvancedQuantizationParameters(
-        overflow_fix=fix.ENABLE if narrow else fix.FIRST_LAYER,
+        overflow_fix=fix.ENABLE if seven_bits else fix.FIRST_LAYER,
         activations_range_estimator_params=library.quantization.range_estimator.RangeEstimatorParametersSet.MINMAX,
         smooth_quant_alphas=library.quantization.advanced_parameters.AdvancedSmoothQuantParameters(matmul=0.5),
     )
     data = library.Dataset(images, lambda image: image[None].astype("float32"))
-    first, *others = (op.get_friendly_name() for op in network.get_ordered_ops() if op.get_type_name() in _PRODUCTS)
-    float32 = library.IgnoredScope(names=[first, *filter(_OUTSIDE.search, others)])
+    first, *others = (op.get_friendly_name() for op in network.get_ordered_ops() if op.get_type_name() in _QUANTISED)
+    float32 = library.IgnoredScope(names=[first, *filter(_FLOAT32_LAYERS.search, others)])
     kind, logger = library.ModelType.TRANSFORMER, logging.getLogger("nncf")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # its progress bars
-            rounded = library.quantize(
+            quantised = library.quantize(
                 network,
                 data,
                 subset_size=len(images),
@@ -74,25 +73,24 @@ def quantised(network, images: np.ndarray, narrow: bool):
             )
     finally:
         logger.setLevel(before)
-    round_early(rounded)
-    return rounded
+    round_early(quantised)
+    return quantised
 
 
 def round_early(network) -> None:
-    """Scale and round before the reshape to flattened tokens, where OpenVINO fuses both into the operation before.
+    """Move scaling and rounding before the reshape to flattened tokens, where OpenVINO fuses them.
 
-    NNCF inserts the scales (SmoothQuant) and the rounding of a matmul directly before the matmul; there they are two
-    passes of their own, in float32. The values stay the same. Only graphs as `kernels/split_matmuls.py` builds them
-    are changed.
+    NNCF inserts SmoothQuant's scaling and the rounding of a matmul's input directly before the matmul, where they are
+    two separate passes in float32. The values do not change. Only graphs of `kernels/split_matmuls.py` are changed.
 
     Args:
-        network: OpenVINO's, from NNCF; changed in place.
+        network: OpenVINO's network from NNCF, changed in place.
     """
     for rounding in network.get_ordered_ops():
-        chain = rounding.get_type_name() == "FakeQuantize" and _back(rounding, (0, "Multiply"), (0, "Reshape"))
+        chain = rounding.get_type_name() == "FakeQuantize" and _producers(rounding, (0, "Multiply"), (0, "Reshape"))
         if not chain:
             continue
-        scaling, flat = chain
+        scaling, flatten = chain
         scale, *limits = _constant(scaling, 1), *(_constant(rounding, port) for port in range(1, 5))
         if (
             scale is None
@@ -100,57 +98,60 @@ def round_early(network) -> None:
             or any(limit is None or limit.size != 1 for limit in limits)
         ):
             continue
-        if _width(flat.input_value(0)) == scale.size:  # (B, N, D) -> (R, D)
-            _put_before(flat, _rounded(_scaled(flat.input_value(0), scale), limits, rounding))
-        elif values := _gathered(flat, scale.size):  # (B, h, N, d) -> (B, N, h, d) -> (R, D)
-            turned, gathered, parted = values
-            _put_before(parted, _scaled(parted.input_value(0), scale))
-            _put_before(turned, _rounded(gathered.output(0), limits, rounding))
+        if _width(flatten.input_value(0)) == scale.size:  # (B, N, D) -> (R, D)
+            _replace_input(flatten, _rounded(_scaled(flatten.input_value(0), scale), limits, rounding))
+        elif nodes := _attention_output(flatten, scale.size):  # (B, h, N, d) -> (B, N, h, d) -> (R, D)
+            transpose, matmul, split_heads = nodes
+            _replace_input(split_heads, _scaled(split_heads.input_value(0), scale))
+            _replace_input(transpose, _rounded(matmul.output(0), limits, rounding))
         else:
             continue
-        for taker in rounding.output(0).get_target_inputs():
-            taker.replace_source_output(flat.output(0))
+        for target in rounding.output(0).get_target_inputs():
+            target.replace_source_output(flatten.output(0))
 
 
-def _gathered(flat, width: int):
-    """Of attention's output: what turns it, its product with the values, and what parts these, (R, D) before, by head.
+def _attention_output(flatten, width: int):
+    """Return the nodes of attention's output: the transpose, the matmul with the values, and their reshape to heads.
 
-    None where it is computed in another way.
+    Return None if attention is computed by other nodes.
     """
-    nodes = _back(flat, (0, "Transpose"), (0, "MatMul"), (1, "Transpose"), (0, "Reshape"))
+    nodes = _producers(flatten, (0, "Transpose"), (0, "MatMul"), (1, "Transpose"), (0, "Reshape"))
     if not nodes or _width(nodes[-1].input_value(0)) != width:
         return None
-    turned, gathered, by_head, parted = nodes
-    turns = [_constant(node, 1) for node in (turned, by_head)]
-    plain = not gathered.get_attributes()["transpose_b"] and all(np.array_equal(turn, (0, 2, 1, 3)) for turn in turns)
-    return (turned, gathered, parted) if plain else None
+    transpose, matmul, values, split_heads = nodes
+    orders = [_constant(node, 1) for node in (transpose, values)]
+    plain = not matmul.get_attributes()["transpose_b"] and all(np.array_equal(order, (0, 2, 1, 3)) for order in orders)
+    return (transpose, matmul, split_heads) if plain else None
 
 
-def _back(node, *steps: tuple[int, str]):
-    """The nodes in front of one, by steps back to an input and its kind; None where others stand, or lead elsewhere."""
-    found = []
+def _producers(node, *steps: tuple[int, str]):
+    """Follow the inputs of a node backwards, by steps of (input number, expected type). Return the nodes.
+
+    Return None if a node has another type, or if other nodes read its output, too.
+    """
+    nodes = []
     for port, kind in steps:
         node = node.input_value(port).get_node()
-        takers = [taker for output in node.outputs() for taker in output.get_target_inputs()]
-        if node.get_type_name() != kind or len(takers) != 1:
+        targets = [target for output in node.outputs() for target in output.get_target_inputs()]
+        if node.get_type_name() != kind or len(targets) != 1:
             return None
-        found.append(node)
-    return found
+        nodes.append(node)
+    return nodes
 
 
 def _constant(node, port: int):
-    """The numbers of an input; None where they are not known."""
+    """Return the values of a constant input; None if the input is no constant."""
     source = node.input_value(port).get_node()
     return source.get_data() if source.get_type_name() == "Constant" else None
 
 
 def _width(output) -> int | None:
-    """The length of the last axis; None where it is free."""
+    """Return the size of the last axis; None if it is free."""
     last = output.get_partial_shape()[-1]
     return last.get_length() if last.is_static else None
 
 
-def _put_before(node, output) -> None:
+def _replace_input(node, output) -> None:
     node.input(0).replace_source_output(output)
 
 
@@ -164,7 +165,7 @@ def _scaled(output, scale: np.ndarray):
 
 
 def _rounded(output, limits: list[np.ndarray], rounding):
-    """As another node rounds."""
+    """Return an output rounded like the node `rounding`."""
     operations = _operations()
     constants = [operations.constant(limit.reshape(())) for limit in limits]
     return operations.fake_quantize(output, *constants, levels=rounding.get_attributes()["levels"]).output(0)

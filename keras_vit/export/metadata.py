@@ -1,4 +1,4 @@
-"""What a single file says of itself, for it may travel without its manifest."""
+"""Describe a model in the metadata of a single file, which may be copied without its manifest."""
 
 import json
 
@@ -8,17 +8,17 @@ KEY = "keras_vit.json"
 
 
 def metadata(interface: ModelInterface, precision: str) -> str:
-    """Input, normalisation, precision and labels as JSON, the same for every format of one file.
+    """Return input, normalisation, precision and labels as JSON, in the same form for every format.
 
     Args:
-        interface: of the model.
-        precision: of what the file stores.
+        interface: inputs and outputs of the model.
+        precision: precision of the stored weights.
     """
     low, high = interface.input_range
-    said = {
+    description = {
         "input": {"name": "images", "shape": interface.input_shape, "range": interface.input_range},
         "normalisation": {"of_pixels": [0, 255], "mean": -low * 255 / (high - low), "std": 255 / (high - low)},
         "precision": precision,
         "labels": interface.labels,
     }
-    return json.dumps(said, ensure_ascii=False)
+    return json.dumps(description, ensure_ascii=False)

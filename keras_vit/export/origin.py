@@ -1,4 +1,4 @@
-"""Where a model's weights came from, as far as its files say."""
+"""Describe where the weights of a model come from."""
 
 import hashlib
 import json
@@ -9,15 +9,15 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Origin:
-    """What is known of the weights of a model; None is unknown.
+    """The origin of a model's weights. Unknown values are None.
 
     Args:
-        weights: the file's name, or the model's name with its weights tag.
-        sha256: of the file.
-        trained_on: the data, in words.
-        accuracy: measured on the test split after training, in [0, 1].
-        images: how many images `accuracy` was measured on.
-        resize: pixels that their shorter sides had before the middle was cut out; None where they were squeezed whole.
+        weights: name of the file, or the model's name with its weights tag.
+        sha256: SHA-256 of the file.
+        trained_on: description of the training data.
+        accuracy: accuracy on the test split after training, in [0, 1].
+        images: number of test images.
+        resize: size in pixels of the shorter side of the test images before the centre crop; None without a crop.
     """
 
     weights: str | None = None
@@ -29,7 +29,7 @@ class Origin:
 
 
 def origin_of(source: str | os.PathLike) -> Origin:
-    """Read the origin of a model as `load_model` takes it: a workdir, a `.keras` file, or a name."""
+    """Return the origin of a model that is given as to `load_model`: a workdir, a `.keras` file, or a name."""
     path = Path(source)
     file = path / "model.keras" if path.is_dir() else path
     if not file.is_file():
@@ -49,7 +49,7 @@ def origin_of(source: str | os.PathLike) -> Origin:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

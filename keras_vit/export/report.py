@@ -1,4 +1,4 @@
-"""What an export says of itself: a table to print, and `manifest.json`."""
+"""Report an export: a table to print, and `manifest.json`."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -20,17 +20,17 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written, and how far each format is from the Keras model; `str` gives the table.
+    """The written formats and their comparison with the Keras model. `str` returns the table.
 
     Args:
-        path: the version's folder.
+        path: the version folder.
         model: name of the Keras model.
-        images: number of images compared on.
-        real: False where they were random pixels.
-        accuracy: of the Keras model on them, in [0, 1]; None without labels.
-        rows: one comparison a format and signature.
-        calibration: number of images that the scales of integers were measured on.
-        shared: how many of those are among the images compared on.
+        images: number of images of the comparison.
+        real: False if the images are random pixels.
+        accuracy: accuracy of the Keras model on the images, in [0, 1]; None without labels.
+        rows: the comparisons, one per format, signature and output.
+        calibration: number of calibration images.
+        shared: number of calibration images that are also compared on.
     """
 
     path: Path
@@ -43,7 +43,7 @@ class ExportReport:
     shared: int = 0
 
     def table(self) -> list[tuple[str, ...]]:
-        """The cells, the columns' names first; a column that says nothing is left out."""
+        """Return the cells, first the names of the columns. Empty columns are left out."""
         lines = [_COLUMNS]
         if self.accuracy is not None:
             lines.append(("keras", *[""] * 7, _percent(self.accuracy), ""))
@@ -51,7 +51,7 @@ class ExportReport:
             differences = (_difference(row.max_difference), _difference(row.mean_difference))
             shares = (_percent(row.error), _percent(row.agreement), _percent(row.accuracy))
             time = "" if row.latency is None else f"{row.latency:.2f}"
-            lines.append((row.format, row.signature, row.output, _size(row.size), *differences, *shares, time))
+            lines.append((row.format, row.signature, row.output, _file_size(row.size), *differences, *shares, time))
         shown = [column for column in zip(*lines, strict=True) if any(column[1:])]
         return list(zip(*shown, strict=True))
 
@@ -67,7 +67,7 @@ class ExportReport:
         return "\n".join([f"{self.path}: {self.model}, compared on {images}", *map(str.rstrip, table)])
 
     def as_dict(self) -> dict:
-        """The table as plain values."""
+        """Return the table as JSON values."""
         return {
             "images": self.images,
             "real": self.real,
@@ -86,13 +86,12 @@ def _difference(value: float) -> str:
     return f"{value:.1e}" if value else "0"
 
 
-def _size(size: int) -> str:
+def _file_size(size: int) -> str:
     return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
 
 
 def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Origin) -> dict:
-    """What `manifest.json` holds: the model's interface and config, where its weights came from, the versions, every
-    file's checksum, the parity table."""
+    """Return the content of `manifest.json`: interface and config of the model, origin, versions, checksums, parity."""
     interface = model_interface(model)
     return {
         "model": model.name,
@@ -102,7 +101,7 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Ori
             "shape": interface.input_shape,
             "image_size": interface.image_size,
             "range": interface.input_range,
-            "exif": True,  # `classify_bytes` turns photographs upright; files of older versions lack this entry
+            "exif": True,  # `classify_bytes` applies EXIF orientations; older exports have no such entry
         },
         "classes": interface.classes,
         "labels": interface.labels,
@@ -118,7 +117,7 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Ori
 
 
 def files_of(folder: Path) -> list[Path]:
-    """All files below a folder, sorted."""
+    """Return all files below a folder, sorted."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 

@@ -1,4 +1,4 @@
-"""Attention rollout inside a graph: the twin of `keras_vit.analysis.rollout_maps`.
+"""Compute attention rollout inside a graph, with the values of `keras_vit.analysis.rollout_maps`.
 
 B batch, h heads, N tokens, D width, (down, across) patch grid.
 """
@@ -10,8 +10,10 @@ from keras_vit.models.token_layout import token_layout
 
 
 def attention_layers(model) -> list:
-    """What attends in a model, in order: the blocks' attentions, and an attention pooling where there is one; empty
-    for a model without attention from every patch to every patch."""
+    """Return the attention layers of the blocks in order, and the attention pooling if there is one.
+
+    Returns an empty list for a model whose blocks do not attend from every patch to every patch.
+    """
     layers = {layer.name: layer for layer in model.layers}
     blocks = [layer for name, layer in sorted(layers.items()) if name.startswith("encoder_block_")]
     if not blocks or not all(hasattr(block, "attention_weights") for block in blocks):
@@ -21,15 +23,15 @@ def attention_layers(model) -> list:
 
 
 def rollout(model, weights, grid):
-    """How much of each patch arrives where a model's answer is read: (B, down, across).
+    """Return the attention rollout from the pooled token to the patches: (B, down, across).
 
-    Heads are averaged, skip connections count for half (Abnar & Zuidema, arXiv 2005.00928; appendix D.8 of the ViT
-    paper).
+    Heads are averaged, and skip connections have half of the weight (Abnar & Zuidema, arXiv 2005.00928; appendix D.8 of
+    the ViT paper).
 
     Args:
-        model: of which the weights are.
-        weights: of its `attention_layers`, (B, h, N, N), the pooling's (B, h, 1, N).
-        grid: (down, across), numbers or scalar tensors.
+        model: the model.
+        weights: attention weights of its `attention_layers`: (B, h, N, N) for a block, (B, h, 1, N) for the pooling.
+        grid: (down, across), ints or scalar tensors.
     """
     layers = {layer.name: layer for layer in model.layers}
     blocks = [name for name in layers if name.startswith("encoder_block_")]
@@ -41,9 +43,9 @@ def rollout(model, weights, grid):
 
 
 def _start(weights, depth, pooling, layout):
-    """What the answer is read from, as shares of the last block's tokens: (B, 1, N)."""
+    """Return the weights with which pooling averages the tokens of the last block: (B, 1, N)."""
     if len(weights) > depth:
-        return ops.mean(weights[-1], axis=1)  # the probe's own attention
+        return ops.mean(weights[-1], axis=1)  # attention pooling
     ones = ops.ones_like(weights[-1][:, 0, :1])  # (B, 1, N)
     averaged = layout.class_token is None if pooling is None else isinstance(pooling, MeanPooling)
     if not averaged:
@@ -51,5 +53,5 @@ def _start(weights, depth, pooling, layout):
     count = ops.cast(ops.shape(ones)[2] - layout.prefix_tokens, "float32")
     if not layout.prefix:
         return ones / count
-    patches = ones[..., layout.patches] / count  # the mean leaves the prefix out
+    patches = ones[..., layout.patches] / count  # mean pooling omits the prefix tokens
     return ops.concatenate([0 * ones[..., : layout.prefix_tokens], patches], axis=-1)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.exported.folders import FILES, formats_in, version_folder
-from keras_vit.exported.optional import NotInstalled
-from keras_vit.exported.run import load_signatures
+from keras_vit.export.formats import FORMATS
+from keras_vit.export.optional import NotInstalled
+from keras_vit.exported.folders import formats_in, version_folder
 from keras_vit.models.model_interface import ModelInterface
 
 
@@ -21,7 +21,7 @@ class ExportedModel:
 
     Args:
         path: the version folder.
-        format: format of the loaded files, a key of `keras_vit.export.FORMATS`.
+        format: name of the loaded format, a key of `keras_vit.export.FORMATS`.
         name: name of the exported Keras model.
         interface: inputs and outputs of the model.
         signatures: functions of named tensors that return a dict of tensors. Only a SavedModel has more signatures than
@@ -36,8 +36,8 @@ class ExportedModel:
 
     def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """Return the outputs by name for images (B, H, W, C) in the range that the model takes."""
-        answer = self.signatures["serving_default"](images=np.asarray(images, "float32"))
-        return {name: np.asarray(value) for name, value in answer.items()}
+        outputs = self.signatures["serving_default"](images=np.asarray(images, "float32"))
+        return {name: np.asarray(value) for name, value in outputs.items()}
 
 
 def load_export(source: str | os.PathLike) -> ExportedModel:
@@ -45,7 +45,7 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
 
     Args:
         source: `saved_models/NAME`, which means its newest version, a version folder, or one file of it such as
-            `model.onnx`. From a folder, the first format of `exported.folders.FILES` that is present is loaded.
+            `model.onnx`. From a folder, the first format of `FORMATS` that is present is loaded.
 
     Raises:
         ValueError: the source is no export, the export is damaged, or the package of its format is not installed.
@@ -54,7 +54,7 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
     folder = version_folder(path.parent if path.is_file() else path)
     formats = [] if folder is None else formats_in(folder)
     if path.is_file():
-        formats = [name for name in formats if FILES[name] == path.name]
+        formats = [name for name in formats if FORMATS[name].file == path.name]
     if not formats:
         raise ValueError(
             f"model expected a folder with model.keras, or an export (saved_models/NAME or a version in it, or one of "
@@ -63,7 +63,8 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
     with _naming(folder, "manifest.json"):
         name, interface = _read_manifest(folder / "manifest.json")
     with _naming(folder, formats[0]):  # each format's library raises its own errors
-        signatures = load_signatures(formats[0], folder)
+        row = FORMATS[formats[0]]
+        signatures = row.module.load(folder / row.file)
     return ExportedModel(folder, formats[0], name, interface, signatures)
 
 

@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from keras_vit.exported import ExportedModel, load_export
+from keras_vit.exported.folders import SUFFIXES
 from keras_vit.models.model_interface import ModelInterface, model_interface
 from keras_vit.models.model_names import holds_model
 from keras_vit.predict.progress import Progress
 from keras_vit.preprocessing.inputs import load_image, preprocess_input
 
 BATCH_SIZE = 32
-EXPORT_SUFFIXES = (".onnx", ".pb", ".tflite", ".xml")
 READER_THREADS = 4
 
 
@@ -32,7 +32,7 @@ def load_predictor(source: str | os.PathLike):
         FileNotFoundError: the path does not exist.
         ValueError: the path holds no model, or no model has this name.
     """
-    is_export_file = os.path.isfile(source) and os.path.splitext(source)[1] in EXPORT_SUFFIXES
+    is_export_file = os.path.isfile(source) and os.path.splitext(source)[1] in SUFFIXES
     if is_export_file or os.path.isdir(source) and not holds_model(source):
         return load_export(source)
     from keras_vit.models.load import load_model  # imports Keras, which an export does not need

@@ -13,7 +13,6 @@ import pytest
 from support import first_quick, needs_tensorflow, quick_first, randomise, run_python
 
 from benchmarks.harness import keras_steps, ours, plan, torch_peers
-from keras_vit import exported
 from keras_vit.cost.weightless import build_weightless
 from keras_vit.export import openvino
 from keras_vit.kernels.compiled import compiled
@@ -139,8 +138,8 @@ def test_openvino_answers_as_the_model(dtype, monkeypatch):
     row = replace(find_variant("ViT_Ti16")[0], depth=2)
     model, asked = randomise(builders.build(row, input_shape=(32, 32, 3))), []
     monkeypatch.setattr(ours, "build", lambda *a, **options: model)
-    runner = exported.openvino.runner
-    monkeypatch.setattr(exported.openvino, "runner", lambda *a: asked.append(a[1]) or runner(*a))
+    runner = openvino.runner
+    monkeypatch.setattr(openvino, "runner", lambda *a: asked.append(a[1]) or runner(*a))
     found = keras.ops.softmax(ours.openvino(contestant(dtype=dtype))[0]())
     expected = model.predict_on_batch(keras_steps.batch_of(32, 2)[0])
     exact = dtype == "float32"

@@ -12,11 +12,9 @@ from contract.cases import MODELS
 from PIL import Image
 from support import needs_tensorflow, quick_first, randomise
 
-from keras_vit import exported
-from keras_vit.export import export, load_export, onnx, openvino
-from keras_vit.export.formats import default_formats
-from keras_vit.exported import optional
-from keras_vit.exported.folders import FILES
+from keras_vit.export import export, onnx, openvino, optional
+from keras_vit.export.formats import FORMATS, default_formats
+from keras_vit.exported import load_export
 from keras_vit.models.model_interface import named_outputs
 from keras_vit.predict import load_predictor, predict
 
@@ -72,7 +70,7 @@ def test_zeros_before_a_pool_stay_zeros_in_onnx(bit, onnx_file):
     assert (
         np.abs(reference.ReferenceEvaluator(str(onnx_file)).run(names, {"images": images})[0] - expected).max() < 1e-5
     )
-    assert np.abs(exported.onnx.runner(onnx_file)(images=images)["logits"] - expected).max() < 1e-5
+    assert np.abs(onnx.runner(onnx_file)(images=images)["logits"] - expected).max() < 1e-5
 
 
 def test_a_model_past_a_protobuf_message_is_refused(bit, tmp_path, monkeypatch):
@@ -90,7 +88,7 @@ def test_openvino_reads_and_compiles_what_was_written_for_it(labelled, tmp_path)
     assert {output.any_name for output in network.outputs} == {"logits", "probabilities"}
     said = json.loads(network.get_rt_info(["keras_vit.json"]).astype(str))
     assert said["labels"] == list("abcde")
-    run = exported.openvino.runner(tmp_path / "model.xml")
+    run = openvino.runner(tmp_path / "model.xml")
     first = run(images=images_for(labelled, 1))["logits"]
     kept = first.copy()
     run(images=-images_for(labelled, 1))
@@ -112,7 +110,7 @@ def test_predict_answers_from_a_version_without_a_saved_model_and_from_its_file(
     expected = predict(labelled, pictures)
     folder = export(labelled, tmp_path / "out", formats=(name,)).path
     assert load_export(folder).format == name
-    for source in (folder.parent, folder, folder / FILES[name]):
+    for source in (folder.parent, folder, folder / FORMATS[name].file):
         for row, other in zip(predict(load_predictor(source), pictures), expected, strict=True):
             assert [found["label"] for found in row["predictions"]] == [
                 found["label"] for found in other["predictions"]
@@ -131,7 +129,7 @@ def test_a_damaged_version_is_named(name, labelled, tmp_path):
     folder = export(labelled, tmp_path / "out", formats=(name,)).path
     sentence = f"model expected a whole export, received {str(folder)!r}, whose {{}} cannot be read: "
     more = {"openvino": "model.bin", "saved_model": "variables/variables.data-00000-of-00001"}
-    for part in {FILES[name], more.get(name, FILES[name])}:
+    for part in {FORMATS[name].file, more.get(name, FORMATS[name].file)}:
         file = folder / part
         whole = file.read_bytes()
         for cut in (whole[: len(whole) // 2], b""):
@@ -187,6 +185,6 @@ def test_copies_that_hold_each_other_go_while_an_onnx_file_is_made():
         return sum(copy() is not None for copy in found)
 
     before = gc.get_threshold()
-    with onnx._prompt_collection():
+    with onnx._frequent_collection():
         assert alive_at_the_end() < 80
     assert gc.get_threshold() == before and gc.get_freeze_count() == 0

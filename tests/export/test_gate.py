@@ -163,8 +163,8 @@ def test_nncf_is_imported_without_its_reports(tmp_path):
 @pytest.mark.broad
 def test_both_sides_are_compared_in_whole_float32(tmp_path, monkeypatch):
     """Of a GPU's TensorFloat-32, switched off meanwhile, there is nothing else to be seen here."""
-    shortened, seen, answer = tf.config.experimental.tensor_float_32_execution_enabled, [], parity.keras_answer
-    monkeypatch.setattr(parity, "keras_answer", lambda *a: seen.append(shortened()) or answer(*a))
+    shortened, seen, answer = tf.config.experimental.tensor_float_32_execution_enabled, [], parity.keras_outputs
+    monkeypatch.setattr(parity, "keras_outputs", lambda *a: seen.append(shortened()) or answer(*a))
     export(CASES["token"].make(), tmp_path / "tiny", formats=("tflite",))
     assert seen == [False] and shortened()
 
@@ -231,7 +231,7 @@ def test_the_manifest_and_the_card_say_where_the_weights_came_from(tmp_path):
         and "| saved_model | attention | rollout |" in card
     )
     (run / "recipe.json").write_text(json.dumps({"data": {"source": "digits", "resize": 36}}))
-    assert "whose shorter side was brought to 36 pixels" in model_card(model, report, origin_of(run))
+    assert "whose shorter side was resized to 36 pixels" in model_card(model, report, origin_of(run))
     assert origin_of("ViT_B16") == Origin(weights="ViT_B16") and origin_of(run / "model.keras").accuracy is None
 
 
@@ -305,7 +305,5 @@ def test_the_card_says_how_many_calibration_images_were_compared_on_too(tmp_path
     model = randomise(CASES["token"].make())
     pixels = pixels_for(model)
     report = export(model, tmp_path / "tiny", pixels, formats=("tflite-int8",), calibration=pixels[:10])
-    assert (
-        "measured on 10 images, 10 of which are among those compared on." in (report.path / "model_card.md").read_text()
-    )
+    assert "measured on 10 images, 10 of them also compared on." in (report.path / "model_card.md").read_text()
     assert json.loads((report.path / "manifest.json").read_text())["parity"]["calibration_images_compared_on"] == 10

@@ -6,8 +6,7 @@ from support import max_difference, randomise
 
 import keras_vit
 from keras_vit.export import integers
-from keras_vit.export.openvino import write_openvino
-from keras_vit.exported.openvino import runner
+from keras_vit.export.openvino import runner, write_openvino
 
 library = pytest.importorskip("openvino", reason="extra `formats` is not installed")
 pytest.importorskip("nncf", reason="extra `formats` is not installed")

@@ -8,8 +8,7 @@ import pytest
 from support import max_difference, randomise
 
 import keras_vit
-from keras_vit import exported
-from keras_vit.export import openvino
+from keras_vit.export import openvino, openvino_graph
 from keras_vit.export.openvino import write_openvino
 
 library = pytest.importorskip("openvino", reason="extra `formats` is not installed")
@@ -36,7 +35,7 @@ def operations(file, kind):
 def test_a_file_has_a_product_each_for_query_key_and_value_and_keys_are_transposed_by_theirs(
     model, file, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(openvino, "_overrides", lambda model: [])
+    monkeypatch.setattr(openvino_graph, "_overrides", lambda model: [])
     write_openvino(model, tmp_path / "model.xml")
     plain, found = (operations(each, "MatMul") for each in (tmp_path / "model.xml", file))
     assert len(found) - len(plain) == 2  # the last block's is for the class token alone
@@ -51,7 +50,7 @@ def test_its_layer_norms_are_operations_of_openvinos_own(epsilon, tmp_path):
     compiled = library.Core().compile_model(tmp_path / "model.xml", "CPU")
     kinds = [op.get_rt_info()["layerType"].astype(str) for op in compiled.get_runtime_model().get_ops()]
     assert kinds.count("MVN") == 5 and not {"ReduceMean", "RMS"} & {*kinds}
-    answer = exported.openvino.runner(tmp_path / "model.xml")(images=IMAGES)["probabilities"]
+    answer = openvino.runner(tmp_path / "model.xml")(images=IMAGES)["probabilities"]
     assert max_difference(answer, model(IMAGES)) < 1e-5
 
 
@@ -70,7 +69,7 @@ def test_kernels_have_7_bits_where_sums_of_products_would_overflow(flags, narrow
     spy = lambda *a, **options: given.append(options["advanced_parameters"]) or quantize(*a, **options)  # noqa: E731
     monkeypatch.setattr(nncf, "quantize", spy)
     monkeypatch.setattr(openvino, "processor", lambda: flags)
-    monkeypatch.setattr(exported.openvino, "processor", lambda: flags)
+    monkeypatch.setattr(openvino, "processor", lambda: flags)
     write_openvino(model, tmp_path / "model.xml", IMAGES)
     kernels = [
         op.get_data()
@@ -79,16 +78,16 @@ def test_kernels_have_7_bits_where_sums_of_products_would_overflow(flags, narrow
     ]
     assert [parameters.overflow_fix.name for parameters in given] == ["ENABLE" if narrow else "FIRST_LAYER"]
     assert len(kernels) == 12 and all((np.abs(kernel.astype(int)).max() < 65) == narrow for kernel in kernels)
-    exported.openvino.runner(tmp_path / "model.xml")  # says nothing where it was made
-    monkeypatch.setattr(exported.openvino, "processor", lambda: "avx2 fma")
+    openvino.runner(tmp_path / "model.xml")  # says nothing where it was made
+    monkeypatch.setattr(openvino, "processor", lambda: "avx2 fma")
     told = nullcontext() if narrow else pytest.warns(UserWarning, match="model.xml expected a processor with VNNI")
     with told:
-        exported.openvino.runner(tmp_path / "model.xml")
+        openvino.runner(tmp_path / "model.xml")
 
 
 def test_a_file_in_float32_is_right_on_every_processor(file, monkeypatch):
-    monkeypatch.setattr(exported.openvino, "processor", lambda: "avx2 fma")
-    exported.openvino.runner(file)
+    monkeypatch.setattr(openvino, "processor", lambda: "avx2 fma")
+    openvino.runner(file)
 
 
 @pytest.mark.broad
@@ -96,8 +95,8 @@ def test_four_images_are_shared_out_over_two_streams(model, file, monkeypatch):
     asked, compile_model = [], library.Core.compile_model
     spy = lambda core, network, device, options: asked.append(options) or compile_model(core, network, device, options)  # noqa: E731
     monkeypatch.setattr(library.Core, "compile_model", spy)
-    monkeypatch.setattr(exported.openvino.os, "cpu_count", lambda: 2)
-    run = exported.openvino.runner(file)
+    monkeypatch.setattr(openvino.os, "cpu_count", lambda: 2)
+    run = openvino.runner(file)
     for count in (1, 3, 4, 5, 6):
         images = IMAGES[:count]
         assert max_difference(run(images=images)["probabilities"], model(images)) < 1e-5
@@ -106,7 +105,7 @@ def test_four_images_are_shared_out_over_two_streams(model, file, monkeypatch):
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_images_of_another_size_are_refused_and_the_next_batch_is_answered(count, model, file):
-    run = exported.openvino.runner(file)
+    run = openvino.runner(file)
     with pytest.raises(RuntimeError, match="incompatible"):
         run(images=np.zeros((count, 32, 32, 3)))
     assert max_difference(run(images=IMAGES[:count])["probabilities"], model(IMAGES[:count])) < 1e-5
@@ -114,7 +113,7 @@ def test_images_of_another_size_are_refused_and_the_next_batch_is_answered(count
 
 @pytest.mark.broad
 def test_threads_that_share_a_runner_get_their_own_answers(model, file):
-    run, batches = exported.openvino.runner(file), [np.tile(IMAGES, (4, 1, 1, 1)) * sign for sign in (1, -1)]
+    run, batches = openvino.runner(file), [np.tile(IMAGES, (4, 1, 1, 1)) * sign for sign in (1, -1)]
     expected = [np.asarray(model(images)) for images in batches]
     with ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(lambda i: run(images=batches[i % 2])["probabilities"], range(40)))

@@ -22,8 +22,7 @@ from support import (
 )
 
 import keras_vit
-from keras_vit.export.saved_model import write_saved_model
-from keras_vit.exported.run import signatures_of
+from keras_vit.export.saved_model import load_signatures, write_saved_model
 from keras_vit.models.model_interface import named_outputs
 from keras_vit.preprocessing.inputs import load_image, preprocess_input
 
@@ -82,7 +81,7 @@ def test_goldens_hold_in_every_keras_copy_and_in_the_saved_model(name, tmp_path)
     assert max_difference(clone(model)(images), expected["logits"]) < TOLERANCE
     assert max_difference(saved_and_loaded(model, tmp_path)(images), expected["logits"]) < TOLERANCE
     write_saved_model(model, tmp_path / "saved")
-    logits = signatures_of(tmp_path / "saved")["serving_default"](images=tf.constant(images))["logits"]
+    logits = load_signatures(tmp_path / "saved")["serving_default"](images=tf.constant(images))["logits"]
     assert max_difference(logits, expected["logits"]) < TOLERANCE
 
 
@@ -91,7 +90,7 @@ def test_goldens_hold_in_every_keras_copy_and_in_the_saved_model(name, tmp_path)
 def test_a_free_image_size_holds_its_goldens(name, tmp_path):
     expected = golden(name)
     write_saved_model(golden_model("g1", input_shape=(None, None, 3)), tmp_path)
-    logits = signatures_of(tmp_path)["serving_default"](images=tf.constant(expected["images"]))["logits"]
+    logits = load_signatures(tmp_path)["serving_default"](images=tf.constant(expected["images"]))["logits"]
     assert max_difference(logits, expected["logits"]) < TOLERANCE
 
 
@@ -99,7 +98,7 @@ def test_a_free_image_size_holds_its_goldens(name, tmp_path):
 def test_every_kind_answers_floats_and_bytes_alike(kind, photo, tmp_path):
     model = tiny(**KINDS[kind])
     write_saved_model(model, tmp_path)
-    signatures = signatures_of(tmp_path)
+    signatures = load_signatures(tmp_path)
     height, width, channels = (side or 8 for side in model.input_shape[1:])
     files = [encoded(photo, "PNG"), encoded(photo, "JPEG", quality=60)]
     pixels = np.stack([load_image(data, (height, width, channels)) for data in files])
@@ -121,7 +120,7 @@ def test_probabilities_are_the_models_own_activation(tmp_path):
     for activation, function in (("sigmoid", tf.sigmoid), ("softmax", tf.nn.softmax), (None, tf.nn.softmax)):
         folder = tmp_path / str(activation)
         write_saved_model(tiny(classifier_activation=activation), folder)
-        answer = signatures_of(folder)["serving_default"](images=tf.random.normal((2, 8, 8, 3)))
+        answer = load_signatures(folder)["serving_default"](images=tf.random.normal((2, 8, 8, 3)))
         assert max_difference(answer["probabilities"], function(answer["logits"])) < 1e-6
 
 
@@ -159,7 +158,7 @@ def test_bytes_are_read_exactly_as_preprocess_reads_them(channels, photo, tmp_pa
         model = keras.Model(images, keras.layers.Activation("linear", name="predictions")(outputs))
         model.get_layer("head").units = flat.shape[1]
         write_saved_model(model, tmp_path / f"{size[0]}")
-        classify = signatures_of(tmp_path / f"{size[0]}")["classify_bytes"]
+        classify = load_signatures(tmp_path / f"{size[0]}")["classify_bytes"]
         for name, data in files.items():
             seen = classify(image_bytes=tf.constant([data]))["probabilities"].numpy().reshape(*size, channels)
             within = max(tolerance, 1e-3) if "turned" in name else tolerance  # on its side it is of another size
@@ -175,7 +174,7 @@ def test_labels_stand_in_the_graph(photo, tmp_path):
     labels = ("null", "eins", "zwölf")
     model = tiny(classes=3, labels=labels)
     write_saved_model(model, tmp_path)
-    answer = signatures_of(tmp_path)["classify_bytes"](image_bytes=tf.constant([encoded(photo, "PNG")]))
+    answer = load_signatures(tmp_path)["classify_bytes"](image_bytes=tf.constant([encoded(photo, "PNG")]))
     order = np.argsort(-answer["probabilities"].numpy()[0])
     assert [label.decode() for label in answer["labels"].numpy()[0]] == [labels[i] for i in order]
 
@@ -183,7 +182,7 @@ def test_labels_stand_in_the_graph(photo, tmp_path):
 @pytest.mark.broad
 def test_an_empty_batch_gets_an_empty_answer(tmp_path):
     write_saved_model(tiny(), tmp_path)
-    signatures = signatures_of(tmp_path)
+    signatures = load_signatures(tmp_path)
     assert signatures["serving_default"](images=tf.zeros((0, 8, 8, 3)))["logits"].shape == (0, 7)
     assert signatures["classify_bytes"](image_bytes=tf.zeros((0,), tf.string))["labels"].shape == (0, 5)
 
@@ -191,7 +190,7 @@ def test_an_empty_batch_gets_an_empty_answer(tmp_path):
 @pytest.mark.broad
 def test_of_a_free_size_images_without_a_whole_patch_are_refused(tmp_path):
     write_saved_model(tiny(input_shape=(None, None, 3)), tmp_path)
-    answer = signatures_of(tmp_path)
+    answer = load_signatures(tmp_path)
     for shape in ((1, 1, 1, 3), (1, 64, 0, 3), (2, 3, 64, 3)):
         for name in ("serving_default", "features", "attention"):
             with pytest.raises(tf.errors.InvalidArgumentError, match="images expected to hold at least one patch"):
@@ -203,7 +202,7 @@ def test_of_a_free_size_images_without_a_whole_patch_are_refused(tmp_path):
 def test_without_a_head_the_features_are_served(tmp_path):
     model = tiny(include_top=False)
     write_saved_model(model, tmp_path)
-    signatures = signatures_of(tmp_path)
+    signatures = load_signatures(tmp_path)
     images = tf.random.normal((2, 8, 8, 3))
     assert signatures.keys() == {"serving_default", "features", "attention"}
     assert max_difference(signatures["serving_default"](images=images)["features"], model(images)) < 1e-6

@@ -11,8 +11,8 @@ from support import max_difference, needs_onednn, needs_tensorflow, quick_first,
 import keras_vit
 from keras_vit import analysis
 from keras_vit.export.precision import in_dtype
-from keras_vit.export.saved_model import ServingModule, write_saved_model
-from keras_vit.exported.run import signatures_of
+from keras_vit.export.saved_model import load_signatures, write_saved_model
+from keras_vit.export.serving_module import ServingModule
 from keras_vit.kernels import split_matmuls
 from keras_vit.kernels.served import norm_overrides
 from keras_vit.layers import LayerNorm
@@ -102,7 +102,7 @@ def test_in_bfloat16_it_holds_attention_and_mlps_in_parts(pooling, tmp_path, mon
     numbers = lambda weights: sum(np.prod(weight.shape) for weight in weights)  # noqa: E731
     assert numbers(half.weights) <= numbers(held) < 1.02 * numbers(half.weights)
     write_saved_model(half, tmp_path)
-    signatures = signatures_of(tmp_path)
+    signatures = load_signatures(tmp_path)
     answer = signatures["serving_default"](images=tf.constant(IMAGES))["logits"]
     expected = np.log(np.asarray(model(IMAGES)))
     expected -= expected.mean(axis=-1, keepdims=True)
@@ -118,7 +118,7 @@ def test_in_bfloat16_it_holds_attention_and_mlps_in_parts(pooling, tmp_path, mon
 def test_in_bfloat16_what_has_no_parts_is_held_whole(changes, tmp_path):
     model = randomise(keras_vit.build(dataclasses.replace(ROW, **changes), classes=5, pooling="gap"))
     write_saved_model(in_dtype(model, "bfloat16"), tmp_path)
-    answer = signatures_of(tmp_path)["serving_default"](images=tf.constant(IMAGES))["probabilities"]
+    answer = load_signatures(tmp_path)["serving_default"](images=tf.constant(IMAGES))["probabilities"]
     assert max_difference(answer, model(IMAGES)) < 0.1
 
 

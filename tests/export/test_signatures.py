@@ -11,11 +11,10 @@ from PIL import Image
 from support import first_quick, max_difference, needs_tensorflow, quick_first, randomise
 
 import keras_vit
-from keras_vit import analysis, exported
+from keras_vit import analysis
 from keras_vit.export import tflite
 from keras_vit.export.precision import in_dtype
-from keras_vit.export.saved_model import write_saved_model
-from keras_vit.exported.run import signatures_of
+from keras_vit.export.saved_model import load_signatures, write_saved_model
 from keras_vit.models.model_interface import model_interface
 
 pytestmark = needs_tensorflow
@@ -52,7 +51,7 @@ def animated(mode) -> bytes:
 def test_a_broken_file_fails_for_itself_alone(files, tmp_path):
     model, _ = made("labelled")
     write_saved_model(model, tmp_path)
-    classify = signatures_of(tmp_path)["classify_bytes"]
+    classify = load_signatures(tmp_path)["classify_bytes"]
     whole = list(files.values())
     broken = [
         files["JPEG"][:60],
@@ -86,7 +85,7 @@ def test_a_broken_file_fails_for_itself_alone(files, tmp_path):
 def test_a_batch_without_one_whole_file_is_answered(tmp_path):
     model, _ = made("labelled")
     write_saved_model(model, tmp_path)
-    classify = signatures_of(tmp_path)["classify_bytes"]
+    classify = load_signatures(tmp_path)["classify_bytes"]
     for broken in ([], [b""], [b"no image"], [b"", b"no image", b"GIF8"]):
         answer = classify(image_bytes=tf.constant(broken, tf.string, (len(broken),)))
         assert answer["probabilities"].shape == (len(broken), 5) and not answer["probabilities"].numpy().any()
@@ -97,7 +96,7 @@ def test_a_batch_without_one_whole_file_is_answered(tmp_path):
 def test_attention_is_the_analysis_rooms_rollout_and_features_are_the_models_own(name, tmp_path):
     model, images = made(name)
     write_saved_model(model, tmp_path)
-    signatures = signatures_of(tmp_path)
+    signatures = load_signatures(tmp_path)
     rollout = signatures["attention"](images=images)["rollout"]
     assert max_difference(rollout, analysis.rollout_maps(model, images.numpy())) < 1e-6
     features = signatures["features"](images=images)
@@ -124,7 +123,7 @@ def test_the_network_lies_in_one_function_that_all_signatures_share(tmp_path):
 def test_a_model_without_attention_has_no_such_signature(tmp_path):
     model, images = made("bit")
     write_saved_model(model, tmp_path)
-    signatures = signatures_of(tmp_path)
+    signatures = load_signatures(tmp_path)
     assert signatures.keys() == {"serving_default", "classify_bytes", "features"}
     pooled = signatures["features"](images=images)["pooled"]
     assert max_difference(pooled, keras_vit.feature_model(model, ["pooling"])(images)) < 1e-5
@@ -140,7 +139,7 @@ def test_bfloat16_stores_half_and_leaves_the_model_alone(name, tmp_path):
     stored = tf.train.load_checkpoint(str(tmp_path / "variables" / "variables")).get_variable_to_dtype_map()
     kinds = [kind for entry, kind in stored.items() if "VARIABLE_VALUE" in entry]
     assert kinds.count(tf.bfloat16) == len(kinds) - 2  # all but the classifier's kernel and bias
-    answer = signatures_of(tmp_path)["serving_default"](images=images)
+    answer = load_signatures(tmp_path)["serving_default"](images=images)
     assert 0 < max_difference(answer["probabilities"], model(images)) < 0.02
     operations = _operations(tmp_path)
     assert operations & {("MatMul", "bfloat16"), ("Conv2D", "bfloat16"), ("_FusedMatMul", "bfloat16")}
@@ -158,7 +157,7 @@ def test_kernels_are_stored_standardised_and_the_model_keeps_its_own(name, tmp_p
     standardised = [kernel for kernel in kernels if np.abs(kernel.mean((0, 1, 2))).max() < 1e-6]
     assert len(standardised) == len(convolutions) > 4
     assert all(max_difference(kernel.var((0, 1, 2)), 1) < 1e-3 for kernel in standardised)
-    assert max_difference(signatures_of(tmp_path)["serving_default"](images=images)["probabilities"], expected) < 1e-5
+    assert max_difference(load_signatures(tmp_path)["serving_default"](images=images)["probabilities"], expected) < 1e-5
 
     assert all((old == new).all() for old, new in zip(before, model.get_weights(), strict=True))
     convolutions[0].kernel.assign(np.random.default_rng(1).normal(size=convolutions[0].kernel.shape))
@@ -193,7 +192,7 @@ def test_a_tflite_file_says_what_it_is_and_takes_any_batch_on_request(precision,
     with zipfile.ZipFile(tmp_path / "model.tflite") as archive:
         assert archive.read("labels.txt").decode().split() == ["a", "b", "c", "d", "e"]
     assert not any(name.startswith("CUSTOM") for name in tflite.operators(flatbuffer))
-    run = exported.tflite.runner(flatbuffer)
+    run = tflite.runner(flatbuffer)
     for count in (1, 3):
         answer = run(images=images.numpy()[:count])
         assert answer.keys() == {"logits", "probabilities"}

@@ -16,10 +16,8 @@ from support import (
 )
 
 import keras_vit
-from keras_vit import exported
 from keras_vit.evaluate.accuracy import logits_model
-from keras_vit.export import tflite
-from keras_vit.exported import optional
+from keras_vit.export import optional, tflite
 from keras_vit.layers.encoder import layer_norm
 from keras_vit.layers.override import Override, overriding
 
@@ -43,7 +41,7 @@ def tiny(**options):
 @pytest.mark.parametrize("name", first_quick(["g1", "g2", "g3"]))
 def test_goldens_hold(name):
     expected = golden(name)
-    answer = exported.tflite.runner(tflite.convert(golden_model(name)))(images=expected["images"])
+    answer = tflite.runner(tflite.convert(golden_model(name)))(images=expected["images"])
     assert answer.keys() == {"logits", "probabilities"}
     assert max_difference(answer["logits"], expected["logits"]) < TOLERANCE
 
@@ -55,7 +53,7 @@ def test_every_kind_converts_to_builtin_operators(kind):
     operators = tflite.operators(flatbuffer)
     assert operators and not any(name.startswith("CUSTOM") for name in operators)
     images = np.random.default_rng(0).uniform(-1, 1, (3, *model.input_shape[1:])).astype("float32")
-    answer = exported.tflite.runner(flatbuffer)(images=images)
+    answer = tflite.runner(flatbuffer)(images=images)
     assert max_difference(answer["features" if kind == "headless" else "probabilities"], model(images)) < 1e-5
     if kind != "headless":  # probabilities hardly tell one GELU from the other
         assert max_difference(answer["logits"], logits_model(model)(images)) < 1e-5
@@ -76,7 +74,7 @@ def test_half_precision_halves_the_weights_and_stays_close():
     half = tflite.convert(model, "float16")
     images = golden("g1")["images"]
     assert len(half) < len(tflite.convert(model)) - 1.5 * model.count_params()
-    assert max_difference(exported.tflite.runner(half)(images=images)["logits"], golden("g1")["logits"]) < 1e-2
+    assert max_difference(tflite.runner(half)(images=images)["logits"], golden("g1")["logits"]) < 1e-2
 
 
 def test_a_model_outside_tflites_operators_is_refused_by_their_names():
@@ -109,7 +107,7 @@ def test_without_its_interpreter_the_sentence_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(optional.importlib, "import_module", missing)
     with pytest.raises(ValueError, match=r"expected ai-edge-litert, which `pip install keras-vit-zoo\[formats\]`"):
-        exported.tflite.runner(b"")
+        tflite.runner(b"")
 
 
 @pytest.mark.broad

@@ -4,13 +4,14 @@ import functools
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from contract.cases import MODELS
 from support import needs_tensorflow, quick_first, randomise
 
-from keras_vit.export import export, saved_model
+from keras_vit.export import export, serving_module
 from keras_vit.export.formats import FORMATS
 from keras_vit.preprocessing.inputs import preprocess_input
 
@@ -59,7 +60,7 @@ def headless():
     """A model, images for it, and what another model answers to the first 16 by signature and output."""
     model, other = (randomise(CASES["headless"].make(), seed) for seed in (0, 1))
     pixels = images_for(model)
-    return model, pixels, saved_model.inference_function(other)(preprocess_input(pixels[:16].astype("float32")))
+    return model, pixels, serving_module.inference_function(other)(preprocess_input(pixels[:16].astype("float32")))
 
 
 @pytest.fixture(scope="module")
@@ -84,22 +85,22 @@ def test_a_reduced_file_that_answers_something_else_is_refused(
     for package in ("ai_edge_litert", "nncf"):
         pytest.importorskip(package, reason="extra `formats` is not installed")
     model, pixels, others = headless
-    right, form = written(name), FORMATS[name]
+    right, row = written(name), FORMATS[name]
     inputs = preprocess_input(pixels[:16].astype("float32"))
     places = {image.tobytes(): i for i, image in enumerate(inputs)}
 
-    def load(folder):
-        functions = form.load(folder)
+    def load(file):
+        functions = row.module.load(file)
 
         def answer(*, images):
             found = {key: np.asarray(value) for key, value in functions[signature](images=images).items()}
-            rows = [places[image.tobytes()] for image in np.asarray(images)]
-            return {**found, output: WRONG[way](found[output], np.asarray(others[signature][output])[rows])}
+            indices = [places[image.tobytes()] for image in np.asarray(images)]
+            return {**found, output: WRONG[way](found[output], np.asarray(others[signature][output])[indices])}
 
         return {**functions, signature: answer}
 
-    copied = replace(form, load=load, write=lambda _, folder, __: shutil.copytree(right, folder, dirs_exist_ok=True))
-    monkeypatch.setitem(FORMATS, name, copied)
+    copy = lambda _, file, __: shutil.copytree(right, file.parent, dirs_exist_ok=True)  # noqa: E731
+    monkeypatch.setitem(FORMATS, name, replace(row, module=SimpleNamespace(write=copy, load=load)))
     with pytest.raises(ValueError, match=rf"{name} \({signature}\) expected {output} w"):
         export(model, tmp_path / "new" / "tiny", **chosen(pixels, name))
     assert not (tmp_path / "new").exists()

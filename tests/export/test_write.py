@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from support import (
 
 import keras_vit
 from keras_vit import export, exported
-from keras_vit.export import image_bytes, saved_model, tflite, write
+from keras_vit.export import image_bytes, saved_model, serving_module, tflite, write
 from keras_vit.export.formats import FORMATS
 from keras_vit.export.versions import versions, write_version
 from keras_vit.models.model_interface import model_interface
@@ -146,10 +147,9 @@ def test_a_file_that_disagrees_is_not_let_out(wrong, model, images, tmp_path, mo
     other = randomise(keras_vit.build(TINY, classes=3), seed=1)
     convert, write_saved = tflite.convert, saved_model.write_saved_model
     if wrong == "tflite":
-        monkeypatch.setattr(tflite, "convert", lambda _, precision, batch: convert(other, precision))
+        monkeypatch.setattr(tflite, "convert", lambda _, precision, **__: convert(other, precision))
     else:
-        row = replace(FORMATS["saved_model"], write=lambda _, folder, __: write_saved(other, folder))
-        monkeypatch.setitem(FORMATS, "saved_model", row)
+        monkeypatch.setattr(saved_model, "write_saved_model", lambda _, folder: write_saved(other, folder))
     message = rf"{wrong} \(serving_default\) expected logits within 0.0001 of the Keras model's, received a difference"
     with pytest.raises(ValueError, match=message):
         export.export(model, tmp_path / "new" / "tiny", images)
@@ -179,8 +179,8 @@ WRONG_ROLLOUTS = {
 def test_a_wrong_attention_signature_is_not_let_out(wrong, model, images, tmp_path, monkeypatch):
     """Whose code the gate once compared with itself, and by broadcasting."""
     change, sentence = WRONG_ROLLOUTS[wrong]
-    right = saved_model.rollout
-    monkeypatch.setattr(saved_model, "rollout", lambda *args: change(right(*args)))
+    right = serving_module.rollout
+    monkeypatch.setattr(serving_module, "rollout", lambda *args: change(right(*args)))
     with pytest.raises(ValueError, match=rf"saved_model \(attention\) {sentence}"):
         export.export(model, tmp_path / "tiny", images, formats=("saved_model",))
     assert not names(tmp_path)
@@ -194,18 +194,19 @@ def written(tmp_path_factory):
     return folder
 
 
-def answering(written, changes, form=FORMATS["saved_model"]):
+def answering(written, changes, row=FORMATS["saved_model"]):
     """A copy of that SavedModel whose signatures answer otherwise: signature -> a function of its outputs, or None."""
 
-    def load(folder):
-        signatures = dict(form.load(folder))
+    def load(file):
+        signatures = dict(row.module.load(file))
         for signature, change in changes.items():
             right = signatures.pop(signature)
             if change is not None:
                 signatures[signature] = lambda right=right, change=change, **given: change({**right(**given)})
         return signatures
 
-    return replace(form, load=load, write=lambda _, folder, __: shutil.copytree(written, folder, dirs_exist_ok=True))
+    copy = lambda _, file, __: shutil.copytree(written, file.parent, dirs_exist_ok=True)  # noqa: E731
+    return replace(row, module=SimpleNamespace(write=copy, load=load))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_a_model_that_answers_nan_is_not_let_out(model, images, tmp_path):
 @pytest.mark.broad
 def test_half_precision_is_held_to_its_agreement(model, images, tmp_path, monkeypatch):
     other, convert = randomise(keras_vit.build(TINY, classes=3), seed=1), tflite.convert
-    monkeypatch.setattr(tflite, "convert", lambda _, precision, batch: convert(other, precision))
+    monkeypatch.setattr(tflite, "convert", lambda _, precision, **__: convert(other, precision))
     with pytest.raises(ValueError, match="have the Keras model's best class for 99% of the images, received"):
         export.export(model, tmp_path / "tiny", images, formats=("tflite-fp16",))
 
@@ -288,13 +289,13 @@ def test_an_export_is_loaded_again_by_name_and_by_version(model, images, tmp_pat
     for _ in range(2):
         export.export(model, tmp_path / "tiny", formats=("saved_model",))
     for source, version in ((tmp_path / "tiny", "2"), (tmp_path / "tiny" / "1", "1")):
-        loaded = export.load_export(source)
+        loaded = exported.load_export(source)
         assert loaded.path.name == version and loaded.name == "tiny"
         assert loaded.interface == model_interface(model)
         inputs = images / 127.5 - 1
         assert np.abs(loaded(inputs)["probabilities"] - model.predict(inputs, verbose=0)).max() < 1e-6
     with pytest.raises(ValueError, match=r"or a version in it, or one of its files\), received"):
-        export.load_export(tmp_path)
+        exported.load_export(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +336,7 @@ def test_a_half_precision_model_passes_by_agreement_and_is_float32_in_tflite(dty
     assert {row.format for row in report.rows} == {"saved_model", "tflite"}
     assert all(row.max_difference < 0.1 for row in report.rows)
     assert all(row.agreement >= 0.99 for row in report.rows if row.signature in ("serving_default", "classify_bytes"))
-    answer = exported.tflite.runner((report.path / "model.tflite").read_bytes())(images=golden("g1")["images"])
+    answer = tflite.runner((report.path / "model.tflite").read_bytes())(images=golden("g1")["images"])
     assert np.abs(answer["logits"] - golden("g1")["logits"]).max() < (TOLERANCE if "mixed" in dtype else 0.1)
 
 

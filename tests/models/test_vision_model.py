@@ -147,7 +147,7 @@ def test_saved_loaded_and_cloned_it_stays_lean(tmp_path):
 @needs_tensorflow
 def test_an_export_in_bfloat16_has_all_tokens_and_the_rollout_of_all_blocks():
     from keras_vit.export.precision import in_dtype
-    from keras_vit.export.saved_model import inference_function
+    from keras_vit.export.serving_module import inference_function
 
     model = built()
     exact, half = (inference_function(m)(IMAGES) for m in (model, in_dtype(model, "bfloat16")))
@@ -262,7 +262,7 @@ def test_whoever_makes_a_model_of_it_to_compute_with_makes_a_lean_one():
     from keras_vit.analysis import neighbours
     from keras_vit.evaluate import few_shot
     from keras_vit.evaluate.accuracy import logits_model
-    from keras_vit.export.saved_model import inference_function
+    from keras_vit.export.serving_module import inference_function
     from keras_vit.models.model_interface import named_outputs
 
     model = built()
@@ -278,7 +278,7 @@ def test_whoever_makes_a_model_of_it_to_compute_with_makes_a_lean_one():
 
 @needs_tensorflow
 def test_an_answer_that_reads_something_in_front_of_the_block_as_well():
-    from keras_vit.export.saved_model import inference_function
+    from keras_vit.export.serving_module import inference_function
 
     model = built(include_top=False)
     early = keras.layers.GlobalAveragePooling2D()(model.get_layer("embedding").output)

@@ -87,7 +87,8 @@ def test_the_command_takes_published_weights(layout, files, tmp_path, capsys):
 
 
 def test_an_export_predicts_what_its_model_predicts(files, tmp_path):
-    from keras_vit.export import ExportedModel, export
+    from keras_vit.export import export
+    from keras_vit.exported import ExportedModel
 
     model = tiny(include_preprocessing=True)
     model.save(tmp_path / "model.keras")

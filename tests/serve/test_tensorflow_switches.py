@@ -11,8 +11,7 @@ from support import needs_tensorflow
 
 from keras_vit import cli
 from keras_vit.export.precision import in_dtype
-from keras_vit.export.saved_model import write_saved_model
-from keras_vit.exported.run import signatures_of
+from keras_vit.export.saved_model import load_signatures, write_saved_model
 from keras_vit.serve import server
 from keras_vit.serve.tensorflow_switches import SWITCH, prepack_weights
 
@@ -93,7 +92,7 @@ def test_batches_of_any_size_and_a_new_version_get_their_own_numbers(stored, tmp
     shutil.copytree(stored / "half" / "2", folder / "2")
     write_saved_model(in_dtype(tiny(5), "bfloat16"), tmp_path / "next")
     expected = [
-        signatures_of(saved)["serving_default"](images=tf.constant(images))["logits"].numpy()
+        load_signatures(saved)["serving_default"](images=tf.constant(images))["logits"].numpy()
         for saved in (folder / "2", tmp_path / "next")
     ]
     spread = expected[0].std()
