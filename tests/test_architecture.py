@@ -65,9 +65,7 @@ PUBLIC |= {"decode_predictions", "preprocess_input", "preprocessing_of"}
 LAYERS = {name for name, value in vars(keras_vit.layers).items() if inspect.isfunction(value) or inspect.isclass(value)}
 KERAS_METHODS = {"build", "call", "compute_output_shape", "get_config", "from_config"}  # Keras calls them, untyped
 LONG_FILES = {"weights/convert.py"}
-LONG_FUNCTIONS = {
-    "serve/server.py:serve",
-}
+LONG_FUNCTIONS = set()
 
 
 def room_of(path):

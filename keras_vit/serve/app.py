@@ -108,8 +108,8 @@ class Service:
         def read(body, headers, version):
             return inference.read_infer(body, headers.get("inference-header-content-length"), version)
 
-        def write(outputs, signature, version, asked):
-            text, binary = inference.write_infer(outputs, asked, signature, version)
+        def write(outputs, signature, version, request_object):
+            text, binary = inference.write_infer(outputs, request_object, signature, version)
             if not binary:
                 return Response(text, media_type="application/json")
             sizes = {"inference-header-content-length": str(len(text))}
@@ -148,16 +148,16 @@ class Service:
         deadline = time.monotonic() + seconds
 
         def prepare():
-            signature, inputs, asked = read(body, headers, version)
+            signature, inputs, extra = read(body, headers, version)
             count = max((len(value) for value in inputs.values() if value.ndim), default=1)
             if count > (most := self.limits.max_images):
                 raise Refusal(413, f"the request expected at most {most:,} images, received {count:,}.")
-            return images.check(signature, inputs, self.limits), asked, count
+            return images.check(signature, inputs, self.limits), extra, count
 
-        def compute(call, asked, count):
+        def compute(call, extra, count):
             outputs = images.compute(call, self.budget, deadline, seconds)
             self.metrics.images.labels(version.model, str(version.number), call.signature.name).inc(count)
-            return write(outputs, call.signature, version, asked)
+            return write(outputs, call.signature, version, extra)
 
         try:
             lane = self.lanes.large_bodies if len(body) > LARGE_BODY else self.lanes.bodies

@@ -99,28 +99,28 @@ def check(signature: Signature, inputs: dict[str, np.ndarray], limits: Limits) -
         Refusal: an image file is bad and the signature has no output `error`, or the images have too many pixels.
     """
     refused: dict[int, str] = {}
-    rows = max((len(value) for value in inputs.values() if value.ndim), default=1)
-    pixels, large = np.zeros(rows, np.int64), np.zeros(rows, bool)
+    count = max((len(value) for value in inputs.values() if value.ndim), default=1)
+    pixels, large = np.zeros(count, np.int64), np.zeros(count, bool)
     for name, value in inputs.items():
         if signature.inputs[name].dtype != tf.string or value.ndim != 1:
             continue
         files = []
         for i, data in enumerate(map(_file, value)):
-            found = measure(data)
-            if sentence := _fault(found, len(data), limits.max_pixels):
+            measured = measure(data)
+            if sentence := _fault(measured, len(data), limits.max_pixels):
                 if "error" not in signature.outputs:
                     raise Refusal(400, f"{name} {i} {sentence}")
                 refused[i] = f"{name} {i} {sentence}"
                 files.append(b"")
                 continue
-            files.append(found.data)
-            pixels[i] += found.pixels
-            large[i] |= found.pixels > LARGE_PIXELS or found.scans > LARGE_SCANS
+            files.append(measured.data)
+            pixels[i] += measured.pixels
+            large[i] |= measured.pixels > LARGE_PIXELS or measured.scans > LARGE_SCANS
         inputs = {**inputs, name: np.array(files, object)}
     if (total := int(pixels.sum())) > (most := limits.max_request_pixels):
         raise Refusal(413, f"the request expected images of at most {most:,} pixels in all, received {total:,}.")
     if signature.max_rows is None:
-        return Call(signature, inputs, refused, [Piece(0, rows, total, bool(large.any()))])
+        return Call(signature, inputs, refused, [Piece(0, count, total, bool(large.any()))])
     return Call(signature, inputs, refused, _pieces(pixels.tolist(), large.tolist()))
 
 
@@ -136,7 +136,7 @@ def compute(call: Call, budget: Budget, deadline: float, seconds: float) -> dict
     Raises:
         Refusal: the deadline has passed (503), or `Signature` refuses the inputs.
     """
-    parts = []
+    results = []
     for piece in call.pieces:
         if time.monotonic() > deadline:
             raise Refusal(503, f"the server could not compute the request within {seconds:g} s, try again later.")
@@ -145,10 +145,12 @@ def compute(call: Call, budget: Budget, deadline: float, seconds: float) -> dict
             inputs = {name: value[piece.start : piece.stop] for name, value in inputs.items()}
         if piece.large:
             with budget.taking(piece.pixels):
-                parts.append(call.signature(inputs, alone=True))
+                results.append(call.signature(inputs, alone=True))
         else:
-            parts.append(call.signature(inputs))
-    outputs = parts[0] if len(parts) == 1 else {n: np.concatenate([p[n] for p in parts]) for n in parts[0]}
+            results.append(call.signature(inputs))
+    outputs = results[0]
+    if len(results) > 1:
+        outputs = {name: np.concatenate([result[name] for result in results]) for name in outputs}
     if call.refused:
         sentences = outputs["error"].astype(object)
         for i, sentence in call.refused.items():
@@ -178,15 +180,15 @@ def _file(data: bytes) -> bytes:
     return data
 
 
-def _fault(found: Measured | None, size: int, max_pixels: int) -> str | None:
+def _fault(measured: Measured | None, size: int, max_pixels: int) -> str | None:
     """Return why a measured image file is refused; None if it is accepted."""
-    if found is None:
+    if measured is None:
         return f"expected an image file (JPEG, PNG, GIF or WebP), received {size:,} other bytes."
-    if found.animated:
+    if measured.animated:
         return "expected one image, received an animation."
-    if found.pixels > max_pixels:
-        return f"expected an image of at most {max_pixels:,} pixels, received {found.width} x {found.height}."
-    most = min(MAX_SCANS, MAX_WORK * max_pixels // found.pixels)
-    if found.scans > most:
-        return f"expected a JPEG file of at most {most} scans at its size, received {found.scans}."
+    if measured.pixels > max_pixels:
+        return f"expected an image of at most {max_pixels:,} pixels, received {measured.width} x {measured.height}."
+    most = min(MAX_SCANS, MAX_WORK * max_pixels // measured.pixels)
+    if measured.scans > most:
+        return f"expected a JPEG file of at most {most} scans at its size, received {measured.scans}."
     return None

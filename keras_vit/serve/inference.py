@@ -92,13 +92,13 @@ def read_infer(body: bytes, header_length: str | None, version: Version):
 
 def write_infer(outputs: dict[str, np.ndarray], request: dict, signature: Signature, version: Version):
     """Return the response: the JSON, and the requested binary tensors, which follow the JSON."""
-    asked = {tensor["name"]: _parameters(tensor) for tensor in request.get("outputs") or []}
+    requested = {tensor["name"]: _parameters(tensor) for tensor in request.get("outputs") or []}
     everywhere = bool(_parameters(request).get("binary_data_output"))
     tensors, chunks = [], []
-    for name in asked or outputs:
+    for name in requested or outputs:
         value, spec = outputs[name], signature.outputs[name]
         tensor = {"name": name, "datatype": DATATYPES[spec.dtype], "shape": list(value.shape)}
-        if asked.get(name, {}).get("binary_data", everywhere):
+        if requested.get(name, {}).get("binary_data", everywhere):
             chunks.append(_to_binary(value))
             tensor["parameters"] = {"binary_data_size": len(chunks[-1])}
         elif spec.dtype == tf.string:
@@ -123,20 +123,22 @@ def _range(version: Version) -> dict:
 
 
 def _signature(request: dict, names: set[str], version: Version) -> Signature:
-    asked = {tensor["name"] for tensor in request.get("outputs") or []}
+    requested = {tensor["name"] for tensor in request.get("outputs") or []}
     if (name := _parameters(request).get("signature_name")) is not None:
-        found = [version.signature(name)] if isinstance(name, str) else []
+        candidates = [version.signature(name)] if isinstance(name, str) else []
     else:
-        found = list(version.signatures.values())
-    found = [signature for signature in found if signature.inputs.keys() == names]
-    if not found:
+        candidates = list(version.signatures.values())
+    candidates = [signature for signature in candidates if signature.inputs.keys() == names]
+    if not candidates:
         known = "; ".join(f"{s.name} takes {', '.join(s.inputs)}" for s in version.signatures.values())
-        raise Refusal(400, f"inputs expected those of a signature ({known}), received {', '.join(sorted(names))}")
-    for signature in found:
-        if asked <= signature.outputs.keys():
+        raise Refusal(
+            400, f"inputs expected the names of a signature's inputs ({known}), received {', '.join(sorted(names))}"
+        )
+    for signature in candidates:
+        if requested <= signature.outputs.keys():
             return signature
-    raise Refusal(400, f"outputs expected some of {', '.join(found[0].outputs)}, received "
-                       f"{', '.join(sorted(map(str, asked)))}")  # fmt: skip
+    raise Refusal(400, f"outputs expected some of {', '.join(candidates[0].outputs)}, received "
+                       f"{', '.join(sorted(map(str, requested)))}")  # fmt: skip
 
 
 def _is_tensor(tensor) -> bool:
@@ -151,8 +153,8 @@ def _is_tensor(tensor) -> bool:
 
 
 def _parameters(of: dict) -> dict:
-    found = of.get("parameters")
-    return found if isinstance(found, dict) else {}
+    parameters = of.get("parameters")
+    return parameters if isinstance(parameters, dict) else {}
 
 
 def _tensors(specs: dict[str, tf.TensorSpec]) -> list[dict]:

@@ -50,10 +50,10 @@ def measure(data: bytes) -> Measured | None:
     """Measure a JPEG, PNG, GIF or WebP file; return None for other files and damaged headers."""
     reader = {"JPEG": _jpeg, "PNG": _png, "GIF": _gif, "WebP": _webp}.get(kind_of(data))
     try:
-        found = reader and reader(data)
+        measured = reader and reader(data)
     except (IndexError, struct.error):  # the file ends before its size
         return None
-    return found if found and found.pixels else None
+    return measured if measured and measured.pixels else None
 
 
 def _jpeg(data: bytes) -> Measured | None:

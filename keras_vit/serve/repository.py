@@ -73,7 +73,7 @@ class Model:
 
     def poll(self) -> list[str]:
         """Load new versions and drop old or deleted ones. Return one sentence per change."""
-        numbers, done = version_numbers(self.folder), []
+        numbers, changes = version_numbers(self.folder), []
         wanted = [number for number in numbers if not _of_other_formats(self.folder / str(number))][-self.keep :]
         for number in wanted:
             state = _state(self.folder / str(number))
@@ -84,14 +84,14 @@ class Model:
             except ValueError as error:
                 self._seen_broken[number] = state  # loaded again when a file changes
                 self.failures[number] = str(error)
-                done.append(f"{self.name}: {error}")
+                changes.append(f"{self.name}: {error}")
             else:
                 self._seen_broken.pop(number, None)
                 self.versions = {**self.versions, number: version}
                 self.failures.pop(
                     number, None
                 )  # after `versions`, so that `rest.status` finds the version in one of them
-                done.append(f"{self.name}: version {number} is loaded")
+                changes.append(f"{self.name}: version {number} is loaded")
         # An old version is dropped only after `keep` newer ones are loaded, so that one is always available.
         served = [number for number in wanted if number in self.versions]
         if served:
@@ -102,9 +102,9 @@ class Model:
             dropped = sorted(set(self.versions) - set(served))
             if dropped:
                 self.versions = {number: self.versions[number] for number in served}
-                done += [f"{self.name}: version {number} is unloaded" for number in dropped]
+                changes += [f"{self.name}: version {number} is unloaded" for number in dropped]
                 gc.collect()  # a loaded SavedModel contains reference cycles
-        return done
+        return changes
 
     def version(self, number: int | None = None) -> Version:
         """Return a version, the newest by default, or raise a Refusal with TensorFlow Serving's message."""
@@ -230,9 +230,9 @@ def _incomplete(folder: Path, manifest: dict) -> str | None:
     for name, file in manifest.get("files", {}).items():
         if name != "saved_model.pb" and not name.startswith("variables/"):
             continue  # of another format
-        size, found = file["size"], (folder / name).stat().st_size if (folder / name).is_file() else None
-        if found != size:
-            return f"{name} of {'no' if found is None else f'{found:,}'} bytes in place of {size:,}"
+        expected, size = file["size"], (folder / name).stat().st_size if (folder / name).is_file() else None
+        if size != expected:
+            return f"{name} of {'no' if size is None else f'{size:,}'} bytes in place of {expected:,}"
     return None
 
 

@@ -33,16 +33,16 @@ def read_json(body: bytes, allow_nan: bool = True) -> dict:
 
     try:
         text = body.decode("utf-8-sig")
-        found = json.loads(text, parse_constant=None if allow_nan else no_number)
+        value = json.loads(text, parse_constant=None if allow_nan else no_number)
         if "\\u" in text:
-            json.dumps(found, ensure_ascii=False).encode()  # raises an error for half a surrogate pair
+            json.dumps(value, ensure_ascii=False).encode()  # raises an error for half a surrogate pair
     except (ValueError, RecursionError) as error:
         if kind := kind_of(body):
             raise Refusal(400, f"the body expected JSON, received a {kind} file: {HOW_TO_SEND}") from None
         raise Refusal(400, f"JSON Parse error: {error}") from None
-    if not isinstance(found, dict):
-        raise Refusal(400, f"JSON Value: {_shown(found)} Is not object")
-    return found
+    if not isinstance(value, dict):
+        raise Refusal(400, f"JSON Value: {_shown(value)} Is not object")
+    return value
 
 
 def read_predict(request: dict, version: Version) -> tuple[Signature, dict[str, np.ndarray], bool]:

@@ -47,14 +47,8 @@ def serve(
         ValueError: an argument is out of range, a folder holds no loadable export, or the port is taken.
     """
     batching, limits = batching or Batching(), limits or Limits()
-    positive = {"keep": keep, "max_batch_size": batching.max_batch_size, "poll_seconds": poll_seconds}
-    positive |= dataclasses.asdict(limits)
-    for name, value in positive.items():
-        if not value > 0:
-            raise ValueError(f"{name} expected a positive number, received {value!r}.")
-    if not batching.batch_timeout_ms >= 0:
-        raise ValueError(f"batch_timeout expected milliseconds from 0 on, received {batching.batch_timeout_ms!r}.")
-    with _listen(host, port) as listener:
+    _check(keep, poll_seconds, batching, limits)
+    with _bind(host, port) as listener:
         repository = Repository(folders, keep, batching, poll_seconds, lambda sentence: print(sentence, flush=True))
         app = make_app(repository, limits, Gate({host, *allowed_hosts}))
         config = uvicorn.Config(
@@ -66,25 +60,40 @@ def serve(
             server_header=False,
             ws="none",
         )
-        models = ", ".join(f"{name} (version {max(m.versions)})" for name, m in repository.models.items())
-        address, bound = listener.getsockname()[:2]
-        server = _Server(config)
-
-        def stop(*_) -> None:
-            server.should_exit = True
-
-        # Needed until uvicorn installs its handler, and because uvicorn raises the signal again at the end.
-        before = signal.signal(signal.SIGTERM, stop)
-        try:
-            with repository:
-                listener.listen(config.backlog)  # before the message, so that its readers can connect
-                print(f"serving {models} at http://{address}:{bound}", flush=True)
-                server.run(sockets=[listener])
-        except KeyboardInterrupt:
-            pass
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        _run(_Server(config), repository, listener)
         print("stopped", flush=True)
+
+
+def _check(keep: int, poll_seconds: float, batching: Batching, limits: Limits) -> None:
+    """Raise a ValueError if a value is out of range."""
+    positive = {"keep": keep, "max_batch_size": batching.max_batch_size, "poll_seconds": poll_seconds}
+    positive |= dataclasses.asdict(limits)
+    for name, value in positive.items():
+        if not value > 0:
+            raise ValueError(f"{name} expected a positive number, received {value!r}.")
+    if not batching.batch_timeout_ms >= 0:
+        raise ValueError(f"batch_timeout expected milliseconds from 0 on, received {batching.batch_timeout_ms!r}.")
+
+
+def _run(server: uvicorn.Server, repository: Repository, listener: socket.socket) -> None:
+    """Run the server until SIGTERM or SIGINT."""
+    models = ", ".join(f"{name} (version {max(m.versions)})" for name, m in repository.models.items())
+    address, bound = listener.getsockname()[:2]
+
+    def stop(*_) -> None:
+        server.should_exit = True
+
+    # Needed until uvicorn installs its handler, and because uvicorn raises the signal again at the end.
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with repository:
+            listener.listen(server.config.backlog)  # before the message, so that its readers can connect
+            print(f"serving {models} at http://{address}:{bound}", flush=True)
+            server.run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Server(uvicorn.Server):
@@ -101,7 +110,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     """Return a bound socket. Binding before loading reports a taken port at once."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -69,8 +69,8 @@ class Signature:
         batch = {value.shape[0] for value in inputs.values() if value.ndim}
         if self.max_rows is not None and len(batch) == 1 and (rows := batch.pop()) > self.max_rows:
             starts = range(0, rows, self.max_rows)
-            parts = [self({name: x[i : i + self.max_rows] for name, x in inputs.items()}, alone) for i in starts]
-            return {name: np.concatenate([part[name] for part in parts]) for name in self.outputs}
+            results = [self({name: x[i : i + self.max_rows] for name, x in inputs.items()}, alone) for i in starts]
+            return {name: np.concatenate([result[name] for result in results]) for name in self.outputs}
         tensors = {name: tf.constant(value, self.inputs[name].dtype) for name, value in inputs.items()}
         try:
             if alone or self.batched is None or not all(value.shape[0] for value in inputs.values()):

@@ -42,7 +42,7 @@ def test_the_first_format_of_the_table_is_loaded_from_a_folder(tmp_path):
 
 
 def test_the_command_line_reads_the_names_and_suffixes_of_the_table(capsys):
-    assert {".pb", ".tflite", ".onnx", ".xml"} == SUFFIXES
+    assert {".pb", ".tflite", ".onnx", ".xml"} <= SUFFIXES
     with pytest.raises(SystemExit):
         cli.main(["export", "--help"])
     shown = "".join(capsys.readouterr().out.split())

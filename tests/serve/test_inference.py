@@ -98,7 +98,7 @@ REFUSED_V2 = {
     "no JSON": (b"{", 400, "JSON Parse error: "),
     "no inputs": ({}, 400, "inputs expected a list of objects with name, shape and datatype"),
     "no shape": ({"inputs": [{"name": "images", "datatype": "FP32"}]}, 400, "inputs expected a list of objects"),
-    "other input": ({"inputs": [{**FLOATS, "name": "x"}]}, 400, "inputs expected those of a signature ("),
+    "other input": ({"inputs": [{**FLOATS, "name": "x"}]}, 400, "inputs expected the names of a signature's inputs ("),
     "other output": ({"inputs": [FLOATS], "outputs": [{"name": "x"}]}, 400, "outputs expected some of "),
     "other type": ({"inputs": [{**FLOATS, "datatype": "INT8"}]}, 400, "images expected datatype FP32, received INT8"),
     "other shape": (
