@@ -125,7 +125,7 @@ class Expected:
 
 
 def _require_best(what, received, labels):
-    """Raise a ValueError unless scores and labels are those of the highest received probabilities, without errors."""
+    """Raise a ValueError unless scores and labels match the highest probabilities and `error` is empty."""
     probabilities, count = received["probabilities"], received["scores"].shape[1]
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :count]  # (N, k), ties by index as in TensorFlow
     names = np.array([label.encode() for label in labels], object)[order]

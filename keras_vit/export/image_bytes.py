@@ -38,7 +38,7 @@ def read_images(image_bytes, interface: ModelInterface):
 
 
 def _readable_images(image_bytes, count, interface: ModelInterface, **how):
-    """Return the indices of the readable files, (N,), and their images (N, H, W, C).
+    """Return the indices (N,) and images (N, H, W, C) of the readable files.
 
     The last image is empty, with the index after the last file. TensorFlow's decoders raise an error for the whole
     batch. A `tf.data` pipeline is the only mechanism of a graph that continues after an error of one element.

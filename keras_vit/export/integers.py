@@ -100,7 +100,7 @@ def round_early(network) -> None:
             continue
         if _width(flatten.input_value(0)) == scale.size:  # (B, N, D) -> (R, D)
             _replace_input(flatten, _rounded(_scaled(flatten.input_value(0), scale), limits, rounding))
-        elif nodes := _attention_output(flatten, scale.size):  # (B, h, N, d) -> (B, N, h, d) -> (R, D)
+        elif nodes := _attention_output(flatten, scale.size):  # (B, h, N, d) -> (R, D)
             transpose, matmul, split_heads = nodes
             _replace_input(split_heads, _scaled(split_heads.input_value(0), scale))
             _replace_input(transpose, _rounded(matmul.output(0), limits, rounding))

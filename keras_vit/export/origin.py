@@ -29,7 +29,7 @@ class Origin:
 
 
 def origin_of(source: str | os.PathLike) -> Origin:
-    """Return the origin of a model that is given as to `load_model`: a workdir, a `.keras` file, or a name."""
+    """Return the origin of a workdir, a `.keras` file or a model's name."""
     path = Path(source)
     file = path / "model.keras" if path.is_dir() else path
     if not file.is_file():

@@ -1,4 +1,4 @@
-"""Compare the outputs of an exported file with those of its Keras model.
+"""Compare the outputs of an exported file with the outputs of its Keras model.
 
 N images, H W C image.
 """

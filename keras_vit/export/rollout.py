@@ -30,7 +30,7 @@ def rollout(model, weights, grid):
 
     Args:
         model: the model.
-        weights: attention weights of its `attention_layers`: (B, h, N, N) for a block, (B, h, 1, N) for the pooling.
+        weights: attention weights of its `attention_layers`, (B, h, N, N); for attention pooling (B, h, 1, N).
         grid: (down, across), ints or scalar tensors.
     """
     layers = {layer.name: layer for layer in model.layers}

@@ -60,9 +60,9 @@ def load_export(source: str | os.PathLike) -> ExportedModel:
             f"model expected a folder with model.keras, or an export (saved_models/NAME or a version in it, or one of "
             f"its files), received {str(source)!r}."
         )
-    with _naming(folder, "manifest.json"):
+    with _errors_name(folder, "manifest.json"):
         name, interface = _read_manifest(folder / "manifest.json")
-    with _naming(folder, formats[0]):  # each format's library raises its own errors
+    with _errors_name(folder, formats[0]):  # each format's library raises its own errors
         row = FORMATS[formats[0]]
         signatures = row.module.load(folder / row.file)
     return ExportedModel(folder, formats[0], name, interface, signatures)
@@ -83,8 +83,8 @@ def _read_manifest(path: Path) -> tuple[str, ModelInterface]:
 
 
 @contextlib.contextmanager
-def _naming(folder: Path, part: str):
-    """Turn an error of a damaged part of an export into a ValueError that names both."""
+def _errors_name(folder: Path, damaged: str):
+    """Raise a ValueError that names the folder and the damaged file or format, in place of any other error."""
     try:
         yield
     except (ImportError, MemoryError, NotInstalled):
@@ -92,5 +92,5 @@ def _naming(folder: Path, part: str):
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"model expected a whole export, received {str(folder)!r}, whose {part} cannot be read: {reason}"
+            f"model expected a whole export, received {str(folder)!r}, whose {damaged} cannot be read: {reason}"
         ) from error

@@ -1,4 +1,4 @@
-"""ONNX and OpenVINO: valid by their own checkers, any batch, the answers of the model, and read by `predict`."""
+"""ONNX and OpenVINO files are valid, take any batch size, equal the model, and are loaded by `predict`."""
 
 import collections
 import gc
@@ -62,7 +62,7 @@ def test_an_onnx_file_is_valid_and_takes_any_batch(onnx_file):
 
 @pytest.mark.broad
 def test_zeros_before_a_pool_stay_zeros_in_onnx(bit, onnx_file):
-    """ONNX Runtime moved them into the pool, where they are minus infinity; ONNX's own evaluator is the judge."""
+    """ONNX Runtime fuses the padding into the pool, which pads with minus infinity. ONNX's evaluator does not."""
     reference = pytest.importorskip("onnx.reference", reason="extra `formats` is not installed")
     images = images_for(bit, 2)
     expected = np.asarray(named_outputs(bit)(images)["logits"])
@@ -170,7 +170,7 @@ def test_they_are_written_on_request_and_what_is_missing_is_named(labelled, tmp_
 
 @pytest.mark.broad
 def test_copies_that_hold_each_other_go_while_an_onnx_file_is_made():
-    """tf2onnx's passes leave 50 of them: of ViT-B/16 20 GB, of which 7 are left."""
+    """The passes of tf2onnx leave many copies of the graph in reference cycles."""
 
     def alive_at_the_end():
         class Copy:

@@ -1,4 +1,4 @@
-"""Every format of every kind of tiny row passes the gate, and a version says where it came from."""
+"""Every format passes the comparison for every kind of tiny model, and a version records its origin."""
 
 import importlib.util
 import json
@@ -33,7 +33,7 @@ IN_INT16 = ("map", "pixels", "local", "hybrid", "bit")
 
 
 def pixels_for(model, count=16):
-    """Images that an untrained model is surest of: between two classes that it holds alike, rounding decides."""
+    """Return the images with the largest margins between classes. For small margins rounding decides."""
     shape = tuple(side or 64 for side in model.input_shape[1:])
     pixels = np.random.default_rng(0).integers(0, 256, (4 * count, *shape))
     interface = model_interface(model)
@@ -63,7 +63,7 @@ def test_every_format_of_every_kind_passes(case, dtype, tmp_path):
 
 
 def on_integers(flatbuffer):
-    """The operators of a TFLite file that take an int8 tensor, but those that make one, undo it or cut it."""
+    """Return the operators with int8 inputs, except quantisation, dequantisation and slicing."""
     schema = flatbuffer_module.schema_of_tflite()
     model = schema.ModelT.InitFromPackedBuf(flatbuffer, 0)
     names = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
@@ -80,7 +80,7 @@ def on_integers(flatbuffer):
     "case", principal_first([case for case in MODELS if case.static_size], names=("token",), broad=FURTHER)
 )
 def test_calibrated_integers_of_every_kind_pass(case, tmp_path):
-    """int8 is for the products with weights alone: a sum, a norm or a softmax in eight bits costs accuracy."""
+    """Only matmuls with weights are in int8. Sums, norms and softmax would lose accuracy."""
     pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
     model = randomise(case.make())
     pixels = pixels_for(model, 24)
@@ -102,7 +102,7 @@ def test_calibrated_integers_of_every_kind_pass(case, tmp_path):
 @pytest.mark.broad
 @pytest.mark.parametrize("case", KINDS)
 def test_openvinos_integers_of_every_kind_pass(case, tmp_path):
-    """Products and convolutions take integers; nothing that is summed up or normed does, nor do the model's ends."""
+    """Matmuls and convolutions are in int8; sums, norms, the embedding and the classifier are not."""
     pytest.importorskip("nncf", reason="extra `formats` is not installed")
     library = importlib.import_module("openvino")
     model = randomise(case.make())
@@ -125,7 +125,7 @@ def test_openvinos_integers_of_every_kind_pass(case, tmp_path):
 
 
 def takers(node) -> set[tuple[str, str]]:
-    """Kinds and names of nodes that a node's numbers reach by way of what only moves or picks them."""
+    """Return types and names of the nodes that read a node, also through reshapes, transposes and slices."""
     moving = (
         "MaxPool",
         "Transpose",
@@ -148,7 +148,7 @@ def takers(node) -> set[tuple[str, str]]:
 
 @pytest.mark.broad
 def test_nncf_is_imported_without_its_reports(tmp_path):
-    """It sends them over the net unless its variable is set while it is imported, which is then as it was before."""
+    """NNCF sends reports unless its variable is set during the import. The variable is restored afterwards."""
     pytest.importorskip("nncf", reason="extra `formats` is not installed")
     code = (
         "import os; from keras_vit.export import integers; nncf = integers.nncf()\n"
@@ -162,7 +162,7 @@ def test_nncf_is_imported_without_its_reports(tmp_path):
 
 @pytest.mark.broad
 def test_both_sides_are_compared_in_whole_float32(tmp_path, monkeypatch):
-    """Of a GPU's TensorFloat-32, switched off meanwhile, there is nothing else to be seen here."""
+    """TensorFloat-32 is off during the comparison. Its effect is visible on GPUs only."""
     shortened, seen, answer = tf.config.experimental.tensor_float_32_execution_enabled, [], parity.keras_outputs
     monkeypatch.setattr(parity, "keras_outputs", lambda *a: seen.append(shortened()) or answer(*a))
     export(CASES["token"].make(), tmp_path / "tiny", formats=("tflite",))

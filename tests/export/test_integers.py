@@ -1,4 +1,4 @@
-"""OpenVINO's int8: where numbers are scaled and rounded."""
+"""The position of scaling and rounding in OpenVINO's int8 graphs."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ IMAGES = np.random.default_rng(0).uniform(-1, 1, (6, 16, 16, 3)).astype("float32
 
 
 def rounded(file) -> list[tuple[str, ...]]:
-    """Of all that is rounded but kernels, the kinds of the three nodes that compute it, the last one first."""
+    """Return the types of the three nodes before each rounding of activations, the last one first."""
     found = []
     for node in library.Core().read_model(str(file)).get_ordered_ops():
         kinds = [] if node.get_type_name() == "FakeQuantize" else None
@@ -28,7 +28,7 @@ def rounded(file) -> list[tuple[str, ...]]:
 
 @pytest.mark.broad
 def test_norms_and_attention_are_scaled_and_rounded_in_front_of_the_reshape_to_rows(tmp_path, monkeypatch):
-    """Behind it OpenVINO does both in passes of their own; the numbers are the same."""
+    """After the reshape, OpenVINO does both in separate passes. The values are the same."""
     model = randomise(keras_vit.build(ROW, classes=5))
     write_openvino(model, tmp_path / "early.xml", IMAGES)
     monkeypatch.setattr(integers, "round_early", lambda network: None)

@@ -1,4 +1,4 @@
-"""ViT-B/16 and R50+ViT-B/16 through every format and the gate."""
+"""ViT-B/16 and R50+ViT-B/16 pass the comparison in every format."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ LEFT_OUT = {"tflite-int16x8"}  # its kernels are the reference ones: minutes an 
 
 
 def made(name):
-    """A model with a head that tells images apart, and twelve images."""
+    """Return a model whose head distinguishes images, and twelve images."""
     model = keras_vit.create_model(name, classes=10)
     head = model.get_layer("head").kernel
     head.assign(np.random.default_rng(0).normal(0, 0.1, head.shape))

@@ -1,4 +1,4 @@
-"""OpenVINO's files: products in parts, and a runner of two streams that threads share."""
+"""OpenVINO's files: split matmuls, and a runner of two streams that is shared by threads."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""The Python in saved_models/README.md runs as it stands."""
+"""The Python code in saved_models/README.md runs."""
 
 import importlib.util
 import re

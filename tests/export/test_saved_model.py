@@ -1,4 +1,4 @@
-"""The SavedModel: equal to the goldens, small, self-contained, and reading images as `preprocess` does."""
+"""The SavedModel equals the goldens, stores weights once, loads alone, and decodes images as `preprocessing` does."""
 
 import io
 import os
@@ -126,7 +126,7 @@ def test_probabilities_are_the_models_own_activation(tmp_path):
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_bytes_are_read_exactly_as_preprocess_reads_them(channels, photo, tmp_path):
-    """A model that returns its input: whatever differs in decoding or resizing shows in full."""
+    """Return a model that outputs its input, which shows differences in decoding and resizing."""
     grey, alpha = photo.convert("L"), photo.convert("RGBA")
     alpha.putalpha(grey)
     files = {

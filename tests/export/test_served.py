@@ -1,4 +1,4 @@
-"""The overrides of a SavedModel's layers that TensorFlow gives to oneDNN, beside the layers' reference."""
+"""The overrides of a SavedModel's layers for oneDNN equal the reference layers."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ IMAGES = np.random.default_rng(1).standard_normal((3, 16, 16, 3)).astype("float3
 
 
 def norm(epsilon=1e-6, **options):
-    """A layer and its form."""
+    """Return a layer and its override."""
     layer = LayerNorm(epsilon, **options)
     layer.build((None, 7, 64))
     layer.gamma.assign(np.linspace(-1, 2, 64))
@@ -37,70 +37,69 @@ def layer_model(layer):
     return keras.Sequential([keras.Input((7, 64)), layer])
 
 
-def traced(form, layer, dtype):
-    """A graph with an operation around the norm, as in a model: TensorFlow leaves inputs and outputs alone."""
-    call = lambda x: tf.tanh(form(tf.abs(x), layer.gamma.value, layer.beta.value, layer.epsilon) / 8)  # noqa: E731
+def traced(function, layer, dtype):
+    """Return a graph with operations around the norm. TensorFlow does not optimise inputs and outputs."""
+    call = lambda x: tf.tanh(function(tf.abs(x), layer.gamma.value, layer.beta.value, layer.epsilon) / 8)  # noqa: E731
     return tf.function(call, [tf.TensorSpec((None, 7, 64), dtype)], autograph=False)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 1e-5, 0.5])
 @pytest.mark.parametrize("deviation", [3e-3, 3.0])
-def test_a_norm_has_the_plain_ones_numbers(epsilon, deviation, dtype):
-    layer, form = norm(epsilon)
+def test_an_overridden_norm_equals_the_reference(epsilon, deviation, dtype):
+    layer, override = norm(epsilon)
     x = tf.cast(tf.random.stateless_normal((5, 7, 64), (1, 2), 1.0, deviation), dtype)
-    found, expected = (traced(f, layer, dtype)(x) for f in (form, layer_norm))
+    found, expected = (traced(f, layer, dtype)(x) for f in (override, layer_norm))
     assert found.dtype == tf.float32
-    # A mean of 333 deviations costs as many times the rounding where there is no oneDNN.
+    # Without oneDNN, the rounding error grows with the ratio of the mean to the deviation.
     rounding = 2e-5 if deviation > 1 else 1e-4
     np.testing.assert_allclose(found, expected, rtol=rounding, atol=rounding)
 
 
 @needs_onednn
-def test_tensorflow_finds_onednns_norm_in_it():
+def test_tensorflow_replaces_the_override_by_onednns_norm():
     from tensorflow.core.protobuf import config_pb2
     from tensorflow.python.grappler import tf_optimizer
     from tensorflow.python.training import saver
 
-    def operations(form):
-        graph = traced(form, layer, "float32").get_concrete_function().graph
+    def operations(function):
+        graph = traced(function, layer, "float32").get_concrete_function().graph
         meta = saver.export_meta_graph(graph_def=graph.as_graph_def(), graph=graph)
         meta.collection_def["train_op"].node_list.value.extend(tensor.name for tensor in graph.outputs)
         config = config_pb2.ConfigProto()
         config.graph_options.rewrite_options.min_graph_nodes = -1
         return {node.op for node in tf_optimizer.OptimizeGraph(config, meta).node}
 
-    layer, form = norm()
+    layer, override = norm()
     gamma, beta = (tf.constant(weight) for weight in (layer.gamma, layer.beta))
-    assert "_MklLayerNorm" in operations(form)
+    assert "_MklLayerNorm" in operations(override)
     assert "_MklLayerNorm" not in operations(lambda x, *_: layer_norm(x, gamma, beta, layer.epsilon))
 
 
-def test_norms_without_an_epsilon_and_subclasses_are_left_alone():
-    class Own(LayerNorm):
-        """It may compute anything."""
+def test_norms_without_an_epsilon_and_subclasses_have_no_override():
+    class Subclass(LayerNorm):
+        """A subclass may compute anything."""
 
     layer, _ = norm()
     layer.epsilon = 0.0
     assert not norm_overrides(layer_model(layer))
-    own = Own(1e-6)
-    assert not norm_overrides(layer_model(own))
+    assert not norm_overrides(layer_model(Subclass(1e-6)))
 
 
 @pytest.mark.broad
 @pytest.mark.parametrize("pooling", quick_first(["token", "gap", "map"], ["token"], broad=["map"]))
-def test_in_bfloat16_it_holds_attention_and_mlps_in_parts(pooling, tmp_path, monkeypatch):
+def test_in_bfloat16_attention_and_mlps_are_split(pooling, tmp_path, monkeypatch):
     monkeypatch.setattr(split_matmuls, "MAX_VALUES", 64 * 64)
     monkeypatch.setattr(split_matmuls, "MIN_WIDTH", 64)
     model = randomise(keras_vit.build(ROW, classes=5, pooling=pooling))
     half = in_dtype(model, "bfloat16")
     module = ServingModule(half, served=True)
-    held = module.variables_held_once + module.variables_in_parts
-    shapes = [tuple(variable.shape) for variable in held]
-    of_token = pooling == "token"  # whose last block's attention stays whole
+    variables = module.variables_held_once + module.variables_in_parts
+    shapes = [tuple(variable.shape) for variable in variables]
+    of_token = pooling == "token"  # the attention of the last block is not split
     assert shapes.count((64, 192)) == of_token and shapes.count((64, 64)) >= 4 * (3 - of_token) + 8 * 3
-    numbers = lambda weights: sum(np.prod(weight.shape) for weight in weights)  # noqa: E731
-    assert numbers(half.weights) <= numbers(held) < 1.02 * numbers(half.weights)
+    count = lambda weights: sum(np.prod(weight.shape) for weight in weights)  # noqa: E731
+    assert count(half.weights) <= count(variables) < 1.02 * count(half.weights)
     write_saved_model(half, tmp_path)
     signatures = load_signatures(tmp_path)
     answer = signatures["serving_default"](images=tf.constant(IMAGES))["logits"]
@@ -115,14 +114,14 @@ def test_in_bfloat16_it_holds_attention_and_mlps_in_parts(pooling, tmp_path, mon
 
 @pytest.mark.broad
 @pytest.mark.parametrize("changes", [{"mlp_kernel_size": 3}, {"positions": "relative"}, {"axial": True}])
-def test_in_bfloat16_what_has_no_parts_is_held_whole(changes, tmp_path):
+def test_in_bfloat16_other_layers_are_not_split(changes, tmp_path):
     model = randomise(keras_vit.build(dataclasses.replace(ROW, **changes), classes=5, pooling="gap"))
     write_saved_model(in_dtype(model, "bfloat16"), tmp_path)
     answer = load_signatures(tmp_path)["serving_default"](images=tf.constant(IMAGES))["probabilities"]
     assert max_difference(answer, model(IMAGES)) < 0.1
 
 
-def test_in_float32_and_for_other_formats_weights_stay_whole():
+def test_in_float32_and_for_other_formats_weights_are_not_split():
     model = randomise(keras_vit.build(ROW, classes=5))
     for module in (ServingModule(model, served=True), ServingModule(in_dtype(model, "bfloat16"))):
         shapes = [tuple(variable.shape) for variable in module.variables_held_once]

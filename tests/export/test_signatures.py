@@ -1,4 +1,4 @@
-"""What else a SavedModel answers: broken files beside whole ones, features, and attention."""
+"""The other outputs of a SavedModel: errors for broken files, features and attention."""
 
 import io
 from dataclasses import replace
@@ -41,7 +41,7 @@ def files():
 
 
 def animated(mode) -> bytes:
-    """A WebP file of two frames; with 3 channels TensorFlow may write past its memory."""
+    """Return a WebP file of two frames. With 3 channels TensorFlow may write past its memory."""
     frames = [Image.fromarray(np.full((9, 7, 4), 60 * i, "uint8")).convert(mode) for i in (1, 2)]
     buffer = io.BytesIO()
     frames[0].save(buffer, "WEBP", save_all=True, append_images=frames[1:])
@@ -147,7 +147,7 @@ def test_bfloat16_stores_half_and_leaves_the_model_alone(name, tmp_path):
 
 @pytest.mark.parametrize("name", first_quick(["bit", "hybrid"]))
 def test_kernels_are_stored_standardised_and_the_model_keeps_its_own(name, tmp_path):
-    """An export answers for ever with the same kernels; the model's may be trained on."""
+    """An export's kernels are constant; the model's can be trained further."""
     model, images = made(name)
     before, expected = model.get_weights(), model(images)
     write_saved_model(model, tmp_path)
@@ -165,7 +165,7 @@ def test_kernels_are_stored_standardised_and_the_model_keeps_its_own(name, tmp_p
 
 
 def _functions(folder):
-    """The functions of a SavedModel's graph."""
+    """Return the functions of a SavedModel's graph."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     saved = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
@@ -173,7 +173,7 @@ def _functions(folder):
 
 
 def _operations(folder):
-    """(kind, type) of every operation of a SavedModel's functions."""
+    """Return (type, dtype) of every operation in a SavedModel's functions."""
     nodes = [node for function in _functions(folder) for node in function.node_def]
     return {(node.op, tf.as_dtype(node.attr["T"].type).name) for node in nodes if node.attr["T"].type}
 
@@ -203,7 +203,7 @@ def test_a_tflite_file_says_what_it_is_and_takes_any_batch_on_request(precision,
 
 @pytest.mark.broad
 def test_a_hybrid_of_free_size_reads_files_at_the_size_of_its_positions():
-    """A cell of its grid is as many pixels as its stem takes steps."""
+    """A cell of the grid is as many pixels as the stride of the stem."""
     case = CASES["hybrid"]
     fixed = case.make()
     free = keras_vit.build(replace(case.arguments["variant"], image_size=32), input_shape=(None, None, 3), classes=5)

@@ -1,4 +1,4 @@
-"""TFLite: equal to the goldens, TFLite's own operators only, the signature's names kept."""
+"""TFLite files equal the goldens, and have builtin operators only and the names of the signature."""
 
 import keras
 import numpy as np
@@ -60,10 +60,10 @@ def test_every_kind_converts_to_builtin_operators(kind):
 
 
 def test_the_graph_stays_as_clean_as_it_was_written():
-    """One fused GELU a block, one product a dense layer, no shape arithmetic: what the speed rests on."""
+    """The graph has one fused GELU per block, one matmul per dense layer, and no shape arithmetic."""
     operators = tflite.operators(tflite.convert(tiny()))
     assert operators["GELU"] == 2
-    # patches; qkv, out, fc1, fc2 a block, but query, key's and value's kernel apart in the last one; head
+    # patches; 4 in the first block; 6 in the last one, whose query, key and value are separate; head
     assert operators["FULLY_CONNECTED"] == 1 + 4 + 6 + 1
     assert operators["BATCH_MATMUL"] == 2 * 2
     assert not {"SHAPE", "GATHER", "WHILE", "IF"} & operators.keys()
@@ -113,7 +113,7 @@ def test_without_its_interpreter_the_sentence_says_what_to_install(monkeypatch):
 @pytest.mark.broad
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_scales_are_measured_on_all_tokens(precision):
-    """The class tokens alone are too few values: those of other images exceed their range."""
+    """The class tokens alone are too few values: other images exceed their range."""
     pytest.importorskip("ai_edge_litert", reason="extra `formats` is not installed")
     model, seen = tiny(), []
     layer = model.get_layer("encoder_norm")

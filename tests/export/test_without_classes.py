@@ -1,4 +1,4 @@
-"""The gate where no class can be wrong: features, tokens and rollouts in half precision and in integers."""
+"""The comparison of outputs without classes: features, tokens and rollouts in half precision and in integers."""
 
 import functools
 import json
@@ -57,7 +57,7 @@ def test_what_is_right_passes_in_every_reduced_format(name, tmp_path):
 
 @pytest.fixture(scope="module")
 def headless():
-    """A model, images for it, and what another model answers to the first 16 by signature and output."""
+    """Return a model, images, and the outputs of another model for the first 16, by signature and output."""
     model, other = (randomise(CASES["headless"].make(), seed) for seed in (0, 1))
     pixels = images_for(model)
     return model, pixels, serving_module.inference_function(other)(preprocess_input(pixels[:16].astype("float32")))
@@ -65,7 +65,7 @@ def headless():
 
 @pytest.fixture(scope="module")
 def written(headless, tmp_path_factory):
-    """A function: format -> folder with a right file in it, made once."""
+    """Return a cached function: format -> folder with a correct file."""
     model, pixels, _ = headless
     return functools.cache(lambda name: export(model, tmp_path_factory.mktemp(name), **chosen(pixels, name)).path)
 

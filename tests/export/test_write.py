@@ -1,4 +1,4 @@
-"""The gate and the versions: what differs is not written, what is written is complete."""
+"""A file that differs from its model is not written, and a version is complete."""
 
 import hashlib
 import json
@@ -115,7 +115,7 @@ def test_two_exports_at_once_take_two_numbers(tmp_path):
 
 @pytest.mark.parametrize("name", first_quick(["saved_model", "tflite"]))
 def test_a_disk_that_cannot_be_written_to_gets_one_sentence_and_keeps_nothing(name, tmp_path):
-    """By the system's limit on the size of files, which TensorFlow and Python meet as they meet a full disk."""
+    """The system's limit on file sizes has the effect of a full disk in TensorFlow and Python."""
     resource = pytest.importorskip("resource", reason="no limits on this system")
     model = keras_vit.build(replace(TINY, width=128, mlp_dim=256), classes=3)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -177,7 +177,7 @@ WRONG_ROLLOUTS = {
 
 @pytest.mark.parametrize("wrong", first_quick(WRONG_ROLLOUTS))
 def test_a_wrong_attention_signature_is_not_let_out(wrong, model, images, tmp_path, monkeypatch):
-    """Whose code the gate once compared with itself, and by broadcasting."""
+    """The expected rollout comes from other code, and shapes are not broadcast."""
     change, sentence = WRONG_ROLLOUTS[wrong]
     right = serving_module.rollout
     monkeypatch.setattr(serving_module, "rollout", lambda *args: change(right(*args)))
@@ -188,14 +188,14 @@ def test_a_wrong_attention_signature_is_not_let_out(wrong, model, images, tmp_pa
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The folder of a right SavedModel of `model`, made once."""
+    """Return the folder of a correct SavedModel of `model`."""
     folder = tmp_path_factory.mktemp("right")
     saved_model.write_saved_model(randomise(keras_vit.build(TINY, classes=3, labels=("a", "b", "c"))), folder)
     return folder
 
 
 def answering(written, changes, row=FORMATS["saved_model"]):
-    """A copy of that SavedModel whose signatures answer otherwise: signature -> a function of its outputs, or None."""
+    """Return a row that copies the SavedModel and changes its signatures by functions; None removes one."""
 
     def load(file):
         signatures = dict(row.module.load(file))
@@ -262,7 +262,7 @@ def test_half_precision_is_held_to_its_agreement(model, images, tmp_path, monkey
 
 @pytest.mark.broad
 def test_ties_may_fall_either_way(images, tmp_path):
-    """A fresh head is zero: every class is best."""
+    """The head of a new model is zero, so all classes have the same score."""
     report = export.export(keras_vit.build(TINY, classes=3), tmp_path / "fresh", images, formats=("saved_model",))
     agreements = [row.agreement for row in report.rows if row.signature in ("serving_default", "classify_bytes")]
     assert agreements == [1, 1]

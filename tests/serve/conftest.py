@@ -1,4 +1,4 @@
-"""What the servers of these tests serve, and the one server that most of them ask."""
+"""The exported models, and the server that most of these tests share."""
 
 import shutil
 
@@ -10,7 +10,7 @@ from serving import MAX_BYTES, MAX_PIXELS, started, tiny
 
 @pytest.fixture(scope="session")
 def exports(tmp_path_factory):
-    """`photos`, RGB of 16 x 16 in two versions of different weights, and `grey`, grey of 8 x 16, without a manifest."""
+    """Export `photos` (RGB, 16 x 16, two versions with different weights) and `grey` (8 x 16, without a manifest)."""
     from keras_vit.export import export
     from keras_vit.export.saved_model import write_saved_model
 
@@ -24,7 +24,7 @@ def exports(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def running(exports):
-    """A server of both models and both versions."""
+    """Start a server of both models and both versions."""
     options = ("--max-request-bytes", MAX_BYTES, "--max-pixels", MAX_PIXELS, "--versions", 2)
     with started([exports / "photos", exports / "grey"], *options) as server:
         yield server
@@ -32,7 +32,7 @@ def running(exports):
 
 @pytest.fixture
 def server(running):
-    """That server, which still answers after every test."""
+    """Return the shared server, and check after the test that it still answers."""
     yield running
     assert running.process.poll() is None
     assert running.ask("GET", "/v2/health/live") == (200, {"live": True})
@@ -40,7 +40,7 @@ def server(running):
 
 @pytest.fixture(scope="session")
 def own(exports):
-    """(model, version) -> the SavedModel's own signatures."""
+    """Return a function: (model, version) -> the signatures of the SavedModel, called without a server."""
     loaded = {}
 
     def signatures(model="photos", version=2):

@@ -1,4 +1,4 @@
-"""What the routes do with a failure that no request should be able to cause."""
+"""The routes handle an unexpected error."""
 
 import asyncio
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ def broken(number=None):
 
 
 def ask(app, path: str) -> tuple[int, bytes]:
-    """A GET without a server, through the failure that the application raises once it has answered."""
+    """Send a GET to the application without a server, and ignore the error that it raises after its response."""
     sent = []
 
     async def receive():

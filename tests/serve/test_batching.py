@@ -1,4 +1,4 @@
-"""Concurrent calls meet in one batch, and keep their own answers and faults."""
+"""Concurrent calls are computed in one batch, and each gets its own outputs or error."""
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ TASKS = Path("/proc/self/task")
 
 
 class Witness(tf.Module):
-    """Twice each value, beside the number of rows that the graph computed at once; no row may be negative."""
+    """Return twice each value, and the batch size that the graph computed. A negative value raises an error."""
 
     @tf.function(input_signature=[tf.TensorSpec((None, 2), tf.float32, name="x")])
     def __call__(self, x):
@@ -41,7 +41,7 @@ def signature(folder, **batching):
 
 
 def at_once(call, values):
-    """What each call gives or raises, all begun together."""
+    """Start all calls at the same time, and return what each one returns or raises."""
     barrier = Barrier(len(values))
 
     def one(value):
@@ -100,7 +100,7 @@ def test_batches_of_one_are_computed_alone(folder):
 
 
 def batch_threads() -> set[str]:
-    """Numbers of the threads that compute batches."""
+    """Return the ids of the threads that compute batches."""
     found = set()
     for task in TASKS.iterdir():
         with contextlib.suppress(OSError):  # it has ended since
@@ -112,7 +112,7 @@ def batch_threads() -> set[str]:
 @pytest.mark.broad
 @pytest.mark.skipif(not TASKS.is_dir(), reason="this system does not list a process's threads there")
 def test_a_version_loaded_later_starts_no_threads_and_keeps_its_own_queue(folder):
-    """TensorFlow never ends the threads that compute batches, so that a new version's would be there to stay."""
+    """TensorFlow never ends the threads that compute batches, so a new version must not start new ones."""
     options = {"max_batch_size": FULL, "batch_timeout_ms": 61_000, "num_batch_threads": 3}
     before = batch_threads()  # an earlier test's may be about to end
     for _ in range(3):
@@ -123,7 +123,7 @@ def test_a_version_loaded_later_starts_no_threads_and_keeps_its_own_queue(folder
 
 
 class Slow(tf.Module):
-    """The input behind products that take a while."""
+    """Return the input after slow matmuls."""
 
     @tf.function(input_signature=[tf.TensorSpec((None, 2), tf.float32, name="x")])
     def __call__(self, x):

@@ -1,4 +1,4 @@
-"""Requests of every kind: each answer is the SavedModel's own, whatever was asked beside it, or one sentence."""
+"""Random requests: each response has the SavedModel's outputs or an error message."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ pytestmark = [needs_tensorflow, pytest.mark.skipif(sys.platform != "linux", reas
 
 
 def send(port, raw):
-    """(status, headers, body) of the answer; None where the server closes the connection without one."""
+    """Return status, headers and body of the response; None if the server closes the connection without a response."""
     received = b""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         try:
@@ -33,13 +33,13 @@ def send(port, raw):
 
 
 def memory(process):
-    """The most bytes that a process had in memory."""
+    """Return the peak memory of a process in bytes."""
     with open(f"/proc/{process.pid}/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
 
 
 def rows_are_right(predictions, signature, **inputs):
-    """Whether the server's rows are what the SavedModel itself answers."""
+    """Return whether the server's response has the SavedModel's outputs."""
     expected = {name: value.numpy() for name, value in signature(**inputs).items()}
     for name, values in expected.items():
         found = [row[name] for row in predictions]

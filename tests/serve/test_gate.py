@@ -1,4 +1,4 @@
-"""Which requests a browser may not be made to send, and what a body may be called."""
+"""Refused hosts, origins and content types."""
 
 import json
 import socket
@@ -126,7 +126,7 @@ AMBIGUOUS = {
 
 @pytest.mark.parametrize("case", AMBIGUOUS)
 def test_a_head_that_two_servers_may_read_differently_is_refused(server, case):
-    """Or a request hidden in the body of another would pass a proxy unseen."""
+    """Otherwise a request could be hidden from a proxy in the body of another one."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
         hidden = b"GET /v2/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
         client.sendall(b"POST /v1/models/photos:predict HTTP/1.1\r\n" + AMBIGUOUS[case] + b"\r\n{}" + hidden)

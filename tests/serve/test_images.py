@@ -1,4 +1,4 @@
-"""Image files of every sort in requests, good and bad; a bad one spoils no other."""
+"""Image files in requests. An unreadable file does not affect the others."""
 
 import struct
 import zlib
@@ -16,7 +16,7 @@ pytestmark = needs_tensorflow
 
 
 def rotated() -> bytes:
-    """A photograph whose EXIF entry asks a viewer to turn it by 90 degrees."""
+    """Return a photograph with an EXIF orientation of 90 degrees."""
     exif = Image.Exif()
     exif[0x0112] = 6
     return encoded(picture(), "JPEG", exif=exif)
@@ -34,7 +34,7 @@ SORTS = {
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_sorts_of_image_files_are_read_as_preprocess_reads_them(server, own, sort):
-    """A photograph is turned upright by its EXIF orientation, in serving as in prediction."""
+    """The server applies EXIF orientations, as `predict` does."""
     data = SORTS[sort]()
     given = tf.constant(preprocess_input(load_image(data, (16, 16, 3)))[None])
     expected = own()["serving_default"](images=given)["probabilities"].numpy()[0]
@@ -56,7 +56,7 @@ def test_a_png_of_16_bits_is_read_by_its_high_bytes(server, own, channels):
 
 
 def bomb() -> bytes:
-    """A small PNG file of 80 megapixels: 10,000 x 8,000 of one bit."""
+    """Return a small PNG file of 80 megapixels: 10,000 x 8,000 of one bit."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -67,7 +67,7 @@ def bomb() -> bytes:
 
 
 def photo_cd() -> bytes:
-    """A JPEG file that declares 169 megapixels, and to Pillow a Photo CD of 768 x 512."""
+    """A JPEG file of 169 megapixels, which Pillow reads as a Photo CD file of 768 x 512."""
     data = encoded(picture(), "JPEG")
     at = data.index(b"\xff\xc0") + 5
     data = data[:at] + struct.pack(">HH", 13_000, 13_000) + data[at + 4 :]

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over real HTTP, each answer compared with the SavedModel's own, and its refusals."""
+"""The Open Inference Protocol over HTTP: responses are compared with the SavedModel's outputs, and errors."""
 
 import base64
 import json
@@ -160,7 +160,7 @@ def test_a_length_of_the_json_that_is_none_is_refused(server, length):
 
 
 def test_a_free_side_of_nothing_is_refused():
-    """Of 0 pixels across, an image of 2**31 down has no numbers to send, and more patches than memory."""
+    """An image of 2**31 x 0 pixels has no values to send, but more patches than fit into memory."""
     free = tf.TensorSpec((None, None, None, 3))
     for shape in ([1, 2**31 - 1, 0, 3], [2, 0, 8, 3]):
         with pytest.raises(Refusal) as refused:
@@ -170,7 +170,7 @@ def test_a_free_side_of_nothing_is_refused():
 
 
 def test_shapes_too_large_to_count_are_refused(server):
-    """2**32 x 2**32 values are 0 in the arithmetic of 64 bits."""
+    """The product 2**32 x 2**32 is 0 in 64-bit integers."""
     for shape in ([2**32, 2**32], [2**31 - 1] * 3 + [0]):
         tensor = {"name": "images", "datatype": "FP32", "shape": shape, "data": []}
         status, answer = server.ask("POST", "/v2/models/photos/infer", {"inputs": [tensor]})

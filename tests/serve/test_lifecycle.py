@@ -1,4 +1,4 @@
-"""A server from start to stop: what it refuses to start with, new versions under load, and what is in flight."""
+"""Start and stop of a server: refused arguments, new versions under load, and pending requests."""
 
 import http.client
 import json
@@ -35,7 +35,7 @@ def images():
 
 @pytest.fixture
 def photos(exports, tmp_path):
-    """A folder of its own, with version 1."""
+    """Return a separate folder with version 1."""
     shutil.copytree(exports / "photos" / "1", tmp_path / "photos" / "1")
     return tmp_path / "photos"
 
@@ -46,7 +46,7 @@ def logits(folder, images):
 
 @pytest.mark.broad
 def test_a_new_version_under_load_drops_no_request(exports, photos, images):
-    """Each answer is the old version's or the new one's, never an error or a mixture; in the end the new one's."""
+    """Each response comes from the old or the new version, without errors, and in the end from the new one."""
     old, new = (logits(exports / "photos" / number, images) for number in "12")
     assert not np.allclose(old, new, atol=1e-2)
     enough, begun = Event(), Event()

@@ -1,4 +1,4 @@
-"""What a client may cost the server: time, bytes and a place in the queue."""
+"""Limits of time, memory and waiting requests."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ def strict(exports):
 
 @pytest.fixture
 def server(strict, own, images):
-    """The strict server, which still answers rightly after every test."""
+    """Return the server with low limits, and check after the test that it still answers."""
     yield strict
     right(strict, own, images)
 
@@ -47,7 +47,7 @@ def connected(server):
 
 
 def received(client: socket.socket) -> tuple[int | None, object]:
-    """Status and JSON of all that comes until the server closes; None where it closes without a word."""
+    """Return status and JSON of the response; None if the server closes the connection without one."""
     data = b""
     with contextlib.suppress(ConnectionResetError):  # it closed with bytes of ours unread
         while chunk := client.recv(65536):
@@ -147,7 +147,7 @@ def test_what_comes_behind_an_answer_and_begins_no_request_does_not_keep_the_con
 
 
 def test_a_slow_head_behind_a_request_does_not_cost_that_one_its_answer(server, own, images):
-    """Pipelined: its deadline passes while the first one's body is still on its way, and only then counts."""
+    """The deadline of a pipelined request passes while the first body still arrives, and applies after it."""
     body = json.dumps({"inputs": images.tolist()}).encode()
     with connected(server) as client:
         client.sendall(PREDICT + b"Connection: keep-alive\r\nContent-Length: %d\r\n\r\n" % len(body) + body + PREDICT)
@@ -192,7 +192,7 @@ def test_a_client_that_closes_its_direction_behind_a_request_gets_its_answer(ser
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="this system does not tell a process's memory")
 def test_a_large_image_takes_its_pixels_in_memory_and_gives_them_back(server):
-    """4 bytes a pixel and some; as float32 they would take 12 more, and oneDNN's allocator would keep all of them."""
+    """Decoding takes 4 bytes per pixel; a float32 copy would take 12 more. oneDNN's allocator releases no memory."""
     process, pixels = Path(f"/proc/{server.process.pid}"), 5000 * 5000
 
     def memory(kind):

@@ -1,4 +1,4 @@
-"""Many clients at once, and what Prometheus reads of them."""
+"""Concurrent clients, and the metrics for Prometheus."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Timer
@@ -16,7 +16,7 @@ EACH = 12  # requests of a client
 
 @pytest.fixture(scope="module")
 def cases(own):
-    """(model or version, request, output, the SavedModel's own value of it): floats and files, so that batches meet."""
+    """Return (model or version, request, name of an output, its value by the SavedModel) for floats and files."""
     rng = np.random.default_rng(1)
     floats = rng.uniform(-1, 1, (8, 16, 16, 3)).astype("float32")
     files = [encoded(picture(seed), "JPEG") for seed in range(8)]
@@ -33,7 +33,7 @@ def cases(own):
 
 
 def ask_on(server, cases, number: int, goes_on) -> int:
-    """One client's requests, each answer compared, a corrupt file among every seven; how many were answered."""
+    """Send requests, one in seven with a damaged file. Compare the responses and return their number."""
     corrupt = {"signature_name": "classify_bytes", "instances": [b64(damaged())]}
     answered = 0
     while goes_on(answered):

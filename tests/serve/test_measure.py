@@ -1,4 +1,4 @@
-"""What is measured of an image file is what TensorFlow's decoder makes of it, whatever else the file seems to be."""
+"""The measured size of an image file is the size that TensorFlow's decoder returns."""
 
 import struct
 import zlib
@@ -38,7 +38,7 @@ def jpeg(**options) -> bytes:
 
 
 def before_size(data: bytes, inserted: bytes) -> bytes:
-    """A JPEG file with something in front of its SOF0 segment."""
+    """Return a JPEG file with bytes inserted before its SOF0 segment."""
     at = data.index(b"\xff\xc0")
     return data[:at] + inserted + data[at:]
 
@@ -50,7 +50,7 @@ def sof(width: int, height: int) -> bytes:
 
 
 def with_photo_cd() -> bytes:
-    """A JPEG file of 6 megapixels that Pillow takes for a Photo CD of 768 x 512."""
+    """Return a JPEG file of 6 megapixels that Pillow reads as a Photo CD file of 768 x 512."""
     data = encoded(Image.new("L", BIG), "JPEG")
     comment = bytes(2048 - 6) + b"PCD_IPI" + bytes(100)
     return data[:2] + b"\xff\xfe" + struct.pack(">H", len(comment) + 2) + comment + data[2:]
@@ -62,13 +62,13 @@ def with_thumbnail() -> bytes:
 
 
 def gif_of(screen, frame) -> bytes:
-    """A GIF file whose screen and whose one image have sizes of their own."""
+    """Return a GIF file whose screen and whose image have different sizes."""
     data = encoded(Image.new("L", frame), "GIF")
     return data[:6] + struct.pack("<HH", *screen) + data[10:]
 
 
 def scans(count: int, size=(64, 64)) -> bytes:
-    """A progressive JPEG file, its last scan repeated."""
+    """Return a progressive JPEG file with its last scan repeated."""
     data = encoded(Image.new("RGB", size), "JPEG", progressive=True)
     last = data[data.rindex(b"\xff\xda") : -2]
     return data[:-2] + last * (count - data.count(b"\xff\xda")) + data[-2:]

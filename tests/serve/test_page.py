@@ -1,4 +1,4 @@
-"""The page at `/`: whole by itself, and what it shows of a dropped file, in Chromium and by Node without a browser."""
+"""The page at `/` has no external files, and shows the result for a dropped file, in Chromium and in Node."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ pytestmark = needs_tensorflow
 
 
 class Rollout(tf.Module):
-    """A model of 16 x 16 RGB images with a map of 2 x 4 that rises from 0 to 1."""
+    """Write a model of 16 x 16 RGB images whose rollout is a map of 2 x 4 that rises from 0 to 1."""
 
     @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="image_bytes")])
     def classify_bytes(self, image_bytes):
@@ -48,7 +48,7 @@ def server(exports, tmp_path_factory):
 
 
 def shown(server, data: bytes, folder: Path) -> dict:
-    """What the page shows after a file was dropped on it."""
+    """Return what the page shows after a file is dropped on it."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node, which runs the page's script, is not installed")
@@ -107,7 +107,7 @@ def test_a_file_that_is_no_image_gets_its_sentence(server, tmp_path):
 
 
 def test_the_page_reads_the_orientation_that_python_reads(tmp_path):
-    """Of whole files of three kinds, and of the same with bytes changed or cut off."""
+    """Files of three kinds, whole, with changed bytes and truncated."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node, which runs the page's script, is not installed")
@@ -142,7 +142,7 @@ def page(tmp_path_factory):
 
 
 def corners(page, figure: int) -> np.ndarray:
-    """The four corner pixels of a picture on the page, RGB."""
+    """Return the RGB values of the four corner pixels of a picture on the page."""
     code = f"""(() => {{
         const canvas = document.querySelectorAll("#pictures canvas")[{figure}];
         const {{width: w, height: h}} = canvas, context = canvas.getContext("2d");
@@ -153,7 +153,7 @@ def corners(page, figure: int) -> np.ndarray:
 
 @pytest.mark.parametrize("width", [1000, 390])
 def test_in_chromium_a_dropped_image_gets_five_classes_and_its_attention(exports, server, page, tmp_path, width):
-    """At a desktop's and at a telephone's width; nothing is asked of any other host, and no script fails."""
+    """At a desktop's and a telephone's width. The page requests nothing from other hosts, and no script fails."""
     data = encoded(picture(size=(16, 16)), "PNG")  # as large as the model's input, so that no resize comes between
     (tmp_path / "cat.png").write_bytes(data)
     own = tf.saved_model.load(str(exports / "photos" / "2")).signatures
@@ -181,7 +181,7 @@ def test_in_chromium_a_dropped_image_gets_five_classes_and_its_attention(exports
 
 @pytest.fixture(scope="module")
 def corner_server(tmp_path_factory):
-    """An export that turns photographs and one of an older version, whose graph takes them as they are stored.
+    """Write an export that applies EXIF orientations, and an older one that does not.
 
     Their four probabilities are how bright the corners of the picture are that the graph sees.
     """
@@ -219,7 +219,7 @@ def corner_server(tmp_path_factory):
 
 @pytest.mark.broad
 def test_in_chromium_the_picture_stands_as_the_scores_see_it(corner_server, page, tmp_path):
-    """For all eight values of EXIF's orientation, and by exports that turn photographs and those that do not."""
+    """For all eight EXIF orientations, and for exports with and without EXIF support."""
     shades = np.array([[250, 170], [10, 90]], "uint8")
     stored = Image.fromarray(np.repeat(np.kron(shades, np.ones((16, 24), "uint8"))[..., None], 3, -1))
     page.open(f"http://127.0.0.1:{corner_server.port}/", 1000, 800)

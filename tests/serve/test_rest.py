@@ -1,4 +1,4 @@
-"""TensorFlow Serving's REST over real HTTP, each answer compared with the SavedModel's own; refusals in its words."""
+"""TensorFlow Serving's REST API over HTTP: responses are compared with the SavedModel's outputs, and errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A server that serves bfloat16 alone has oneDNN keep its weights in an order of its own; others leave it alone."""
+"""oneDNN prepacks the weights of a server whose models are all in bfloat16, and of no other."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ pytestmark = needs_tensorflow
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """`half` in bfloat16 in two versions, of which the first is in float32, and `full` in float32."""
+    """Export `half` with a float32 and a newer bfloat16 version, and `full` in float32."""
     folder = tmp_path_factory.mktemp("stored")
     write_saved_model(tiny(), folder / "full" / "1")
     shutil.copytree(folder / "full" / "1", folder / "half" / "1")
@@ -31,7 +31,7 @@ def stored(tmp_path_factory):
 
 @pytest.fixture
 def environment(monkeypatch):
-    """Without the switch, and after the test as before it."""
+    """Remove the switch from the environment, and restore it after the test."""
     monkeypatch.setenv(SWITCH, "")
     del os.environ[SWITCH]
     return monkeypatch
@@ -79,7 +79,7 @@ def test_the_command_asks_for_it_before_anything_is_loaded(stored, environment):
 
 @pytest.mark.broad
 def test_in_python_a_server_leaves_it_alone(stored, environment):
-    """It may be called in a process that trains."""
+    """The process of `serve()` may also train."""
     environment.setattr(server.uvicorn.Server, "run", lambda *_, **__: None)
     server.serve([stored / "half"], port=0)
     assert SWITCH not in os.environ
@@ -87,7 +87,7 @@ def test_in_python_a_server_leaves_it_alone(stored, environment):
 
 @pytest.mark.broad
 def test_batches_of_any_size_and_a_new_version_get_their_own_numbers(stored, tmp_path):
-    """What oneDNN keeps is of one version: the next one's weights are used when it is there."""
+    """oneDNN does not use the prepacked weights of an old version for a new one."""
     folder, images = tmp_path / "half", np.random.default_rng(0).uniform(-1, 1, (9, 16, 16, 3)).astype("float32")
     shutil.copytree(stored / "half" / "2", folder / "2")
     write_saved_model(in_dtype(tiny(5), "bfloat16"), tmp_path / "next")

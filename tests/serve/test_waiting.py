@@ -1,4 +1,4 @@
-"""Who waits for whom: slow bodies, large images and a full queue, each without a server."""
+"""Slow bodies, large images and a full queue do not block other requests. These tests need no server."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ PATH = "/v1/models/photos:predict"
 
 
 class Computing:
-    """A model that answers small images at once and large ones when it may."""
+    """A model that computes small images at once, and large ones when the test allows it."""
 
     def __init__(self):
         self.begun, self.may, self.all = Semaphore(0), Event(), []
@@ -60,7 +60,7 @@ def app(computing):
 
 
 async def ask(app, body, arrives=None):
-    """A request; its last byte comes when `arrives` is set."""
+    """Return a request whose last byte arrives when `arrives` is set."""
     data, sent, pieces = json.dumps(body).encode(), [], []
     pieces = [data] if arrives is None else [data[:-1], data[-1:]]
 
