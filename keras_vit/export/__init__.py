@@ -6,19 +6,12 @@ The names are imported on first use: `keras-vit predict` reads the table of form
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from keras_vit.export.formats import FORMATS as FORMATS
     from keras_vit.export.origin import Origin as Origin
     from keras_vit.export.origin import origin_of as origin_of
     from keras_vit.export.report import ExportReport as ExportReport
     from keras_vit.export.write import export as export
 else:
-    _MODULES = {
-        "FORMATS": "formats",
-        "Origin": "origin",
-        "origin_of": "origin",
-        "ExportReport": "report",
-        "export": "write",
-    }
+    _MODULES = {"Origin": "origin", "origin_of": "origin", "ExportReport": "report", "export": "write"}
 
     def __getattr__(name: str):
         import importlib

@@ -60,13 +60,9 @@ class Expected:
         """Return the signatures that a SavedModel of the model must have."""
         interface = model_interface(self._model)
         known_size = interface.classes is not None and interface.image_size is not None
-        present = {
-            "serving_default": True,
-            "classify_bytes": known_size and interface.input_shape[2] in (1, 3),
-            "features": bool(self._feature_layers),
-            "attention": self._has_attention,
-        }
-        return {name for name, is_present in present.items() if is_present}
+        reads_files = known_size and interface.input_shape[2] in (1, 3)
+        present = {"classify_bytes": reads_files, "features": self._feature_layers, "attention": self._has_attention}
+        return {"serving_default", *(name for name, is_present in present.items() if is_present)}
 
     @property
     def _outputs(self):

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 
 class FormatModule(Protocol):
-    """The two functions of a format's module.
+    """The functions of a format's module.
 
-    `write` writes a model to `file`, and more files next to it if the format has several. `load` returns the functions
-    of a file's signatures by name. They take named arrays and return a dict of arrays. The signature
-    `serving_default`: images=(B, H, W, C) -> the model's named outputs.
+    `write` may write more files next to `file`. `load` returns functions of named arrays by signature. The signature
+    `serving_default` takes `images` (B, H, W, C) and returns the outputs of `named_outputs`.
     """
 
     def write(self, model: "keras.Model", file: Path, options: WriteOptions) -> None: ...

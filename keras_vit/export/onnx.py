@@ -50,13 +50,7 @@ def runner(file: str | Path) -> Callable:
 
 
 def write_onnx(model: "keras.Model", file: str | Path) -> None:
-    """Write a model as an ONNX file in float32 for any batch size, and check it with ONNX's checker.
-
-    The file's metadata entry `keras_vit.json` holds labels and normalisation.
-
-    Args:
-        model: a model of this package.
-        file: path of the file.
+    """Write a model of this package as an ONNX file in float32, for any batch size.
 
     Raises:
         ValueError: a package is not installed, or the weights are too large for one file.

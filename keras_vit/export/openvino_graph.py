@@ -10,12 +10,7 @@ from keras_vit.layers.override import Override, overriding
 
 
 def openvino_function(model: keras.Model, module: ServingModule):
-    """Return the graph of a module's `infer` for OpenVINO.
-
-    Args:
-        model: the model of the module.
-        module: the module.
-    """
+    """Return the graph of the `infer` of a model's module."""
     return module.function(overriding(_overrides(model), tf.compat.v1.get_default_graph)(module.infer))
 
 

@@ -21,7 +21,7 @@ class ExportedModel:
 
     Args:
         path: the version folder.
-        format: name of the loaded format, a key of `keras_vit.export.FORMATS`.
+        format: name of the loaded format, a key of `keras_vit.export.formats.FORMATS`.
         name: name of the exported Keras model.
         interface: inputs and outputs of the model.
         signatures: functions of named tensors that return a dict of tensors. Only a SavedModel has more signatures than

@@ -6,7 +6,8 @@ import pytest
 from support import needs_tensorflow
 
 import keras_vit
-from keras_vit.export import FORMATS, export
+from keras_vit.export import export
+from keras_vit.export.formats import FORMATS
 
 pytestmark = [needs_tensorflow, pytest.mark.large]
 LEFT_OUT = {"tflite-int16x8"}  # its kernels are the reference ones: minutes an image
