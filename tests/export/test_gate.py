@@ -161,7 +161,7 @@ def test_nncf_is_imported_without_its_reports(tmp_path):
 
 
 @pytest.mark.broad
-def test_both_sides_are_compared_in_whole_float32(tmp_path, monkeypatch):
+def test_both_sides_are_compared_without_tensor_float_32(tmp_path, monkeypatch):
     """TensorFloat-32 is off during the comparison. Its effect is visible on GPUs only."""
     shortened, seen, answer = tf.config.experimental.tensor_float_32_execution_enabled, [], parity.keras_outputs
     monkeypatch.setattr(parity, "keras_outputs", lambda *a: seen.append(shortened()) or answer(*a))

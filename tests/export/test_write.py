@@ -143,7 +143,7 @@ def test_what_openvino_cannot_write_gets_one_sentence_too(model, tmp_path, monke
 
 @pytest.mark.broad
 @pytest.mark.parametrize("wrong", ["tflite", "saved_model"])
-def test_a_file_that_disagrees_is_not_let_out(wrong, model, images, tmp_path, monkeypatch):
+def test_a_file_that_disagrees_is_refused(wrong, model, images, tmp_path, monkeypatch):
     other = randomise(keras_vit.build(TINY, classes=3), seed=1)
     convert, write_saved = tflite.convert, saved_model.write_saved_model
     if wrong == "tflite":
@@ -157,7 +157,7 @@ def test_a_file_that_disagrees_is_not_let_out(wrong, model, images, tmp_path, mo
 
 
 @pytest.mark.broad
-def test_a_wrong_byte_signature_is_not_let_out(model, images, tmp_path, monkeypatch):
+def test_a_wrong_byte_signature_is_refused(model, images, tmp_path, monkeypatch):
     monkeypatch.setattr(image_bytes, "preprocess_input", lambda image: image / 255.0)
     with pytest.raises(ValueError, match=r"saved_model \(classify_bytes\) expected probabilities within"):
         export.export(model, tmp_path / "tiny", images, formats=("saved_model",))
@@ -176,7 +176,7 @@ WRONG_ROLLOUTS = {
 
 
 @pytest.mark.parametrize("wrong", first_quick(WRONG_ROLLOUTS))
-def test_a_wrong_attention_signature_is_not_let_out(wrong, model, images, tmp_path, monkeypatch):
+def test_a_wrong_attention_signature_is_refused(wrong, model, images, tmp_path, monkeypatch):
     """The expected rollout comes from other code, and shapes are not broadcast."""
     change, sentence = WRONG_ROLLOUTS[wrong]
     right = serving_module.rollout
@@ -245,7 +245,7 @@ def test_signatures_are_called_with_two_batch_sizes(count, model, images, writte
     assert sizes == ([1, 32, 7] if count == 40 else [1, 2])
 
 
-def test_a_model_that_answers_nan_is_not_let_out(model, images, tmp_path):
+def test_a_model_that_answers_nan_is_refused(model, images, tmp_path):
     model.get_layer("head").bias.assign([0.0, float("nan"), 0.0])
     with pytest.raises(ValueError, match="received a difference of nan"):
         export.export(model, tmp_path / "tiny", images, formats=("saved_model",))

@@ -38,7 +38,7 @@ def environment(monkeypatch):
 
 
 @pytest.mark.parametrize(("models", "held"), [(["half"], "1"), (["full"], None), (["half", "full"], None)])
-def test_weights_are_held_where_all_models_gain_by_it(models, held, stored, environment):
+def test_weights_are_prepacked_if_all_models_gain_by_it(models, held, stored, environment):
     prepack_weights([stored / model for model in models])
     assert os.environ.get(SWITCH) == held
 
