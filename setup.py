@@ -35,7 +35,7 @@ setup(
             "preprocessing/imagenet_classes.csv",
             "serve/page.html",
             "cost/paper.json",
-            "weights/architectures.csv",
+            "weights/timm_architectures.csv",
         ]
     },
     python_requires=">=3.11",

@@ -64,7 +64,7 @@ PUBLIC |= {"list_models", "list_weights", "load_weights", "save_weights", "token
 PUBLIC |= {"decode_predictions", "preprocess_input", "preprocessing_of"}
 LAYERS = {name for name, value in vars(keras_vit.layers).items() if inspect.isfunction(value) or inspect.isclass(value)}
 KERAS_METHODS = {"build", "call", "compute_output_shape", "get_config", "from_config"}  # Keras calls them, untyped
-LONG_FILES = {"weights/convert.py"}
+LONG_FILES = set()
 LONG_FUNCTIONS = set()
 
 

@@ -8,7 +8,7 @@ import keras
 from keras_vit import layers
 from keras_vit.models.vision_model import VisionModel
 from keras_vit.preprocessing.inputs import imagenet_classes
-from keras_vit.weights import fill, published_classes, require_classes
+from keras_vit.weights import load_file, published_classes, require_classes
 
 
 def check_classes(include_top: bool, classes: int, weights) -> None:
@@ -72,5 +72,5 @@ def finished_model(images, outputs, name: str, weights, chosen=()) -> keras.Mode
     sources = keras.utils.get_source_inputs(images)
     model = VisionModel(sources[0] if len(sources) == 1 else sources, outputs, name=name)
     if weights is not None:
-        fill(model, weights, given=chosen)
+        load_file(model, weights, chosen=chosen)
     return model

@@ -1,4 +1,4 @@
-"""Build the model of a file of weights, and fill it."""
+"""Build the model of a file of weights, and load the weights."""
 
 import os
 from dataclasses import replace
@@ -15,12 +15,13 @@ from keras_vit.models.rows_from_weights import bit_row, require_same, vit_row
 from keras_vit.models.vit import build as build_vit
 from keras_vit.private import parts_of
 from keras_vit.weights.architecture import Architecture, architecture_of_contents, architecture_of_model, with_config
+from keras_vit.weights.config_fields import config_fields
 from keras_vit.weights.contents import read_contents
-from keras_vit.weights.convert import Early, apply
 from keras_vit.weights.files import open_weights
 from keras_vit.weights.keras_file import KerasFile
+from keras_vit.weights.load import InitialWeights, load_open_file
+from keras_vit.weights.notes import print_preprocessing
 from keras_vit.weights.resize import require_method
-from keras_vit.weights.stated import note_images, stated
 
 
 def from_pretrained(
@@ -35,7 +36,7 @@ def from_pretrained(
     """Build the model of a file, and load the file's weights.
 
     Sizes, patch, heads, stem, representation layer, classes and image grid are read from the shapes and from a
-    config beside the file (`NAME.config.json`, else `config.json`), which may name an architecture of timm. A printed
+    config next to the file (`NAME.config.json`, else `config.json`), which may name an architecture of timm. A printed
     note lists what neither states (heads, activation, epsilon, pooling) and which value is assumed. Without options,
     the model of a `.keras` file is returned unchanged. With options, it is rebuilt with its own rates, preprocessing,
     dtype policy and frozen layers. A model that is built ends in logits unless `classifier_activation` is given.
@@ -43,7 +44,7 @@ def from_pretrained(
     Args:
         source: a file, a folder that holds one, or a tag of `list_weights()`.
         num_heads: number of attention heads, if neither the shapes, a config nor a row of the tables states it.
-        source_grid: (down, across) of the position embedding, if it is not square.
+        source_grid: (height, width) of the position embedding, if it is not square.
         position_resize: `official`, `timm`, `timm_npz` or `hf`; used if `input_shape` requests another grid.
         strict: False ignores heads, decoders and training state, and prints what was ignored; see `load_weights`.
         **options: options of `build` that replace the file's: `input_shape`, `patch_size`, `classes` and so on.
@@ -52,7 +53,7 @@ def from_pretrained(
         A `keras.Model`: images (B, H, W, C) -> logits (B, classes), or features if the file has no classifier.
 
     Raises:
-        FileNotFoundError: nothing lies at `source`.
+        FileNotFoundError: `source` does not exist.
         ValueError: the file does not determine the model; the message names the option to pass.
     """
     if num_heads is not None and not is_whole(num_heads):
@@ -64,11 +65,11 @@ def from_pretrained(
             return _unchanged(file, num_heads, source_grid)
         contents = read_contents(file)
         architecture, options = _read(file, contents, source, options)
-        initial_values = Early(file, contents)
-        with use_initial_values(initial_values):
+        initial_weights = InitialWeights(file, contents)
+        with use_initial_values(initial_weights):
             build = _build_bit if architecture.family == "bit" else _build_vit
             model = build(architecture, options, contents.source, num_heads, source_grid)
-        apply(model, file, contents, strict, position_resize, source_grid, initial_values, chosen)
+        load_open_file(model, file, contents, strict, position_resize, source_grid, initial_weights, chosen)
     if isinstance(file, KerasFile):
         _freeze_alike(model, file.model)
     return model
@@ -83,7 +84,7 @@ def _unchanged(file: KerasFile, num_heads, source_grid) -> keras.Model:
     heads = (layer.num_heads for layer in file.model.layers if hasattr(layer, "num_heads"))
     require_same("num_heads", num_heads, next(heads, None), file.source)
     require_same("source_grid", source_grid and tuple(source_grid), file.grid, file.source)
-    note_images(file.model, file.source)
+    print_preprocessing(file.model, file.source)
     return file.model
 
 
@@ -93,7 +94,7 @@ def _read(file, contents, source, options: dict) -> tuple[Architecture, dict]:
         architecture = architecture_of_model(file.model)
         options = _built_with(file.model) | options
     else:
-        architecture = with_config(architecture_of_contents(contents), stated(file, contents), contents.source)
+        architecture = with_config(architecture_of_contents(contents), config_fields(file, contents), contents.source)
     defaults = {"name": None, "classifier_activation": None, "include_top": architecture.classes is not None}
     options = {**defaults, "classes": architecture.classes or 1000, **options}
     if options["classes"] == architecture.classes:
@@ -154,7 +155,7 @@ def _input_shape(architecture: Architecture, source, source_grid):
     if size is None:
         tokens = architecture.tokens - architecture.prefix_tokens
         raise ValueError(
-            f"input_shape expected (height, width, channels) or source_grid (down, across): {source!r} holds "
-            f"{tokens} positions, which are no square grid."
+            f"input_shape expected (height, width, channels), or source_grid (height, width), received neither: "
+            f"the {tokens} positions of {source!r} are no square grid."
         )
     return (*size, architecture.channels)

@@ -280,7 +280,7 @@ def with_config(architecture: Architecture, fields: dict, source: str) -> Archit
     for name in ("width", "depth", "mlp_dim", "patch_size", "channels"):
         if name in fields and fields[name] != getattr(architecture, name):
             raise ValueError(
-                f"the config beside {source!r} expected {name}={getattr(architecture, name)!r}, as there, "
+                f"the config of {source!r} expected {name}={getattr(architecture, name)!r}, as in the arrays, "
                 f"received {fields[name]!r}."
             )
     names = ("num_heads", "image_size", "labels", *CONVENTIONS)

@@ -88,7 +88,7 @@ class WeightsFile:
     def _read(self, name: str) -> np.ndarray:
         raise NotImplementedError
 
-    def forget(self) -> None:
+    def release_memory(self) -> None:
         """Release the memory of mapped files after 32 MB; later reads map it again."""
         if self._mapped > _MAPPED and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped = 0

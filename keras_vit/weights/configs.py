@@ -75,14 +75,13 @@ def read_config(config: dict, layout: str, source: str) -> dict:
     for place, fixed in _BIT_FIXED.items() if layout == "hf" and config.get("model_type") == "bit" else ():
         if config.get(place, fixed) != fixed:
             raise ValueError(
-                f"the config beside {source!r} expected {place!r} to be {fixed!r}, as BiT's is, "
-                f"received {config[place]!r}."
+                f"the config of {source!r} expected {place!r} to be {fixed!r}, as BiT's is, received {config[place]!r}."
             )
     arguments = _get(config, "model_args") if layout == "timm" else None
     for name, computed in _TIMM_FIXED.items() if isinstance(arguments, dict) else ():
         if arguments.get(name) not in (None, *computed):
             raise ValueError(
-                f"the config beside {source!r} expected 'model_args.{name}' to be one of {(None, *computed)}, "
+                f"the config of {source!r} expected 'model_args.{name}' to be one of {(None, *computed)}, "
                 f"received {arguments[name]!r}."
             )
     fields = {}
@@ -94,7 +93,7 @@ def read_config(config: dict, layout: str, source: str) -> dict:
         try:
             fields[key.ours] = _READ.get(key.ours, _number)(value, layout)
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise ValueError(f"the config beside {source!r} expected a known {place!r}, received {value!r}.") from None
+            raise ValueError(f"the config of {source!r} expected a known {place!r}, received {value!r}.") from None
     return fields
 
 

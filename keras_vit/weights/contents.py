@@ -4,7 +4,17 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass
 
-from keras_vit.weights.layouts import IGNORED, INSIDE, LAYOUTS, MOST, PREFIXES, WRAPPERS, Layout, fill, find_place
+from keras_vit.weights.layouts import (
+    IGNORED,
+    INSIDE,
+    LAYOUTS,
+    MOST,
+    PREFIXES,
+    WRAPPERS,
+    Layout,
+    find_place,
+    format_name,
+)
 from keras_vit.weights.names import PREFIX, SHOWN, TABLES
 from keras_vit.weights.transforms import Transform
 from keras_vit.weights.unsupported import require_supported
@@ -139,7 +149,7 @@ def _entries(shapes, places):
             continue
         for i in range(shapes[name][0] if stacked and shapes[name] else 1):
             indices = dict(place.indices, **({"i": i} if stacked else {}))
-            found = parts.setdefault(fill(place.row.ours, indices), (place.cell, {}))
+            found = parts.setdefault(format_name(place.row.ours, indices), (place.cell, {}))
             suffix, shape = (f"[{i}]", shapes[name][1:]) if stacked else ("", shapes[name])
             found[1].setdefault(place.part, (name, name + suffix, shape))
     entries, used = {}, set()

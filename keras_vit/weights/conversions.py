@@ -103,7 +103,7 @@ def _fit_positions(target, entry, contents) -> Conversion:
         found = prefix_and_grid(entry.shape, contents.prefix_tokens, grid)
     if found is None:
         received = f"{entry.shape[-2]} tokens in {contents.source!r}"
-        raise ValueError(f"source_grid expected the (down, across) of a grid that is not square, received {received}.")
+        raise ValueError(f"source_grid expected (height, width) of a grid that is not square, received {received}.")
     old_prefix, old_grid = found
     if old_prefix > prefix:
         return None
@@ -163,4 +163,4 @@ def _fit_head(target, contents) -> Conversion:
     if kernel is None or kernel.shape[-1] == target.layer.units:
         return None
     old, new = f"{kernel.shape[-1]} classes", f"{target.layer.units} classes"
-    return None, f"the classifier of {old} is left out; the model's {new} start anew"
+    return None, f"the classifier of {old} is ignored; the model's {new} keep their initial values"

@@ -35,7 +35,7 @@ def _checked(read, config: dict, source: str) -> ImageSpec | None:
     try:
         return read(config)
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError) as error:
-        raise ValueError(f"the config beside {source!r} expected values of preprocessing, received {error}.") from None
+        raise ValueError(f"the config of {source!r} expected values of preprocessing, received {error}.") from None
 
 
 def _of_timm(config: dict) -> ImageSpec | None:

@@ -120,10 +120,10 @@ class Place:
     @property
     def ours(self) -> str:
         """Return the path of our variable."""
-        return fill(self.row.ours, dict(self.indices))
+        return format_name(self.row.ours, dict(self.indices))
 
 
-def fill(template: str, indices: dict[str, int]) -> str:
+def format_name(template: str, indices: dict[str, int]) -> str:
     """Fill the indices of block, stage and unit, which count from one, into a template."""
     from_zero = {f"{key}0": value - 1 for key, value in indices.items() if key in "su"}
     return template.format(**indices, **from_zero)

@@ -7,8 +7,8 @@ any array is read, also with `strict=False`, because every output depends on the
 import re
 from dataclasses import dataclass
 
-from keras_vit.weights.architectures import named
 from keras_vit.weights.layouts import IGNORED, OPTIONAL
+from keras_vit.weights.timm_architectures import find_timm_architecture
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def unsupported(file) -> dict[str, str]:
     found = {feature.name: feature.shown_by(names) for feature in FEATURES}
     found["a gated MLP (SwiGLU)"] = found["a gated MLP (SwiGLU)"] or _packed_gate(shapes)
     found["patches in time (video)"] = next((name for name, shape in shapes.items() if len(shape) == 5), None)
-    row = named(file.config)
+    row = find_timm_architecture(file.config)
     for feature in row.features if row else ():
         found[feature] = found.get(feature) or f"architecture {row.architecture}"
     return {name: sign for name, sign in found.items() if sign}

@@ -18,7 +18,7 @@ from keras_vit.weights.configs import write_config
 from keras_vit.weights.files import CHECKSUMS, config_path
 from keras_vit.weights.image_configs import processor_config
 from keras_vit.weights.keras_file import write_checksums
-from keras_vit.weights.layouts import LAYOUTS, WRITABLE, fill, find_place, spell
+from keras_vit.weights.layouts import LAYOUTS, WRITABLE, find_place, format_name, spell
 
 if TYPE_CHECKING:  # some commands do not import Keras
     import keras
@@ -100,7 +100,7 @@ def _arrays(model, layout):
             continue
         heads = getattr(model.get_layer(path.split("/")[0]), "num_heads", 1)
         for part, name in enumerate(cell.names):
-            arrays[fill(name, dict(place.indices))] = (read, cell.transform, part, heads)
+            arrays[format_name(name, dict(place.indices))] = (read, cell.transform, part, heads)
     if homeless:
         raise ValueError(f"layout {layout!r} has no place for {', '.join(homeless)}.")
     return {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}

@@ -155,7 +155,7 @@ def test_what_no_config_states_is_assumed_aloud(tmp_path, capsys):
 )
 def test_a_mistake_in_a_config_gets_a_sentence(layout, change, tmp_path):
     folder = saved(tmp_path / "model", layout, **{**(TIMM if layout == "timm" else DEIT), **change})
-    with pytest.raises(ValueError, match="the config beside .* expected values of preprocessing, received") as error:
+    with pytest.raises(ValueError, match="the config of .* expected values of preprocessing, received") as error:
         keras_vit.from_pretrained(folder)
     assert "\n" not in str(error.value)
 

@@ -250,7 +250,7 @@ def test_our_own_files(tmp_path):
         (
             "t1b.weights.safetensors",
             {"num_heads": 4, "input_shape": (64, 64, 3)},
-            "source_grid expected the .* of a grid that is not square, received 24 tokens",
+            "source_grid expected .* of a grid that is not square, received 24 tokens",
         ),
     ],
 )
@@ -280,7 +280,7 @@ def test_a_config_of_another_model_is_refused(tmp_path):
     shutil.copy(GOLDENS / "h1.weights.safetensors", tmp_path / "model.safetensors")
     config = json.loads((GOLDENS / "h1.config.json").read_text())
     for change, sentence in (
-        ({"hidden_size": 64}, "the config beside .* expected width=48, as there, received 64"),
+        ({"hidden_size": 64}, "the config of .* expected width=48, as in the arrays, received 64"),
         ({"hidden_act": "tanhshrink"}, "expected a known 'hidden_act', received 'tanhshrink'"),
         ({"patch_size": "eight"}, "expected a known 'patch_size', received 'eight'"),
     ):

@@ -51,14 +51,14 @@ def test_a_decoder_and_a_projection_head_may_be_left_out(tmp_path, capsys):
     with pytest.raises(ValueError, match="left over in the file: decoder_blocks.0.norm1.weight"):
         keras_vit.from_pretrained(path, num_heads=3)
     assert logits_differ(keras_vit.from_pretrained(path, num_heads=3, strict=False)) < 2e-5
-    left = "left out of the file: decoder_blocks (2 arrays), decoder_pred, mask_token"
+    left = "ignored arrays of the file: decoder_blocks (2 arrays), decoder_pred, mask_token"
     assert left in capsys.readouterr().err
     headless = {name: array for name, array in t1_arrays().items() if not name.startswith("head.")}
     path = save(tmp_path / "dino.safetensors", headless | {"head.mlp.0.weight": np.ones((8, 48), "float32")})
     model = keras_vit.from_pretrained(path, num_heads=3, strict=False, include_top=True, classes=9)
     said = capsys.readouterr().err
-    assert "left out of the file: head\n" in said
-    assert "not in the file, so started anew: head/kernel, head/bias" in said
+    assert "ignored arrays of the file: head\n" in said
+    assert "not in the file, so they keep their initial values: head/kernel, head/bias" in said
     assert not np.asarray(model.get_layer("head").kernel).any()
 
 

@@ -9,7 +9,7 @@ from parity import nchw, quietly
 from support import max_difference
 
 import keras_vit
-from keras_vit.weights.architectures import architectures
+from keras_vit.weights.timm_architectures import timm_architectures
 from keras_vit.weights.unsupported import unsupported
 
 SMALL = {"embed_dim": 96, "depth": 2, "img_size": 64, "num_classes": 5}
@@ -44,7 +44,7 @@ def test_an_architecture_of_timm_needs_no_options(name, tmp_path, capsys):
     assert "assumed" not in capsys.readouterr().err
     other = keras_vit.from_pretrained(tmp_path / "model", activation="gelu")
     assert max_difference(other(images), expected) > 1e-5 * scale
-    assert "the model has activation='gelu', the config beside the file states 'gelu_tanh'" in capsys.readouterr().err
+    assert "the model has activation='gelu', the file's config states 'gelu_tanh'" in capsys.readouterr().err
 
 
 class Headers:
@@ -106,7 +106,7 @@ def test_each_kind_of_timm_is_read_or_named(name):
         model = quietly(lambda: timm.create_model(name))
     found = unsupported(Headers(model.state_dict(), {"architecture": name}))
     assert set(TIMM[name]) <= found.keys() and bool(TIMM[name]) == bool(found), found
-    row = architectures().get(name)
+    row = timm_architectures().get(name)
     if row is not None:
         block = model.blocks[0]
         assert (row.num_heads, row.layer_norm_epsilon) == (block.attn.num_heads, block.norm1.eps)

@@ -8,8 +8,8 @@ from support import GOLDENS
 
 import keras_vit
 from keras_vit.cli import main
-from keras_vit.weights.architectures import architectures
 from keras_vit.weights.names import TABLES
+from keras_vit.weights.timm_architectures import timm_architectures
 from keras_vit.weights.unsupported import FEATURES
 
 T1 = GOLDENS / "t1.weights.safetensors"
@@ -98,7 +98,7 @@ def test_no_name_that_this_package_reads_shows_an_unsupported_part():
 
 
 def test_every_row_of_the_table_can_be_built_or_names_what_is_missing():
-    rows = architectures()
+    rows = timm_architectures()
     assert len(rows) == 290
     for row in rows.values():
         assert row.num_heads > 0 and row.layer_norm_epsilon in (1e-6, 1e-5)

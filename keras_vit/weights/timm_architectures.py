@@ -1,7 +1,7 @@
 """Look up what timm's architecture names imply: heads, activation, epsilon and pooling.
 
-`architectures.csv` has a row for each Vision Transformer of timm 1.0.31. Its column `features` lists unsupported parts
-of the model that no array shows.
+`timm_architectures.csv` has a row for each Vision Transformer of timm 1.0.31. Its column `features` lists unsupported
+parts of the model that no array shows.
 """
 
 import csv
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Named:
+class TimmArchitecture:
     """A row of the table.
 
     Args:
@@ -31,25 +31,27 @@ class Named:
     features: tuple[str, ...] = ()
 
     @property
-    def stated(self) -> dict:
+    def fields(self) -> dict:
         """Return the values as fields of `keras_vit.weights.architecture.Architecture`."""
         names = ("num_heads", "activation", "layer_norm_epsilon", "pooling")
         return {name: getattr(self, name) for name in names}
 
 
 @functools.cache
-def architectures() -> dict[str, Named]:
+def timm_architectures() -> dict[str, TimmArchitecture]:
     """Return the rows of the table by name."""
     with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as file:
-        return {row["architecture"]: _row(**row) for row in csv.DictReader(file)}
+        return {row["architecture"]: _parse(**row) for row in csv.DictReader(file)}
 
 
-def _row(architecture, num_heads, activation, layer_norm_epsilon, pooling, features) -> Named:
+def _parse(architecture, num_heads, activation, layer_norm_epsilon, pooling, features) -> TimmArchitecture:
     features = tuple(features.split(";")) if features else ()
-    return Named(architecture, int(num_heads), activation, float(layer_norm_epsilon), pooling or None, features)
+    return TimmArchitecture(
+        architecture, int(num_heads), activation, float(layer_norm_epsilon), pooling or None, features
+    )
 
 
-def named(config: dict) -> Named | None:
+def find_timm_architecture(config: dict) -> TimmArchitecture | None:
     """Return the row of the architecture that a config names; None if the table has none."""
     name = config.get("architecture")
-    return architectures().get(name) if isinstance(name, str) else None
+    return timm_architectures().get(name) if isinstance(name, str) else None

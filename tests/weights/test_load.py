@@ -107,7 +107,7 @@ def test_a_head_of_another_size_starts_anew_with_a_note(capsys):
     model = build(classes=5)
     before = keras.ops.convert_to_numpy(model.get_layer("head").kernel)
     report = keras_vit.load_weights(model, G1)
-    note = "the classifier of 11 classes is left out; the model's 5 classes start anew"
+    note = "the classifier of 11 classes is ignored; the model's 5 classes keep their initial values"
     assert report.conversions == [note] == [model.get_layer("head").conversion]
     assert set(report.unused_top) == {"head/kernel", "head/bias"}
     assert note in capsys.readouterr().err
@@ -175,7 +175,7 @@ def test_everything_wrong_is_listed_at_once_and_nothing_changes(tmp_path):
     assert all((old == new).all() for old, new in zip(before, model.get_weights(), strict=True))
     values["Transformer/encoder_norm/scale"] = np.ones(48, "float32")
     np.savez(tmp_path / "wrong.npz", **values)
-    with pytest.raises(ValueError, match="missing .*: class_token/token; left over .*: surprise; strict=False leaves"):
+    with pytest.raises(ValueError, match="missing .*: class_token/token; left over .*: surprise; strict=False ignores"):
         keras_vit.load_weights(model, tmp_path / "wrong.npz", strict=False)
     assert all((old == new).all() for old, new in zip(before, model.get_weights(), strict=True))
 

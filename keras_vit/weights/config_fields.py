@@ -1,0 +1,46 @@
+"""Read what a file's config states about its model.
+
+Shapes do not show the number of heads, the activation, the epsilon or the pooling. A config states them, or names an
+architecture of timm that implies them.
+"""
+
+from keras_vit.weights.configs import read_config
+from keras_vit.weights.contents import Contents
+from keras_vit.weights.timm_architectures import find_timm_architecture
+
+# transformers' models that compute the same as this package. Others have the same names of arrays, but differ.
+_MODEL_TYPES = ("vit", "vit_mae", "vit_msn", "ijepa", "dpt", "bit", "vit-hybrid", "vit_hybrid")
+
+
+def config_fields(file, contents: Contents) -> dict:
+    """Return what a file's config states, as fields of `Architecture`.
+
+    Args:
+        file: one of `keras_vit.weights.files`.
+        contents: the file's contents.
+
+    Raises:
+        ValueError: the config states a value that this package does not support.
+    """
+    layout, config = contents.layout.name, file.config
+    fields = read_config(config, layout, contents.source)
+    if layout == "hf":
+        _require_same_model(config, contents)
+    implied = find_timm_architecture(config) if layout == "timm" and contents.family == "vit" else None
+    return fields if implied is None else {**implied.fields, **fields}
+
+
+def _require_same_model(config: dict, contents: Contents) -> None:
+    """Raise a ValueError if a transformers config states a model that computes something else."""
+    model_type = config.get("model_type", "vit")
+    if model_type not in _MODEL_TYPES:
+        raise ValueError(
+            f"the config of {contents.source!r} expected 'model_type' to be one of {_MODEL_TYPES}, "
+            f"received {model_type!r}."
+        )
+    pooler = config.get("pooler_act", "tanh")
+    if "pre_logits/kernel" in contents.entries and pooler != "tanh":
+        raise ValueError(
+            f"the config of {contents.source!r} expected 'pooler_act' to be 'tanh', the only one that is supported, "
+            f"received {pooler!r}."
+        )

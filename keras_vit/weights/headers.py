@@ -1,0 +1,36 @@
+"""Read conventions and the number of classes from a file's headers, without its arrays."""
+
+import os
+
+from keras_vit.weights.architecture import architecture_of_model, origin
+from keras_vit.weights.config_fields import config_fields
+from keras_vit.weights.contents import read_contents
+from keras_vit.weights.files import open_weights
+from keras_vit.weights.keras_file import KerasFile
+
+
+def conventions_of(source: str | os.PathLike) -> dict:
+    """Return the activation and the epsilons that a file's origin uses, as fields of `Architecture`.
+
+    A `.keras` file's model states them. The result is empty for `.weights.h5`, which does not state them.
+    """
+    if os.fspath(source).endswith(".weights.h5"):
+        return {}
+    with open_weights(source, verified=False) as file:
+        contents = read_contents(file)
+        defaults = origin(contents.layout, contents.family)
+        if isinstance(file, KerasFile):
+            fields = vars(architecture_of_model(file.model))
+        else:
+            fields = config_fields(file, contents)
+    return {name: fields.get(name, default) for name, default in defaults.items()}
+
+
+def require_classes(source: str | os.PathLike, classes: int) -> None:
+    """Raise a ValueError if a file has a classifier with another number of classes."""
+    if os.fspath(source).endswith((".keras", ".h5", ".hdf5")):
+        return
+    with open_weights(source, verified=False) as file:
+        head = read_contents(file).entries.get("head/kernel")
+    if head is not None and head.shape[-1] != classes:
+        raise ValueError(f"classes expected {head.shape[-1]}, as in {os.fspath(source)!r}, received {classes}.")
