@@ -1,4 +1,7 @@
-"""A linear head on frozen features, fitted to a few examples of each class (section 4.1, "few-shot")."""
+"""Fit a linear head to frozen features of a few examples per class (section 4.1, "few-shot").
+
+B batch, H W C image, N examples, D features.
+"""
 
 from dataclasses import replace
 
@@ -8,75 +11,77 @@ import tensorflow as tf
 
 from keras_vit.data.settings import untuned
 from keras_vit.data.sources import Examples
-from keras_vit.evaluate.ridge import SEEDS, few_of_each, few_shot_accuracies
+from keras_vit.evaluate.ridge import SEEDS, few_shot_accuracies, sample_per_class
 from keras_vit.models.features import head_features
 
 
-def squeezed(size: tuple[int, int]) -> tuple[int, int]:
-    """The (height, width) that images are brought to, whatever their shape, before the middle of `size` is cut out.
+def size_before_crop(size: tuple[int, int]) -> tuple[int, int]:
+    """Return the (height, width) to which images are resized before the center crop to `size`.
 
-    256 pixels where it is 224, as in big_vision's few-shot evaluation.
+    It is 256 pixels for 224, as in big_vision's few-shot evaluation.
     """
     return tuple(round(side * 256 / 224) for side in size)
 
 
-def features_of(model: keras.Model):
-    """Return a compiled function: images (B, H, W, C) -> what the classifier takes, float32 (B, D)."""
-    frozen = head_features(model)
-    return tf.function(lambda images: tf.cast(frozen(images, training=False), tf.float32))
+def feature_function(model: keras.Model):
+    """Return a compiled function: images (B, H, W, C) -> the input of the classifier, float32 (B, D)."""
+    features = head_features(model)
+    return tf.function(lambda images: tf.cast(features(images, training=False), tf.float32))
 
 
-def rows_of(features):
-    """A function of a batch (images, labels, weights) -> the same with `features` of the images in their place."""
+def replace_images(features):
+    """Return a function of a batch (images, labels, weights) that replaces the images by their `features`."""
     return lambda images, labels, weights: (features(images), labels, weights)
 
 
-def few_shot(rows, train: Examples, test: Examples, shots: tuple[int, ...], batches_of) -> dict:
-    """Accuracy on the test split of heads fitted to so many examples a class.
+def few_shot(extract, train: Examples, test: Examples, shots: tuple[int, ...], batches_of) -> dict:
+    """Return the test accuracy of heads that are fitted to a few examples per class.
 
     Args:
-        rows: `rows_of(features_of(model))`, or what shares it out.
-        train: examples to draw from.
-        test: examples to measure on.
-        shots: how many of each class.
-        batches_of: a split -> batches of (images, labels, weights).
+        extract: `replace_images(feature_function(model))`, or the same distributed over devices.
+        train: examples to sample from.
+        test: test examples.
+        shots: numbers of examples per class.
+        batches_of: a function of a split that returns batches of (images, labels, weights).
 
     Returns:
-        `{"few_shot_5": share in [0, 1], ...}`.
+        `{"few_shot_5": accuracy in [0, 1], ...}`.
 
     Raises:
         ValueError: an image has several classes.
     """
     if train.multi or test.multi:
-        raise ValueError("few_shot expected data of one class an image, received images of several classes.")
+        raise ValueError("few_shot expected one class per image, received images of several classes.")
     pairs = untuned(train.stream().map(lambda index, _, label: (index, label))).as_numpy_iterator()
     indices, labels = (np.array(column) for column in zip(*pairs, strict=True))
-    draws = {count: [few_of_each(labels, count, seed) for seed in SEEDS] for count in shots}
-    drawn = np.unique(np.concatenate([rows for of_count in draws.values() for rows in of_count]))
-    chosen = _features(rows, batches_of(_only(train, indices[drawn], indices.max() + 1)))  # each image once
-    held, classes = _features(rows, batches_of(test)), len(train.labels)
-    found = {}
-    for count, of_count in draws.items():
-        few = [np.searchsorted(drawn, indices) for indices in of_count]
-        found[f"few_shot_{count}"] = float(few_shot_accuracies(chosen, held, classes, few).mean())
-    return found
+    draws = {count: [sample_per_class(labels, count, seed) for seed in SEEDS] for count in shots}
+    sampled = np.unique(np.concatenate([sample for samples in draws.values() for sample in samples]))
+    split = _select(train, indices[sampled], indices.max() + 1)
+    train_features = _features(extract, batches_of(split))  # each image once
+    test_features, classes = _features(extract, batches_of(test)), len(train.labels)
+    accuracies = {}
+    for count, samples in draws.items():
+        positions = [np.searchsorted(sampled, sample) for sample in samples]
+        scores = few_shot_accuracies(train_features, test_features, classes, positions)
+        accuracies[f"few_shot_{count}"] = float(scores.mean())
+    return accuracies
 
 
-def _only(examples: Examples, chosen, size) -> Examples:
-    """The split of the chosen indices."""
-    kept = np.zeros(size, bool)
-    kept[chosen] = True
+def _select(examples: Examples, indices, size) -> Examples:
+    """Return the examples of the given indices."""
+    selected = np.zeros(size, bool)
+    selected[indices] = True
     return replace(
-        examples, count=len(chosen),
-        stream=lambda seed=None: examples.stream(seed).filter(lambda i, *_: tf.gather(tf.constant(kept), i)),
+        examples, count=len(indices),
+        stream=lambda seed=None: examples.stream(seed).filter(lambda i, *_: tf.gather(tf.constant(selected), i)),
     )  # fmt: skip
 
 
-def _features(rows, batches):
-    """(N, D) and labels (N,) of all examples."""
-    found, labels = [], []
+def _features(extract, batches):
+    """Return features (N, D) and labels (N,) of all examples."""
+    features, labels = [], []
     for batch in batches:
-        some, classes, weights = (x.numpy() for x in rows(*batch))
-        found.append(some[weights > 0])
+        values, classes, weights = (x.numpy() for x in extract(*batch))
+        features.append(values[weights > 0])
         labels.append(classes[weights > 0])
-    return np.concatenate(found), np.concatenate(labels)
+    return np.concatenate(features), np.concatenate(labels)

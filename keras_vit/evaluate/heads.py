@@ -1,4 +1,4 @@
-"""Classifiers on frozen features beside the ridge of `probe.py`: logistic regression, and weighted neighbours.
+"""Classify frozen features by logistic regression or by weighted nearest neighbours.
 
 N examples, D features, K classes.
 """
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-C = tuple(10.0**i for i in range(-4, 4))  # inverse strengths to choose from
+C = tuple(10.0**i for i in range(-4, 4))  # inverse regularisation strengths to choose from
 NEIGHBOURS, TEMPERATURE = 20, 0.07  # DINO's (arXiv 2104.14294, section 4.1)
-_ROWS = 1024  # that similarities are computed for at once
+_CHUNK = 1024  # examples whose similarities are computed at once
 
 
 @dataclass(frozen=True)
 class Logistic:
-    """What `fit_logistic` chose and fitted.
+    """A fitted logistic regression.
 
     Args:
-        model: scikit-learn's pipeline, fitted to all examples: `predict`, `predict_proba`.
-        c: inverse strength that was chosen.
-        validation_accuracy: of it, before the last fit, share in [0, 1].
+        model: scikit-learn's pipeline, fitted to all examples.
+        c: chosen inverse regularisation strength.
+        validation_accuracy: accuracy with this strength before the last fit, in [0, 1].
     """
 
     model: object
@@ -31,12 +31,12 @@ class Logistic:
 def fit_logistic(
     train: tuple[np.ndarray, np.ndarray], validation: tuple[np.ndarray, np.ndarray], c: Sequence[float] = C
 ) -> Logistic:
-    """Logistic regression on standardised features, its strength chosen on held-out examples, then fitted to all.
+    """Fit logistic regression to standardised features. Choose its strength by validation accuracy, then fit to all.
 
     Args:
         train: features (N, D) and labels (N,).
-        validation: the same of the examples that the strength is chosen on.
-        c: inverse strengths; of several equally good ones the smallest, which holds the weights down most.
+        validation: features and labels of the validation examples.
+        c: inverse regularisation strengths to choose from; the smallest of equally good ones is chosen.
 
     Raises:
         ImportError: scikit-learn is not installed.
@@ -66,36 +66,36 @@ def neighbour_scores(
     neighbours: int = NEIGHBOURS,
     temperature: float = TEMPERATURE,
 ) -> np.ndarray:
-    """Votes of the nearest examples by cosine similarity s, each of weight exp(s / temperature), as DINO's.
+    """Return the votes of the nearest examples by cosine similarity s, weighted by exp(s / temperature), as in DINO.
 
     Args:
         train: features (N, D) and labels (N,) of the examples that vote.
-        features: (M, D) to be classified.
-        classes: K.
-        neighbours: that vote; all where there are fewer.
-        temperature: the smaller, the more the nearest one counts.
+        features: features (M, D) to classify.
+        classes: number of classes K.
+        neighbours: number of examples that vote; all if there are fewer.
+        temperature: temperature of the weights.
 
     Returns:
         Votes (M, K).
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: `neighbours` or `temperature` is not positive.
     """
     if neighbours < 1 or not temperature > 0:
         raise ValueError(f"neighbours and temperature expected positive numbers, received {neighbours}, {temperature}.")
     known, labels = _unit(train[0]), np.asarray(train[1])
     neighbours = min(neighbours, len(known))
     votes = np.zeros((len(features), classes))
-    for begin in range(0, len(features), _ROWS):
-        similarity = _unit(features[begin : begin + _ROWS]) @ known.T
+    for start in range(0, len(features), _CHUNK):
+        similarity = _unit(features[start : start + _CHUNK]) @ known.T
         nearest = np.argpartition(-similarity, neighbours - 1, axis=1)[:, :neighbours]
         weights = np.exp(np.take_along_axis(similarity, nearest, axis=1) / temperature)
-        rows = np.repeat(np.arange(begin, begin + len(similarity)), neighbours)
-        np.add.at(votes, (rows, labels[nearest].ravel()), weights.ravel())
+        indices = np.repeat(np.arange(start, start + len(similarity)), neighbours)
+        np.add.at(votes, (indices, labels[nearest].ravel()), weights.ravel())
     return votes
 
 
 def _unit(features):
-    """Rows of length 1; a row of zeros stays."""
+    """Scale each feature vector to length 1; zeros stay zeros."""
     features = np.asarray(features, "float64")
     return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)

@@ -1,4 +1,4 @@
-"""Linear probes: a head fitted in closed form to frozen features (section 4.1, "few-shot"; big_vision's way).
+"""Fit linear heads to frozen features in closed form, as big_vision does (section 4.1, "few-shot").
 
 N examples, D features, K classes.
 """
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-L2 = 2.0**10  # big_vision's
-ALL_L2 = tuple(2.0**i for i in range(-10, 20))  # those that its older code chose from
+L2 = 2.0**10  # strength in big_vision
+ALL_L2 = tuple(2.0**i for i in range(-10, 20))  # choices of its older code
 SHOTS = (1, 5, 10, 25)
-SEEDS = (0, 1, 2)  # an accuracy is the mean over three draws of the examples
-_BIAS = 100.0  # of the constant feature: so large that its weight is hardly held down
+SEEDS = (0, 1, 2)  # accuracies are means over three samples of the examples
+_BIAS = 100.0  # value of the constant feature, so large that its weight is hardly regularised
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Ridge:
     """A linear head.
 
     Args:
-        weights: (D + 1, K), the last row for the constant feature.
-        mean: (D,), of the features it was fitted to.
-        std: (D,), of the same.
+        weights: weights (D + 1, K), the last row for the constant feature.
+        mean: mean (D,) of the training features.
+        std: standard deviation (D,) of the training features.
     """
 
     weights: np.ndarray
@@ -31,30 +31,30 @@ class Ridge:
 
 
 def fit_ridge(features: np.ndarray, labels: np.ndarray, classes: int, l2: float = L2) -> Ridge:
-    """`fit_ridges` with one strength."""
+    """Fit `fit_ridges` with one strength."""
     return fit_ridges(features, labels, classes, (l2,))[0]
 
 
 def fit_ridges(features: np.ndarray, labels: np.ndarray, classes: int, l2: Sequence[float]) -> list[Ridge]:
-    """Least squares from standardised features to -1 and 1 for every class, held down by l2 |weights|^2.
+    """Fit ridge regression from standardised features to -1 and 1 per class, with the penalty l2 |weights|^2.
 
-    One decomposition serves all strengths: that of the smaller one of the two matrices of products.
+    All strengths share one eigendecomposition, of the smaller one of the two Gram matrices.
 
     Args:
-        features: (N, D).
-        labels: (N,) classes.
-        classes: K.
-        l2: strengths; the constant feature is 100, so that the bias is nearly free.
+        features: training features (N, D).
+        labels: classes (N,).
+        classes: number of classes K.
+        l2: regularisation strengths.
 
     Returns:
-        A head for each strength.
+        One head per strength.
 
     Raises:
-        ValueError: there are not as many labels as features, or a label is no class.
+        ValueError: the numbers of labels and features differ, or a label is not in 0..K - 1.
     """
     features, labels = np.asarray(features, "float64"), np.asarray(labels)
     if features.ndim != 2 or labels.shape != features.shape[:1]:
-        raise ValueError(f"labels expected one for each row of features {features.shape}, received {labels.shape}.")
+        raise ValueError(f"labels expected one per example of features {features.shape}, received {labels.shape}.")
     if labels.size and not (labels.min() >= 0 and labels.max() < classes):
         raise ValueError(f"labels expected classes of 0 to {classes - 1}, received {labels.min()} to {labels.max()}.")
     mean, std = features.mean(axis=0), features.std(axis=0) + 1e-5
@@ -68,17 +68,17 @@ def fit_ridges(features: np.ndarray, labels: np.ndarray, classes: int, l2: Seque
 
 
 def ridge_scores(head: Ridge, features: np.ndarray) -> np.ndarray:
-    """Scores of the classes: features (N, D) -> (N, K)."""
+    """Return the scores of the classes: features (N, D) -> (N, K)."""
     return _standardised(np.asarray(features, "float64"), head.mean, head.std) @ head.weights
 
 
-def few_of_each(labels: np.ndarray, shots: int, seed: int = 0) -> np.ndarray:
-    """Indices of so many examples of every class, all of a class that has fewer, drawn as big_vision draws them.
+def sample_per_class(labels: np.ndarray, shots: int, seed: int = 0) -> np.ndarray:
+    """Return the indices of a random sample of `shots` examples per class, as big_vision draws them.
 
     Args:
-        labels: (N,) classes.
-        shots: examples a class.
-        seed: of the draw.
+        labels: classes (N,).
+        shots: examples per class; a class with fewer examples contributes all of them.
+        seed: random seed.
     """
     rng = np.random.default_rng(seed)
     labels = np.asarray(labels)
@@ -92,28 +92,28 @@ def few_shot_accuracies(
     draws: Sequence[np.ndarray],
     l2: Sequence[float] = (L2,),
 ) -> np.ndarray:
-    """Accuracy of heads fitted to a few examples of every class.
+    """Return the test accuracy of heads that are fitted to a few examples per class.
 
     Args:
-        train: features (N, D) and labels (N,) to draw from.
-        test: features and labels to measure on.
-        classes: K.
-        draws: indices of the examples to fit to, of `few_of_each` for instance.
-        l2: strengths.
+        train: features (N, D) and labels (N,) to sample from.
+        test: features and labels of the test examples.
+        classes: number of classes K.
+        draws: indices of the training examples of each fit, as from `sample_per_class`.
+        l2: regularisation strengths.
 
     Returns:
-        Shares in [0, 1], (strengths, draws).
+        Accuracies in [0, 1], (strengths, draws).
     """
-    found = np.zeros((len(l2), len(draws)))
-    for j, chosen in enumerate(draws):
-        heads = fit_ridges(train[0][chosen], train[1][chosen], classes, l2)
+    accuracies = np.zeros((len(l2), len(draws)))
+    for j, sample in enumerate(draws):
+        heads = fit_ridges(train[0][sample], train[1][sample], classes, l2)
         x = _standardised(np.asarray(test[0], "float64"), heads[0].mean, heads[0].std)  # the same for all strengths
         for i, head in enumerate(heads):
-            found[i, j] = np.mean(np.argmax(x @ head.weights, axis=-1) == test[1])
-    return found
+            accuracies[i, j] = np.mean(np.argmax(x @ head.weights, axis=-1) == test[1])
+    return accuracies
 
 
 def _standardised(features, mean, std):
-    """With the constant feature behind the others: (N, D) -> (N, D + 1)."""
+    """Standardise features and append the constant feature: (N, D) -> (N, D + 1)."""
     x = (features - mean) / std
     return np.concatenate([x, np.full((len(x), 1), _BIAS)], axis=1)

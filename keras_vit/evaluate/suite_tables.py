@@ -1,4 +1,4 @@
-"""The results of a suite in Markdown, the paper's published rows beside them."""
+"""Write the results of a suite as a Markdown table, next to the paper's results."""
 
 from keras_vit.cost.published import Published, published
 from keras_vit.evaluate.transfer import FEW_SHOT, IMAGENETS, PAPER, VTAB1K
@@ -7,7 +7,7 @@ GROUPS = ("natural", "specialized", "structured")
 
 
 def suite_table(results: dict) -> str:
-    """The table of what `run_suite` gave: accuracies in percent, a dash where there is none."""
+    """Return the table of the results of `run_suite`: accuracies in percent, a dash for a missing one."""
     draw = {"vtab1k": _vtab, "paper": _paper, "fewshot": _few_shot, "real": _imagenets}[results["suite"]]
     lines = [*draw(results), ""]
     lines += [f"- {name}: not measured. {reason}" for name, reason in results["missing"].items()]
@@ -15,68 +15,74 @@ def suite_table(results: dict) -> str:
 
 
 def _vtab(results) -> list[str]:
-    """A line a task, group means and the mean, beside Table 9; our means say of how many tasks they are."""
-    tasks, rows = results["tasks"], published(9)
-    own = {name: found["accuracy"] for name, found in tasks.items()}
+    """Return a line per task, group means and the mean, next to Table 9. Partial means state their task count."""
+    rows = published(9)
+    accuracies = _accuracies(results)
     lines = _begin(["task", "group", f"this model, {results['how']}", *(row.label for row in rows)])
     lines += [
-        _row([task.title, task.group, _percent(own.get(task.name)), *(f"{row.scores[task.name]:.1f}" for row in rows)])
+        _row(
+            [
+                task.title,
+                task.group,
+                _percent(accuracies.get(task.name)),
+                *(f"{row.scores[task.name]:.1f}" for row in rows),
+            ]
+        )
         for task in VTAB1K
     ]
     for group in (*GROUPS, "all"):
         names = [task.name for task in VTAB1K if group in (task.group, "all")]
-        done = [own[name] for name in names if name in own]
+        done = [accuracies[name] for name in names if name in accuracies]
         ours = _percent(_mean(done)) + (f" ({len(done)} of {len(names)} tasks)" if len(done) < len(names) else "")
         theirs = (_mean(row.scores[name] for name in names) for row in rows)
         lines.append(_row([f"**mean, {group}**", "", ours, *(f"{value:.1f}" for value in theirs)]))
-    return [*lines, "", "Published: arXiv 2010.11929, Table 9; its group means are taken here, of its tasks."]
+    return [*lines, "", "Published: arXiv 2010.11929, Table 9. Its group means are computed here from its tasks."]
 
 
 def _paper(results) -> list[str]:
-    own = {name: found["accuracy"] for name, found in results["tasks"].items()}
-    return _beside([task.name for task in PAPER], [task.title for task in PAPER], own, results)
+    return _compared([task.name for task in PAPER], [task.title for task in PAPER], results)
 
 
 def _imagenets(results) -> list[str]:
     tasks = results["tasks"]
     lines = _begin(["data set", "top-1", "top-5", "calibration error", "images", "classes"])
-    for name, title, _, _, some in IMAGENETS:
-        found = tasks.get(name, {})
-        cells = [_percent(found.get(key)) for key in ("accuracy", "top5", "calibration")]
-        classes = found.get("classes", "–") if some else 1000
-        lines.append(_row([title, *cells, f"{found['examples']:,}" if found else "–", str(classes)]))
-    own = {name: found["accuracy"] for name, found in tasks.items()}
-    return [*lines, "", *_beside(["imagenet", "real"], ["ImageNet", "ImageNet ReaL"], own, results)]
+    for name, title, _, _, subset in IMAGENETS:
+        scores = tasks.get(name, {})
+        cells = [_percent(scores.get(key)) for key in ("accuracy", "top5", "calibration")]
+        classes = scores.get("classes", "–") if subset else 1000
+        lines.append(_row([title, *cells, f"{scores['examples']:,}" if scores else "–", str(classes)]))
+    return [*lines, "", *_compared(["imagenet", "real"], ["ImageNet", "ImageNet ReaL"], results)]
 
 
-def _beside(names, titles, own, results) -> list[str]:
-    """Our row above those of the same model in Tables 2, 5 and 6, or above all of Table 2."""
+def _accuracies(results) -> dict[str, float]:
+    return {name: scores["accuracy"] for name, scores in results["tasks"].items()}
+
+
+def _compared(names, titles, results) -> list[str]:
+    """Return our row, then the same model's rows of Tables 2, 5 and 6, or all of Table 2."""
+    accuracies = _accuracies(results)
     rows = [row for table in (2, 5, 6) for row in published(table) if row.model == results["paper_name"]]
     lines = _begin(["", *titles])
-    lines.append(_row([f"this model, {results['how']}", *(_percent(own.get(name)) for name in names)]))
+    lines.append(_row([f"this model, {results['how']}", *(_percent(accuracies.get(name)) for name in names)]))
     lines += [_row([_named(row), *(_published(row, name) for name in names)]) for row in rows or published(2)]
     return [*lines, "", "Published: arXiv 2010.11929, Tables 2, 5 and 6, after fine-tuning at 384 to 518 pixels."]
 
 
 def _few_shot(results) -> list[str]:
     shots = [str(count) for count in results["settings"]["shots"]]
-    lines = _begin(["data set", *(f"{count} a class" for count in shots)])
+    lines = _begin(["data set", *(f"{count} per class" for count in shots)])
     for name, *_ in FEW_SHOT:
-        found = results["tasks"].get(name, {"shots": {}})["shots"]
+        scores = results["tasks"].get(name, {"shots": {}})["shots"]
         cells = (
-            f"{_percent(x['accuracy'])} ± {100 * x['deviation']:.1f}" if (x := found.get(n)) else "–" for n in shots
+            f"{_percent(x['accuracy'])} ± {100 * x['deviation']:.1f}" if (x := scores.get(n)) else "–" for n in shots
         )
         lines.append(_row([name, *cells]))
-    done = [found["shots"] for found in results["tasks"].values()]
+    done = [scores["shots"] for scores in results["tasks"].values()]
     if done:
-        cells = (_percent(_mean(found[count]["accuracy"] for found in done)) for count in shots)
+        cells = (_percent(_mean(scores[count]["accuracy"] for scores in done)) for count in shots)
         lines.append(_row([f"**mean of {len(done)} of {len(FEW_SHOT)}**", *cells]))
-    note = "Mean and standard deviation over three draws. The paper has these numbers in its figures alone (3 and 4)"
-    return [*lines, "", f"{note}, but for ViT-B/16 on ImageNet with 5 a class: 64.2 (Table 8)."]
-
-
-def _spread(found: dict | None) -> str:
-    return "–" if found is None else f"{_percent(found['accuracy'])} ± {100 * found['deviation']:.1f}"
+    note = "Mean and standard deviation over three samples. The paper plots these accuracies (Figures 3 and 4)."
+    return [*lines, "", f"{note} It states one: 64.2 for ViT-B/16 on ImageNet with 5 per class (Table 8)."]
 
 
 def _named(row: Published) -> str:
@@ -89,13 +95,13 @@ def _published(row: Published, name: str) -> str:
     return f"{row.scores[name]:.2f}" + (f" ± {row.deviations[name]:.2f}" if name in row.deviations else "")
 
 
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.2f}"
+def _percent(fraction: float | None) -> str:
+    return "–" if fraction is None else f"{100 * fraction:.2f}"
 
 
-def _mean(shares) -> float | None:
-    shares = list(shares)
-    return sum(shares) / len(shares) if shares else None
+def _mean(values) -> float | None:
+    values = list(values)
+    return sum(values) / len(values) if values else None
 
 
 def _begin(cells) -> list[str]:

@@ -9,7 +9,7 @@ from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.mosaic import mosaic_layer
 from keras_vit.data.pipeline import steps_per_epoch, training_batches
 from keras_vit.data.sources import Examples, open_data, open_split
-from keras_vit.evaluate.few_shot import squeezed
+from keras_vit.evaluate.few_shot import size_before_crop
 from keras_vit.tasks.masked import MaskedPatches
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.inputs import augment_at
@@ -132,8 +132,8 @@ class Datasets:
         return self._whole(examples, self.recipe.data.resize, shard)
 
     def few_shot_evaluation(self, examples: Examples, shard: tuple[int, int] = (0, 1)):
-        """Return the batches of a split for few-shot evaluations: center crops of squeezed images."""
-        return self._whole(examples, squeezed(self.recipe.model.input_shape[:2]), shard)
+        """Return the batches of a split for few-shot evaluations: center crops of resized images."""
+        return self._whole(examples, size_before_crop(self.recipe.model.input_shape[:2]), shard)
 
     def _whole(self, examples, resize, shard):
         return evaluation_batches(

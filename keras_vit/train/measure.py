@@ -5,7 +5,7 @@ import functools
 import keras
 
 from keras_vit.evaluate.accuracy import evaluate, evaluator
-from keras_vit.evaluate.few_shot import features_of, few_shot, rows_of
+from keras_vit.evaluate.few_shot import feature_function, few_shot, replace_images
 from keras_vit.tasks.masked import MaskedPatches
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.recipe import Recipe
@@ -18,7 +18,8 @@ class Measure:
     def __init__(self, recipe: Recipe, model: keras.Model, data: Datasets, devices: Devices):
         self._recipe, self._model, self._data, self._devices = recipe, model, data, devices
         self._task = MaskedPatches(recipe, recipe.model.input_shape) if recipe.masked else None
-        self._features = devices.gathered(rows_of(self._task.features(model) if self._task else features_of(model)))
+        features = self._task.features(model) if self._task else feature_function(model)
+        self._features = devices.gathered(replace_images(features))
         own = (recipe.loss, recipe.evaluate.metrics)
         self._sums = devices.summed(self._task.sums(model) if self._task else evaluator(model, *own))
         self._batches = {}

@@ -148,7 +148,7 @@ def test_a_model_of_free_image_size_is_refused_in_a_sentence(monkeypatch):
     runner = suite_runner.Runner(suite_runner.Settings("real", "", None))
     runner.model = model
     with pytest.raises(ValueError, match=sentence):
-        runner._as_it_is("arrays", "test", False)
+        runner._evaluate_classifier("arrays", "test", False)
 
 
 def test_imagenets_data_has_numbers_where_its_models_have_names(monkeypatch):

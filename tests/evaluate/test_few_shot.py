@@ -14,7 +14,7 @@ from keras_vit.data import broken
 from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.examples import Examples, in_memory
 from keras_vit.data.sources import open_split
-from keras_vit.evaluate.few_shot import SEEDS, features_of, few_shot, rows_of
+from keras_vit.evaluate.few_shot import SEEDS, feature_function, few_shot, replace_images
 from keras_vit.train import datasets
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.engine import train
@@ -38,7 +38,7 @@ def test_the_accuracy_is_that_of_ridge_regression_on_the_pooled_features(digits)
     """Features, draws and heads once more, with scikit-learn's Ridge."""
     linear = pytest.importorskip("sklearn.linear_model")
     model = randomise(keras_vit.build(ROW, input_shape=(8, 8, 1), classes=10))
-    found = few_shot(rows_of(features_of(model)), *digits, (1, 5), batches_of)
+    found = few_shot(replace_images(feature_function(model)), *digits, (1, 5), batches_of)
     frozen = keras.Model(model.input, model.get_layer("pooling").output)
     (x, y), (x_test, y_test) = (arrays(frozen, examples) for examples in digits)
     expected = {}
@@ -149,5 +149,5 @@ def test_several_classes_an_image_are_refused():
     one = in_memory(images, np.array([0, 1]), ("0", "1"))
     several = Examples(2, ("0", "1"), lambda seed=None: tf.data.Dataset.range(2), encoded=False, multi=True)
     model = keras_vit.build(ROW, input_shape=(8, 8, 1), classes=2)
-    with pytest.raises(ValueError, match="few_shot expected data of one class an image"):
-        few_shot(rows_of(features_of(model)), several, one, (1,), batches_of)
+    with pytest.raises(ValueError, match="few_shot expected one class per image"):
+        few_shot(replace_images(feature_function(model)), several, one, (1,), batches_of)

@@ -5,9 +5,9 @@ import pytest
 from support import GOLDENS, randomise
 
 import keras_vit
-from keras_vit.evaluate.disk_cache import fingerprint, kept
+from keras_vit.evaluate.disk_cache import cached_arrays, fingerprint
 from keras_vit.evaluate.heads import fit_logistic, neighbour_scores
-from keras_vit.evaluate.ridge import few_of_each, few_shot_accuracies, fit_ridge, fit_ridges, ridge_scores
+from keras_vit.evaluate.ridge import few_shot_accuracies, fit_ridge, fit_ridges, ridge_scores, sample_per_class
 
 CASES = ["f1_fewshot_n_ge_d", "f1_fewshot_d_gt_n"]  # more examples than features, and fewer
 
@@ -96,7 +96,7 @@ def test_the_linear_probe_takes_the_best_strength(clouds):
     assert np.array_equal(found.model.predict(x), last.predict((x - mean) / std))
 
 
-def test_arrays_are_kept_and_a_broken_file_is_computed_anew(tmp_path):
+def test_arrays_are_cached_and_a_broken_file_is_computed_again(tmp_path):
     calls, notes = [], []
 
     def compute():
@@ -104,15 +104,18 @@ def test_arrays_are_kept_and_a_broken_file_is_computed_anew(tmp_path):
         return {"x": np.arange(3.0)}
 
     for _ in range(2):
-        assert np.array_equal(kept(tmp_path, {"a": 1}, compute, notes.append)["x"], np.arange(3.0))
+        assert np.array_equal(cached_arrays(tmp_path, {"a": 1}, compute, notes.append)["x"], np.arange(3.0))
     assert len(calls) == 1 and not notes
-    kept(tmp_path, {"a": 2}, compute, notes.append)
+    cached_arrays(tmp_path, {"a": 2}, compute, notes.append)
     assert len(calls) == 2 and len(list(tmp_path.iterdir())) == 2 and not notes
     for file in tmp_path.iterdir():
         file.write_bytes(file.read_bytes()[:40])
-    assert np.array_equal(kept(tmp_path, {"a": 1}, compute, notes.append)["x"], np.arange(3.0))
-    assert len(calls) == 3 and len(notes) == 1 and "is computed anew, for it cannot be used" in notes[0]
-    assert np.array_equal(kept(tmp_path, {"a": 1}, compute, notes.append)["x"], np.arange(3.0)) and len(calls) == 3
+    assert np.array_equal(cached_arrays(tmp_path, {"a": 1}, compute, notes.append)["x"], np.arange(3.0))
+    assert len(calls) == 3 and len(notes) == 1 and "cannot be used and is computed again" in notes[0]
+    assert (
+        np.array_equal(cached_arrays(tmp_path, {"a": 1}, compute, notes.append)["x"], np.arange(3.0))
+        and len(calls) == 3
+    )
 
 
 def test_a_fingerprint_is_of_weights_and_function(tmp_path):
@@ -128,18 +131,18 @@ def test_a_fingerprint_is_of_weights_and_function(tmp_path):
     assert fingerprint(model) != first
 
 
-def test_a_few_of_each_class():
+def test_a_sample_per_class():
     labels = np.array([2, 0, 2, 2, 0, 7, 2, 0])
-    chosen = few_of_each(labels, 3, seed=1)
+    chosen = sample_per_class(labels, 3, seed=1)
     assert sorted(labels[chosen]) == [0, 0, 0, 2, 2, 2, 7] and len(set(chosen)) == 7
-    assert np.array_equal(chosen, few_of_each(labels, 3, seed=1))
-    assert len({tuple(sorted(few_of_each(labels, 1, seed))) for seed in range(20)}) > 1
+    assert np.array_equal(chosen, sample_per_class(labels, 3, seed=1))
+    assert len({tuple(sorted(sample_per_class(labels, 1, seed))) for seed in range(20)}) > 1
 
 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, 1], r"labels expected one for each row of features \(3, 2\), received \(2,\)"),
+        ([0, 1], r"labels expected one per example of features \(3, 2\), received \(2,\)"),
         ([0, 1, 2], "labels expected classes of 0 to 1, received 0 to 2"),
     ],
 )

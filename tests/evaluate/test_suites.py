@@ -159,7 +159,7 @@ def test_features_are_kept_between_probes(model, data, tmp_path, monkeypatch):
     assert run_suite(one, quiet)["tasks"]["dsprites_loc"]["accuracy"] == 1.0
     kept = list((tmp_path / "a/features").iterdir())
     assert len(kept) == 3  # train800, val200, test
-    monkeypatch.setattr(suite_runner.Extractor, "_computed", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(suite_runner.Extractor, "_compute", lambda *_: pytest.fail("computed again"))
     (tmp_path / "a/results.json").unlink()
     found = run_suite(settings("vtab1k", model, tmp_path / "a", data, probe="logistic", tasks=("dsprites_loc",)), quiet)
     assert found["tasks"]["dsprites_loc"]["accuracy"] == 1.0 and found["tasks"]["dsprites_loc"]["c"] > 0
@@ -207,7 +207,7 @@ def test_a_rate_whose_accuracy_is_no_number_is_not_the_best(model, data, tmp_pat
     scores = {0.3: float("nan"), 0.1: 0.5, 0.01: 0.4}
     monkeypatch.setattr(
         suite_runner.Runner,
-        "_trained",
+        "_train",
         lambda self, task, rate, *_, **__: {"accuracy": scores[rate], "test_examples": 9},
     )
     tuned = suite_runner.Runner(settings("paper", model, tmp_path, data, rates=tuple(scores)))
