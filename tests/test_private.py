@@ -122,7 +122,7 @@ def test_messages_of_tensorflow_are_there():
 def test_onednns_operations_are_there():
     from keras_vit.kernels import onednn
 
-    assert onednn.has_norms("float32")
+    assert onednn.has_layer_norm("float32")
 
 
 @needs_tensorflow

@@ -1,4 +1,4 @@
-"""Crops, flips, shifts, rotations, zooms and erasing, each a pure function of its seed or draws.
+"""Crop, flip, shift, rotate, zoom and erase images by pure functions of a seed or of random draws.
 
 B batch, H W C image.
 """
@@ -8,7 +8,7 @@ import math
 import tensorflow as tf
 
 ERASED = (0.02, 1 / 3)  # area as a fraction of the image's, as in timm and torchvision
-_ASPECT_RATIO, _ATTEMPTS = (0.3, 1 / 0.3), 10  # height / width, as there
+_ASPECT_RATIO, _ATTEMPTS = (0.3, 1 / 0.3), 10  # height / width, as in timm and torchvision
 
 
 def crop_box(shape, seed, smallest_area: float):
@@ -38,7 +38,7 @@ def random_window(image, draws, size: tuple[int, int]):
 
 
 def padded_window(image, draws, border: int):
-    """Pad an image with `border` black pixels, and crop a random window of its own size."""
+    """Pad an image with `border` black pixels, and crop a random window of the image's size."""
     padded = tf.pad(image, [[border, border], [border, border], [0, 0]])
     return random_window(padded, draws, tuple(image.shape[:2]))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 from keras_vit.checks import is_count, is_number, is_size, require
 
-_RANDAUGMENT, _ERASE = 4, 5  # purposes of seeds, beside those of data/pipeline.py and tasks/masked.py
+_RANDAUGMENT, _ERASE = 4, 5  # purposes of seeds; data/pipeline.py and tasks/masked.py use other values
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Augment:
     Args:
         crop: `none` (the whole image), `inception` (a random part of random aspect ratio, 3/4 to 4/3), `resize` (the
             image resized to `crop_resize`, then a random part of the model's size), or `pad` (the image with a black
-            border of `crop_pad`, then a random part of its own size).
+            border of `crop_pad`, then a random window of the image's size).
         crop_area: the smallest share of the image that `inception` crops to, in (0, 1].
         crop_resize: size in pixels that `resize` resizes to, at the model's size: one int for the shorter side, or
             (height, width), which changes the aspect ratio. In a stage with another image size it scales likewise.

@@ -8,7 +8,14 @@ import tensorflow as tf
 
 from keras_vit.data.augment import crop_box, random_crop
 from keras_vit.preprocessing.decode import decode_image
-from keras_vit.preprocessing.graph import decode_webp, is_still_webp, orientation_of, stored_box, turned, turned_shape
+from keras_vit.preprocessing.graph import (
+    apply_orientation,
+    decode_webp,
+    is_still_webp,
+    orientation_of,
+    oriented_shape,
+    stored_box,
+)
 from keras_vit.preprocessing.inputs import resize
 
 
@@ -57,7 +64,7 @@ def _by_pillow(data, exif):
 
 
 def _turned(image, data, exif: bool):
-    return turned(image, orientation_of(data)) if exif else image
+    return apply_orientation(image, orientation_of(data)) if exif else image
 
 
 def decode_crop(data, seed, smallest_area: float, exif: bool = True):
@@ -69,9 +76,9 @@ def decode_crop(data, seed, smallest_area: float, exif: bool = True):
     def jpeg():
         shape = tf.image.extract_jpeg_shape(data)
         orientation = orientation_of(data) if exif else tf.constant(1)
-        box = crop_box(turned_shape(shape, orientation), seed, smallest_area)
+        box = crop_box(oriented_shape(shape, orientation), seed, smallest_area)
         part = tf.io.decode_and_crop_jpeg(data, stored_box(box, shape, orientation), channels=3)
-        return turned(part, orientation)
+        return apply_orientation(part, orientation)
 
     def other():
         return random_crop(decode_other(data, exif), seed, smallest_area)

@@ -1,4 +1,4 @@
-"""The batches of an evaluation, and held-out images.
+"""Return the batches of an evaluation, and images of a test split.
 
 B batch, K classes, H W C image.
 """
@@ -83,11 +83,12 @@ def held_out(
         left_out: as in `sources.open_split`.
 
     Returns:
-        Images float32 (N, H, W, C) in 0..255, labels int64 (N,), and the names of the classes. Of several classes the
-        label is the first; examples without a class are left out.
+        Images float32 (N, H, W, C) in 0..255, labels int64 (N,), and the names of the classes. The label is
+        the first of several classes; examples without a class are skipped.
 
     Raises:
-        ValueError: the data's `resize` is smaller than the model's size, or a data file is broken or gone.
+        ValueError: the data's `resize` is smaller than the model's size, or a data file is broken or
+            missing.
     """
     _require_larger(data.resize, input_shape)
     examples = open_data(data, data.test_split, data_dir, left_out)

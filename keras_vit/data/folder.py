@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.examples import Examples, in_memory
-from keras_vit.preprocessing.folders import LeftOut, image_files_below
+from keras_vit.preprocessing.folders import SkippedFiles, image_files_below
 from keras_vit.preprocessing.kinds import KINDS, SUFFIXES
 
 HELD_OUT = 0.2  # fraction of every class in the test split
@@ -70,22 +70,22 @@ def files_of_splits(
             "pass its path as --data-dir."
         )
     root = str(directory).rstrip("/")
-    gone = files_of(left_out, root)
+    deleted = files_of(left_out, root)
     train = tf.io.gfile.join(root, "train")
     test = next((path for name in TEST_FOLDERS if tf.io.gfile.isdir(path := tf.io.gfile.join(root, name))), None)
     if tf.io.gfile.isdir(train) and (test or _folders(train)):  # else `train` is a class, as in bus, car, train
         labels = _classes(train)
-        found = {"train": list(_by_class(train, labels, gone, empty))}
-        found |= {"test": list(_by_class(test, labels, gone, some=True))} if test else {}
+        splits = {"train": list(_by_class(train, labels, deleted, empty))}
+        splits |= {"test": list(_by_class(test, labels, deleted, allow_empty=True))} if test else {}
     else:
         labels = _classes(root)
-        found = {"train": [], "test": []}
-        for files in _by_class(root, labels, gone, empty):
+        splits = {"train": [], "test": []}
+        for files in _by_class(root, labels, deleted, empty):
             files = sorted(files, key=lambda path: hashlib.sha256(os.path.basename(path).encode()).digest())
             cut = max(min(max(1, round(HELD_OUT * len(files))), len(files) - 1), 0)
-            found["test"].append(files[:cut])
-            found["train"].append(files[cut:])
-    return {split: dict(zip(labels, of_classes, strict=True)) for split, of_classes in found.items()}
+            splits["test"].append(files[:cut])
+            splits["train"].append(files[cut:])
+    return {split: dict(zip(labels, of_classes, strict=True)) for split, of_classes in splits.items()}
 
 
 def _folders(root) -> list[str]:
@@ -94,7 +94,7 @@ def _folders(root) -> list[str]:
         names = sorted(
             name.rstrip("/") for name in tf.io.gfile.listdir(root)
         )  # cloud storage lists folders with a slash
-    names = [name for name in names if not (name.startswith(".") or name == "__MACOSX")]  # of macOS archives
+    names = [name for name in names if not (name.startswith(".") or name == "__MACOSX")]  # macOS adds it to archives
     return [name for name in names if tf.io.gfile.isdir(f"{root}/{name}")]
 
 
@@ -110,29 +110,29 @@ def _naming(folder):
 
 
 def _classes(root) -> tuple[str, ...]:
-    found = _folders(root)
-    if len(found) < 2:
+    names = _folders(root)
+    if len(names) < 2:
         raise ValueError(f"directory expected a folder for each of at least 2 classes in {root!r}, found "
-                         f"{len(found)}{': ' * bool(found)}{', '.join(found)}.")  # fmt: skip
-    return tuple(found)
+                         f"{len(names)}{': ' * bool(names)}{', '.join(names)}.")  # fmt: skip
+    return tuple(names)
 
 
-def _by_class(root, labels, gone: set[str], some: bool = False) -> Iterator[list[str]]:
-    """Yield the image files of each class. Raise if a folder is no class, or a class is empty and `some` is False."""
-    strangers = [name for name in _folders(root) if name not in labels]
-    if strangers:
+def _by_class(root, labels, deleted: set[str], allow_empty: bool = False) -> Iterator[list[str]]:
+    """Yield the image files of each class. Raise if a folder is no class, or a class is empty without `allow_empty`."""
+    others = [name for name in _folders(root) if name not in labels]
+    if others:
         raise ValueError(f"directory expected only the classes {', '.join(labels)} in {root!r}, found "
-                         f"{', '.join(strangers)}.")  # fmt: skip
-    left_out = LeftOut(root)
+                         f"{', '.join(others)}.")  # fmt: skip
+    skipped = SkippedFiles(root)
     for name in sorted(name for name in tf.io.gfile.listdir(root) if name.lower().endswith(SUFFIXES)):
         if name[0] != "." and not tf.io.gfile.isdir(f"{root}/{name}"):
-            left_out.add(name, "in no class's folder")
+            skipped.add(name, "in no class's folder")
     for label in labels:
-        place = f"{root}/{label}"
-        with _naming(place):
-            files = list(image_files_below(place, tf.io.gfile, left_out, decodable=True))
-        files = sorted({*files, *(path for path in gone if path.startswith(f"{place}/"))})
-        if not files and not some:
-            raise ValueError(f"directory expected images ({', '.join(KINDS)}) in {place!r}, found none.")
+        folder = f"{root}/{label}"
+        with _naming(folder):
+            files = list(image_files_below(folder, tf.io.gfile, skipped, decodable=True))
+        files = sorted({*files, *(path for path in deleted if path.startswith(f"{folder}/"))})
+        if not files and not allow_empty:
+            raise ValueError(f"directory expected images ({', '.join(KINDS)}) in {folder!r}, found none.")
         yield files
-    left_out.warn()
+    skipped.warn()

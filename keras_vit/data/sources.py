@@ -44,7 +44,8 @@ def open_split(
 
     Args:
         source: `digits`, `folder`, `arrays`, `tfds:NAME` or `vtab:TASK`.
-        split: `train`, `test`, or a part of one such as `train[:90%]`; of VTAB `train800`, `val200`, `vtab1k`, `test`.
+        split: `train`, `test`, or a part of one such as `train[:90%]`; for VTAB `train800`, `val200`, `vtab1k` or
+            `test`.
         directory: the folder of images, the file of arrays, or the data folder of TensorFlow Datasets.
         shuffle: size of the shuffle buffer in examples, for streamed data.
         on_error: `stop` raises an error when a broken file is read; `skip` leaves broken files out.

@@ -125,7 +125,7 @@ def find_task(name: str) -> Task:
 def open_task(name: str, split: str, directory: str | None, shuffle: int) -> Examples:
     """Open one split of a task: `train800`, `val200`, `vtab1k` (both, on which the paper trains) or `test`.
 
-    `directory` and `shuffle` are those of `open_tfds`.
+    `directory` and `shuffle` are as in `open_tfds`.
 
     Raises:
         FileNotFoundError: the data set has not been prepared in the folder.

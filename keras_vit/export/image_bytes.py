@@ -6,7 +6,7 @@ B batch, H W C image.
 import tensorflow as tf
 
 from keras_vit.models.model_interface import ModelInterface
-from keras_vit.preprocessing.graph import decode_webp, is_still_webp, orientation_of, turned
+from keras_vit.preprocessing.graph import apply_orientation, decode_webp, is_still_webp, orientation_of
 from keras_vit.preprocessing.inputs import preprocess_input
 
 KINDS = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "WebP": b"RIFF"}  # kind -> first bytes
@@ -62,7 +62,7 @@ def _image(data, interface: ModelInterface):
         lambda: decode_webp(data),
         lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
     )
-    image = tf.ensure_shape(turned(image, orientation_of(data)), (None, None, 3))
+    image = tf.ensure_shape(apply_orientation(image, orientation_of(data)), (None, None, 3))
     if interface.input_shape[2] == 1:
         image = _to_grey(image)
     image = tf.ensure_shape(_resized(image, interface.image_size), (*interface.image_size, interface.input_shape[2]))

@@ -10,7 +10,7 @@ from keras import ops
 from keras_vit.export.image_bytes import read_images
 from keras_vit.export.rollout import attention_layers, rollout
 from keras_vit.kernels.dispatch import standardized_kernels, standardized_overrides
-from keras_vit.kernels.served import norm_overrides, split_variables
+from keras_vit.kernels.saved_model import norm_overrides, split_variables
 from keras_vit.kernels.split_matmuls import split_overrides
 from keras_vit.layers import capture_attention
 from keras_vit.layers.override import overriding
@@ -49,7 +49,7 @@ class ServingModule(tf.Module):
         overrides = standardized_overrides(kernels)
         if served:
             block = class_token_only_block(outputs)
-            split = split_variables(model, whole=[block.attention] if block else [])
+            split = split_variables(model, unsplit=[block.attention] if block else [])
             replaced |= {id(weight): [] for layer in split for weight in layer.weights}
             # The names of this attribute and of `variables_held_once` are keys in the SavedModel's checkpoint.
             self.variables_in_parts = [variable for pairs in split.values() for pair in pairs for variable in pair]

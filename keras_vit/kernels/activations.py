@@ -1,11 +1,11 @@
-"""GELU and its gradient on CPUs, each one XLA-compiled loop in float32. TensorFlow runs up to a dozen passes."""
+"""GELU and its gradient on CPUs, each one XLA-compiled loop in float32. TensorFlow makes up to a dozen passes."""
 
 import math
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from keras_vit.kernels.rows import compiled, few_rows, sum_of_rows
+from keras_vit.kernels.token_sums import prefer_saved_activations, sum_over_tokens, xla_compiled
 
 _SLOPE, _CUBE = math.sqrt(2.0 / math.pi), 0.044715
 
@@ -24,9 +24,9 @@ def _gelu(x):
     return x * share, share + x * tf.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
 
 
-@compiled
-def _times(gradient, slope):
-    """Multiply in float32: TensorFlow's product in bfloat16 is three times as slow."""
+@xla_compiled
+def _multiply(gradient, slope):
+    """Multiply in float32, because TensorFlow multiplies slowly in bfloat16."""
     return tf.cast(tf.cast(gradient, tf.float32) * tf.cast(slope, tf.float32), gradient.dtype)
 
 
@@ -39,9 +39,9 @@ class Activation:
 
     def __init__(self, formula: Callable):
         self._formula = formula
-        self._value = compiled(self._value)
-        self._value_and_slope = compiled(self._value_and_slope)
-        self._value_and_by_input = compiled(self._value_and_by_input)
+        self._value = xla_compiled(self._value)
+        self._value_and_slope = xla_compiled(self._value_and_slope)
+        self._value_and_input_gradient = xla_compiled(self._value_and_input_gradient)
 
     def _at(self, x, bias):
         return self._formula(tf.cast(x, tf.float32) + tf.cast(bias, tf.float32))
@@ -52,7 +52,7 @@ class Activation:
     def _value_and_slope(self, x, bias=0.0):
         return tuple(tf.cast(values, x.dtype) for values in self._at(x, bias))
 
-    def _value_and_by_input(self, x, bias, gradient):
+    def _value_and_input_gradient(self, x, bias, gradient):
         value, slope = self._at(x, bias)
         return tf.cast(value, x.dtype), tf.cast(tf.cast(gradient, tf.float32) * slope, x.dtype)
 
@@ -60,32 +60,34 @@ class Activation:
         """Return the activation of `x`. The derivative is saved for the gradient, which is one pass."""
 
         @tf.custom_gradient
-        def activated(x):
+        def activation(x):
             value, slope = self._value_and_slope(x)
-            return value, lambda gradient: _times(gradient, slope)
+            return value, lambda gradient: _multiply(gradient, slope)
 
-        return activated(x)
+        return activation(x)
 
-    def product(self, x, bias, kernel, again: bool = True):
+    def matmul(self, x, bias, kernel, recompute: bool = True):
         """Return activation(x + bias) @ kernel: (R, M), (M,) and (M, F) -> (R, F).
 
-        With `again` the backward pass recomputes the activation from `x`. Otherwise, and for `few_rows` in bfloat16,
-        the activation and its derivative are saved.
+        With `recompute` the backward pass recomputes the activation from `x`. Otherwise, and in bfloat16 where
+        `prefer_saved_activations`, the activation and its derivative are saved.
         """
 
         @tf.custom_gradient
-        def product(x, bias, kernel):
-            keep = not again or x.dtype == tf.bfloat16 and few_rows(x.shape[0])
-            value, slope = self._value_and_slope(x, bias) if keep else (self._value(x, bias), None)
+        def matmul(x, bias, kernel):
+            save = not recompute or x.dtype == tf.bfloat16 and prefer_saved_activations(x.shape[0])
+            value, slope = self._value_and_slope(x, bias) if save else (self._value(x, bias), None)
 
             def gradients(gradient):
                 by_value = tf.matmul(gradient, kernel, transpose_b=True)
-                values, by_x = (value, _times(by_value, slope)) if keep else self._value_and_by_input(x, bias, by_value)
-                return by_x, sum_of_rows(by_x), tf.matmul(values, gradient, transpose_a=True)
+                values, by_x = (
+                    (value, _multiply(by_value, slope)) if save else self._value_and_input_gradient(x, bias, by_value)
+                )
+                return by_x, sum_over_tokens(by_x), tf.matmul(values, gradient, transpose_a=True)
 
             return value @ kernel, gradients
 
-        return product(x, tf.convert_to_tensor(bias), tf.convert_to_tensor(kernel))
+        return matmul(x, tf.convert_to_tensor(bias), tf.convert_to_tensor(kernel))
 
 
 GELU_TANH, GELU = Activation(_gelu_tanh), Activation(_gelu)

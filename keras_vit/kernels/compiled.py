@@ -16,7 +16,7 @@ from keras_vit.kernels.snapshot import Snapshot, same_variables
 from keras_vit.kernels.split_matmuls import biased_matmul, split_overrides, split_weights
 from keras_vit.layers.override import overriding
 
-MOST_CONSTANTS = 0.7e9  # bytes, of which TensorFlow makes up to fifteen times as many
+MAX_CONSTANTS = 0.7e9  # bytes; TensorFlow's graph rewriting copies constants up to fifteen times
 
 
 def compiled(model: keras.Model, whole: bool = False, frozen: bool = False, parts: int = 1) -> "Compiled":
@@ -52,7 +52,7 @@ def compiled(model: keras.Model, whole: bool = False, frozen: bool = False, part
     if parts < 1:
         raise ValueError(f"parts expected a positive number, received {parts}.")
     if whole and frozen:
-        raise ValueError("frozen expected False beside whole=True, received True.")
+        raise ValueError("frozen expected False with whole=True, received True.")
     if keras.backend.backend() not in ("tensorflow", "jax"):
         raise ValueError(
             f"compiled expected Keras on TensorFlow or JAX, received KERAS_BACKEND={keras.backend.backend()}."
@@ -114,59 +114,61 @@ def _is_traced(images) -> bool:
 def _on_tensorflow(model, snapshot, whole, parts):
     import tensorflow as tf
 
-    call = _of_held_weights(model, snapshot) if snapshot else lambda images: model(images, training=False)
+    call = _frozen_forward(model, snapshot) if snapshot else lambda images: model(images, training=False)
     if whole or by_xla():
         return tf.function(call, jit_compile=True, autograph=False)
     overrides = compiled_overrides(model, frozen=snapshot is not None)
     call = tf.function(overriding(overrides, tf.compat.v1.get_default_graph)(call), autograph=False)
-    return call if parts == 1 else _side_by_side(call, parts)
+    return call if parts == 1 else _in_parallel(call, parts)
 
 
-def _side_by_side(call, parts):
+def _in_parallel(call, parts):
     """Return a function that calls `call` with each part of a batch and concatenates the outputs."""
     import tensorflow as tf
 
     @partial(tf.function, autograph=False)
-    def answer(images):
+    def parallel(images):
         count = images.shape[0]
-        if not count:  # unknown, or none
+        if not count:  # unknown or zero
             return call(images)
-        sizes = [len(rows) for rows in np.array_split(range(count), min(parts, count))]
-        answers = [call(part) for part in tf.split(images, sizes)]
-        return tf.nest.map_structure(lambda *rows: tf.concat(rows, 0), *answers)
+        sizes = [len(chunk) for chunk in np.array_split(range(count), min(parts, count))]
+        outputs = [call(chunk) for chunk in tf.split(images, sizes)]
+        return tf.nest.map_structure(lambda *chunks: tf.concat(chunks, 0), *outputs)
 
-    return answer
+    return parallel
 
 
-def _of_held_weights(model, snapshot):
-    """Return the forward pass with the weights of a snapshot: kernels of the blocks are inputs of the graph, which
-    oneDNN prepacks; other weights are constants."""
+def _frozen_forward(model, snapshot):
+    """Return the forward pass with the weights of a snapshot.
+
+    Kernels of the blocks are inputs of the graph, which oneDNN prepacks. Other weights are constants.
+    """
     import tensorflow as tf
 
-    from keras_vit.kernels.onednn import held_product
+    from keras_vit.kernels.onednn import prepacked_matmul
 
     kernels = split_weights(model)
-    held = {id(weight) for layer in kernels for weight in layer.weights}
-    # A tensor is an input of the graph, NumPy's array a constant in it.
-    values = [(v, snapshot.value_of(v) if id(v) in held else v.numpy()) for v in model.variables]
+    block_weights = {id(weight) for layer in kernels for weight in layer.weights}
+    # Tensors become inputs of the graph, NumPy arrays constants.
+    values = [(v, snapshot.value_of(v) if id(v) in block_weights else v.numpy()) for v in model.variables]
     size = sum(value.nbytes for _, value in values if isinstance(value, np.ndarray))
-    if size > MOST_CONSTANTS:
-        raise ValueError(f"frozen expected at most {MOST_CONSTANTS / 1e9} GB of weights outside the blocks, received "
+    if size > MAX_CONSTANTS:
+        raise ValueError(f"frozen expected at most {MAX_CONSTANTS / 1e9} GB of weights outside the blocks, received "
                          f"{size / 1e9:.2f} GB.")  # fmt: skip
-    matmul = biased_matmul if by_xla() else held_product
+    matmul = biased_matmul if by_xla() else prepacked_matmul
 
     def call(images):
         graph = tf.compat.v1.get_default_graph()
 
-        def place():
+        def current_graph():
             if tf.compat.v1.get_default_graph() is not graph:
-                raise ValueError("frozen expected blocks that are called in the model's own graph, received one inside "
-                                 "a tf.function of its own, which would keep the frozen weights.")  # fmt: skip
+                raise ValueError("frozen expected blocks that are called in the model's graph, received one inside "
+                                 "another tf.function, which would cache the frozen weights.")  # fmt: skip
             return graph
 
         state = [(variable, tf.convert_to_tensor(value)) for variable, value in values]
         overrides = split_overrides(model, kernels, matmul)
-        with keras.StatelessScope(state_mapping=state), overriding(overrides, place):
+        with keras.StatelessScope(state_mapping=state), overriding(overrides, current_graph):
             return model(images, training=False)
 
     return call
@@ -184,6 +186,6 @@ def _on_jax(model, snapshot):
 
     if snapshot is None:
         return lambda images: call([variable.value for variable in variables], images)
-    found = [(variable, snapshot.value_of(variable)) for variable in variables]
-    kept = [variable.value.copy() if value is None else value for variable, value in found]  # seeds are not weights
-    return lambda images: call(kept, images)
+    saved = [(variable, snapshot.value_of(variable)) for variable in variables]
+    values = [variable.value.copy() if value is None else value for variable, value in saved]  # seeds are not weights
+    return lambda images: call(values, images)

@@ -1,7 +1,7 @@
-"""Which implementation a layer computes by: the one place that decides, and fills the hook of `layers/override.py`.
+"""Choose the implementation of each layer. This is the only file that makes overrides for `layers/override.py`.
 
-Each function returns rows for `overriding`. A layer that no row names computes its reference. Rows are made for layers
-of our own classes only; a subclass may compute anything.
+A layer without an override computes its reference implementation. Overrides are made for layers of this package's
+classes only, because a subclass may compute anything.
 """
 
 from collections.abc import Iterable
@@ -21,24 +21,24 @@ def training_overrides(layers: Iterable[keras.layers.Layer]) -> list[Override]:
     """Return the overrides of layers that TensorFlow trains on a CPU; none where XLA compiles the gradient.
 
     Args:
-        layers: all layers that are trained, those inside of others too.
+        layers: all trained layers, including nested ones.
     """
     from keras_vit.kernels import by_xla
 
     if by_xla():
         return []
-    rows = [row for layer in layers for row in _training_rows(layer)]
-    return [Override(layer, operation, function, training=True) for layer, operation, function in rows]
+    operations = [operation for layer in layers for operation in _training_operations(layer)]
+    return [Override(layer, name, function, training=True) for layer, name, function in operations]
 
 
-def _training_rows(layer):
-    """Yield (layer, operation, function) for one layer."""
+def _training_operations(layer):
+    """Yield (layer, name of the operation, function) for one layer."""
     from keras_vit.kernels import norms, training
 
     if isinstance(layer, MLPBlock):
-        yield from _mlp_rows(layer)
+        yield from _mlp_operations(layer)
     elif isinstance(layer, MultiHeadSelfAttention):
-        yield from _attention_rows(layer)
+        yield from _attention_operations(layer)
     elif isinstance(layer, LayerNorm):
         yield layer, "norm", norms.layer_norm
     elif isinstance(layer, GroupNorm):
@@ -47,31 +47,32 @@ def _training_rows(layer):
         if layer.epsilon_on == "variance":
             yield layer, "standardized_kernel", partial(_standardized, layer)
         if layer.kernel_size == (1, 1) and layer.strides == 1:
-            yield layer, "convolve", training.pointwise
+            yield layer, "convolve", training.pointwise_convolution
     elif isinstance(layer, Biased):
         yield layer, "add_bias", training.add_bias
 
 
-def _mlp_rows(layer: MLPBlock):
+def _mlp_operations(layer: MLPBlock):
     from keras_vit.kernels.activations import GELU, GELU_TANH
-    from keras_vit.kernels.training import activated_forward
+    from keras_vit.kernels.training import mlp_forward
 
     activation = {"gelu_tanh": GELU_TANH, "gelu": GELU}.get(layer.activation)
     if activation is None:
         return
     yield layer, "activation", activation
     if is_plain_dense(layer.fc1) and is_plain_dense(layer.fc2) and not (layer.kernel_size or layer.dropout_rate):
-        product = partial(activation.product, again=layer.fc2.units >= WIDE)
-        yield layer, "forward", partial(activated_forward, layer, product)
+        matmul = partial(activation.matmul, recompute=layer.fc2.units >= WIDE)
+        yield layer, "forward", partial(mlp_forward, layer, matmul)
 
 
-def _attention_rows(layer: MultiHeadSelfAttention):
-    from keras_vit.kernels.training import attended_forward
-    from keras_vit.kernels.training_attention import attended_product
+def _attention_operations(layer: MultiHeadSelfAttention):
+    from keras_vit.kernels.training import attention_forward
+    from keras_vit.kernels.training_attention import attention_and_projection
 
     plain = is_plain_dense(layer.qkv) and is_plain_dense(layer.out)
     if plain and not (layer.attention_dropout_rate or layer.relative_positions):
-        yield layer, "forward", partial(attended_forward, layer, attended_product(again=layer.out.units >= WIDE))
+        attend = attention_and_projection(recompute=layer.out.units >= WIDE)
+        yield layer, "forward", partial(attention_forward, layer, attend)
 
 
 def compiled_overrides(model: keras.Model, frozen: bool) -> list[Override]:
@@ -79,18 +80,22 @@ def compiled_overrides(model: keras.Model, frozen: bool) -> list[Override]:
 
     Args:
         model: the model.
-        frozen: whether kernels of `StdConv` are standardised now, into constants.
+        frozen: whether the current kernels of `StdConv` are standardised now and become constants.
     """
-    from keras_vit.kernels.norms import group_norm, layer_normed
+    from keras_vit.kernels.norms import group_norm, inference_layer_norm
 
     layers = layers_of(model)
-    rows = [Override(layer, "norm", group_norm) for layer in layers if isinstance(layer, GroupNorm)]
+    overrides = [Override(layer, "norm", group_norm) for layer in layers if isinstance(layer, GroupNorm)]
     norms = [layer for layer in layers if isinstance(layer, LayerNorm)]
-    rows += [Override(layer, "norm", partial(layer_normed, stored=layer.variable_dtype)) for layer in norms]
+    overrides += [
+        Override(layer, "norm", partial(inference_layer_norm, stored=layer.variable_dtype)) for layer in norms
+    ]
     if frozen:
-        return rows + standardized_overrides([(layer, kernel.numpy()) for layer, kernel in standardized_kernels(model)])
+        return overrides + standardized_overrides(
+            [(layer, kernel.numpy()) for layer, kernel in standardized_kernels(model)]
+        )
     convolutions = [layer for layer in layers if isinstance(layer, StdConv) and layer.epsilon_on == "variance"]
-    return rows + [Override(layer, "standardized_kernel", partial(_standardized, layer)) for layer in convolutions]
+    return overrides + [Override(layer, "standardized_kernel", partial(_standardized, layer)) for layer in convolutions]
 
 
 def _standardized(layer: StdConv):

@@ -1,4 +1,4 @@
-"""oneDNN operations that TensorFlow has kernels for, but no Python names.
+"""Call oneDNN operations for which TensorFlow has kernels, but no Python names.
 
 TensorFlow's graph rewriting inserts them. A matmul whose kernel is constant is the fastest, because oneDNN prepacks the
 kernel once. Here the kernel is an input that is declared constant, so no constant is copied through TensorFlow's
@@ -24,24 +24,24 @@ from keras_vit.private import ONEDNN_LABEL, ONEDNN_NORM, ONEDNN_PRODUCT, attribu
 _ACTIVATIONS = {gelu: b"GeluExact", gelu_tanh: b"GeluApproximate"}
 
 
-def normed(rows, gamma, beta, epsilon: float):
-    """Add oneDNN's layer norm to a graph: (R, D), (D,) and (D,) of one dtype with `has_norms` -> (R, D)."""
+def fused_layer_norm(rows, gamma, beta, epsilon: float):
+    """Add oneDNN's layer norm to a graph: (R, D), (D,) and (D,) of one dtype with `has_layer_norm` -> (R, D)."""
     return _operation(ONEDNN_NORM, [rows, gamma, beta], epsilon=attribute(f=epsilon))
 
 
-def held_product(rows, kernel, bias, activation=None):
+def prepacked_matmul(rows, kernel, bias, activation=None):
     """Return `biased_matmul` with a frozen kernel: oneDNN caches the kernel of the first call and ignores later ones.
 
     oneDNN's operation is used in bfloat16, in graphs that TensorFlow runs on a CPU without XLA, where TensorFlow has
     it. In float32 a prepacked kernel is slower.
     """
-    if tf.executing_eagerly() or rows.dtype != tf.bfloat16 or not has_held_products():
+    if tf.executing_eagerly() or rows.dtype != tf.bfloat16 or not has_prepacked_matmul():
         return biased_matmul(rows, kernel, bias, activation)
-    y = _held_product(rows, kernel, bias, activation)
+    y = _prepacked_matmul(rows, kernel, bias, activation)
     return y if activation is None or activation in _ACTIVATIONS else activation(y)
 
 
-def _held_product(rows, kernel, bias, activation):
+def _prepacked_matmul(rows, kernel, bias, activation):
     fused = [b"BiasAdd", _ACTIVATIONS[activation]] if activation in _ACTIVATIONS else [b"BiasAdd"]
     return _operation(
         ONEDNN_PRODUCT,
@@ -60,57 +60,57 @@ def _operation(kind, inputs, **attributes):
     return graph.create_op(kind, inputs, [dtype], name=name, attrs=attributes).outputs[0]
 
 
-def _normed_plainly(rows, gamma, beta, epsilon):
+def _reference_norm(rows, gamma, beta, epsilon):
     gamma, beta = (tf.cast(weight, tf.float32) for weight in (gamma, beta))
     return tf.cast(layer_norm(rows, gamma, beta, epsilon), rows.dtype)
 
 
-def _gradients(again):
+def _gradients(reference):
     """Return a gradient for TensorFlow's registry: the gradient of a function that computes the same values."""
 
     def gradients(operation, gradient):
         with tf.GradientTape() as tape:
             tape.watch(operation.inputs)
-            y = again(operation, *operation.inputs)
+            y = reference(operation, *operation.inputs)
         return tape.gradient(y, operation.inputs, gradient)
 
     return gradients
 
 
 @_gradients
-def _of_norm(operation, x, gamma, beta):
-    return _normed_plainly(x, gamma, beta, operation.get_attr("epsilon"))
+def _norm_gradient(operation, x, gamma, beta):
+    return _reference_norm(x, gamma, beta, operation.get_attr("epsilon"))
 
 
 @_gradients
-def _of_product(operation, x, kernel, bias):
+def _matmul_gradient(operation, x, kernel, bias):
     fused = operation.get_attr("fused_ops")
     activation = next((function for function, name in _ACTIVATIONS.items() if name in fused), None)
     return biased_matmul(x, kernel, bias, activation)
 
 
-for _kind, _function in ((ONEDNN_NORM, _of_norm), (ONEDNN_PRODUCT, _of_product)):
+for _kind, _function in ((ONEDNN_NORM, _norm_gradient), (ONEDNN_PRODUCT, _matmul_gradient)):
     with contextlib.suppress(KeyError):  # registered before, by an earlier import or by TensorFlow
         tf.RegisterGradient(_kind)(_function)
 
 
 @functools.cache
-def has_norms(dtype) -> bool:
-    """Return whether `normed` works on this machine for a dtype."""
+def has_layer_norm(dtype) -> bool:
+    """Return whether `fused_layer_norm` works on this machine for a dtype."""
     weights = np.linspace(1, 2, 4), np.linspace(-1, 1, 4)
-    return _agree(partial(normed, epsilon=3.0), partial(_normed_plainly, epsilon=3.0), dtype, *weights)
+    return _agree(partial(fused_layer_norm, epsilon=3.0), partial(_reference_norm, epsilon=3.0), dtype, *weights)
 
 
 @functools.cache
-def has_held_products() -> bool:
+def has_prepacked_matmul() -> bool:
     """Return whether oneDNN's matmul with a frozen kernel works on this machine."""
-    # Where oneDNN has no matmul for a processor, trying it ends the process; trying the norm does not. On x86 the one
-    # exists where the other does, so the norm is tried first.
-    if platform.machine() not in ("x86_64", "AMD64") or not has_norms(tf.bfloat16):
+    # Without a oneDNN matmul for the processor, a test call ends the process; a call of the norm only raises. On x86
+    # either both exist or neither, so the norm is tested first.
+    if platform.machine() not in ("x86_64", "AMD64") or not has_layer_norm(tf.bfloat16):
         return False
     weights = np.linspace(-1, 1, 4 * 24).reshape(4, 24), np.linspace(1, -1, 24)
-    of_all = lambda product: lambda *given: [product(*given, kind) for kind in (None, *_ACTIVATIONS)]  # noqa: E731
-    return _agree(of_all(_held_product), of_all(biased_matmul), tf.bfloat16, *weights)
+    with_all = lambda matmul: lambda *inputs: [matmul(*inputs, kind) for kind in (None, *_ACTIVATIONS)]  # noqa: E731
+    return _agree(with_all(_prepacked_matmul), with_all(biased_matmul), tf.bfloat16, *weights)
 
 
 def _agree(call, expected, dtype, *weights) -> bool:
@@ -124,8 +124,8 @@ def _agree(call, expected, dtype, *weights) -> bool:
             for count in (1, 3):
                 rows = tf.constant(np.linspace(-1, 2, 4 * count).reshape(count, 4), dtype)
                 pairs = zip(tf.nest.flatten(graph(rows)), tf.nest.flatten(expected(rows, *weights)), strict=True)
-                if not all(tf.reduce_all(tf.abs(found - wanted) < 0.05) for found, wanted in pairs):
+                if not all(tf.reduce_all(tf.abs(received - wanted) < 0.05) for received, wanted in pairs):
                     return False
-        except (ValueError, RuntimeError, tf.errors.OpError):  # no such operation; not for this type
+        except (ValueError, RuntimeError, tf.errors.OpError):  # no such operation, or not for this dtype
             return False
     return True

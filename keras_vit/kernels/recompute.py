@@ -1,4 +1,4 @@
-"""Rematerialisation: activations are recomputed in the backward pass instead of saved (arXiv 1604.06174)."""
+"""Recompute activations in the backward pass instead of saving them (rematerialisation, arXiv 1604.06174)."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from keras_vit.kernels import by_xla
 from keras_vit.layers import current_uniform, use_random_values
 
 
-def computed_again(function: Callable) -> Callable:
+def rematerialised(function: Callable) -> Callable:
     """Return `function(x, *others)` whose activations are recomputed for the gradient.
 
     On GPUs and TPUs this is `tf.recompute_grad`, which copies all inputs, so that XLA does not merge the computations.
@@ -18,17 +18,17 @@ def computed_again(function: Callable) -> Callable:
         return tf.recompute_grad(function)
 
     @tf.custom_gradient
-    def computed(x, *others):
+    def forward(x, *others):
         def gradients(gradient):
             (late,) = after(gradient, x)  # otherwise TensorFlow merges the two computations
             with tf.GradientTape() as tape:
                 tape.watch([late, *others])
-                again = function(late, *others)
-            return tape.gradient(again, [late, *others], gradient, unconnected_gradients="zero")
+                y = function(late, *others)
+            return tape.gradient(y, [late, *others], gradient, unconnected_gradients="zero")
 
         return function(x, *others), gradients
 
-    return computed
+    return forward
 
 
 def after(gradient, *tensors) -> list:
@@ -56,7 +56,7 @@ class Recomputed(keras.layers.Layer):
 
     Args:
         layer: the layer.
-        mapping: function that returns the (variable, value) pairs of the current step; none outside of a step.
+        mapping: function that returns the (variable, value) pairs of the current step, empty outside of a step.
     """
 
     def __init__(self, layer: keras.layers.Layer, mapping: Callable):
@@ -80,4 +80,4 @@ class Recomputed(keras.layers.Layer):
             with with_values([*zip(weights, values, strict=True), *seeds]), use_random_values(uniform):
                 return layer(x, *grid, training=training)
 
-        return computed_again(computed)(x, *values)
+        return rematerialised(computed)(x, *values)

@@ -1,9 +1,9 @@
-"""Attention and MLPs by smaller matrix products, for OpenVINO and for frozen weights.
+"""Compute attention and MLPs by smaller matmuls, for OpenVINO and for frozen weights.
 
 Query, key and value have a matmul each, because OpenVINO copies the output of one that is split. The scale of the
 queries is part of their kernel. The hidden layer of an MLP is split into parts, so that the kernels and activations of
-a part are still in a core's cache for the second matmul. Each matmul has a bias: TensorFlow's oneDNN prepacks only the
-kernels of those.
+a part are still in a core's cache for the second matmul. Each matmul has a bias, because TensorFlow's oneDNN prepacks
+only kernels of matmuls with a bias.
 
 B batch, N tokens, R flattened tokens, D width, F output width, M MLP width, h heads, d = D / h.
 """
@@ -41,14 +41,14 @@ def split_overrides(
     matmul: Callable = biased_matmul,
     scores: Callable = query_key_scores,
 ) -> list[Override]:
-    """Return overrides of attention and MLPs by smaller matrix products, for `split_layers`.
+    """Return overrides of attention and MLPs by smaller matmuls, for `split_layers`.
 
     Args:
         model: the model.
-        weights: `split_weights` of it, or tensors in their place; layers that are not in it keep their reference. Where
-            None, each call splits the current weights.
-        matmul: called as `biased_matmul` is.
-        scores: called as `query_key_scores` is.
+        weights: `split_weights` of the model, or tensors instead; layers that are not in it get no override. If None,
+            each call splits the current weights.
+        matmul: a function with the signature of `biased_matmul`.
+        scores: a function with the signature of `query_key_scores`.
     """
     functions = {_attention: (matmul, scores), _mlp: (matmul,)}
     return [
@@ -63,7 +63,7 @@ def _pairs_of(layer, split, weights):
 
 
 def split_weights(model: keras.Model, dtype: str | None = None) -> dict:
-    """Return the current weights of `split_layers`: layer -> (kernel, bias) of each matrix product, as tensors."""
+    """Return the current weights of `split_layers`: layer -> (kernel, bias) of each matmul, as tensors."""
     return {layer: split(layer) for layer, split, _ in split_layers(model, dtype)}
 
 
@@ -75,7 +75,7 @@ def split_layers(model: keras.Model, dtype: str | None = None):
 
     Args:
         model: the model.
-        dtype: compute dtype of the layers; any where None.
+        dtype: compute dtype of the layers; None for any.
     """
     for layer in layers_of(model):
         if dtype not in (None, layer.compute_dtype):
@@ -91,7 +91,7 @@ def split_layers(model: keras.Model, dtype: str | None = None):
 
 
 def mlp_parts(width: int, mlp_dim: int) -> int:
-    """Return the fewest equal parts of an MLP whose kernels have at most `MAX_VALUES` values; 1 where none fit."""
+    """Return the fewest equal parts of an MLP whose kernels have at most `MAX_VALUES` values; 1 if none fit."""
     counts = (n for n in range(1, mlp_dim // MIN_WIDTH + 1) if mlp_dim % (n * TILE) == 0)
     return next((n for n in counts if width * mlp_dim <= n * MAX_VALUES), 1)
 
@@ -106,9 +106,9 @@ def _split_attention(layer: MultiHeadSelfAttention) -> list:
 def _split_mlp(layer: MLPBlock) -> list:
     """Return kernel and bias of each part: (D, M / parts) and (M / parts,), then (M / parts, D) and (D,)."""
     parts = mlp_parts(*layer.fc1.kernel.shape)
-    ahead = zip(_split(layer.fc1.kernel, parts, 1), _split(layer.fc1.bias, parts, 0), strict=True)
+    first = zip(_split(layer.fc1.kernel, parts, 1), _split(layer.fc1.bias, parts, 0), strict=True)
     share = ops.convert_to_tensor(layer.fc2.bias) / parts
-    return _as_computed(layer, [*ahead, *((kernel, share) for kernel in _split(layer.fc2.kernel, parts, 0))])
+    return _as_computed(layer, [*first, *((kernel, share) for kernel in _split(layer.fc2.kernel, parts, 0))])
 
 
 def _split(weight, parts, axis):
@@ -121,12 +121,12 @@ def _as_computed(layer, pairs):
 
 
 def _attention(layer: MultiHeadSelfAttention, pairs, matmul, scores, tokens):
-    """(B, N, D) -> (B, N, D)."""
+    """Compute attention: (B, N, D) -> (B, N, D)."""
     count, width = ops.shape(tokens)[1:]
     flat, (query, key, value, out) = flatten_tokens(tokens), pairs()
 
     def projected(pair):
-        """(B, N, h, d)."""
+        """Return a projection by heads, (B, N, h, d)."""
         return ops.reshape(matmul(flat, *pair), (-1, count, layer.num_heads, width // layer.num_heads))
 
     by_head = (0, 2, 1, 3)
@@ -134,12 +134,12 @@ def _attention(layer: MultiHeadSelfAttention, pairs, matmul, scores, tokens):
     weights = ops.softmax(logits, axis=-1)
     capture = override_of(layer, "attention_weights")
     weights = capture(weights) if capture else weights
-    gathered = ops.transpose(ops.matmul(weights, ops.transpose(projected(value), by_head)), by_head)
-    return unflatten_tokens(matmul(ops.reshape(gathered, (-1, width)), *out), tokens)
+    attended = ops.transpose(ops.matmul(weights, ops.transpose(projected(value), by_head)), by_head)
+    return unflatten_tokens(matmul(ops.reshape(attended, (-1, width)), *out), tokens)
 
 
 def _mlp(layer: MLPBlock, pairs, matmul, tokens):
-    """(B, N, D) -> (B, N, D)."""
+    """Compute an MLP: (B, N, D) -> (B, N, D)."""
     pairs, flat = pairs(), flatten_tokens(tokens)
     parts = len(pairs) // 2
     hidden = [matmul(flat, *pair, layer.activate) for pair in pairs[:parts]]

@@ -1,29 +1,29 @@
-"""An optimizer's update of a variable on CPUs: one XLA-compiled loop, in the memory of the variable and its moments.
+"""Update a variable and its moments in place on CPUs, in one XLA-compiled loop.
 
-Where another operation still reads the old values, TensorFlow writes the new ones to other memory.
+If another operation still reads the old values, TensorFlow writes the new values to other memory.
 """
 
 import tensorflow as tf
 
 from keras_vit.kernels import by_xla
-from keras_vit.kernels.rows import compiled, summed
+from keras_vit.kernels.token_sums import sum_in_xla, xla_compiled
 
-LARGE = 2**15  # values; a smaller variable is not worth the compilation
+LARGE = 2**15  # values; smaller variables do not gain from a compiled loop
 
 
-def worth_a_loop(variable) -> bool:
-    """Return whether a variable is large enough, in float32, and on a CPU."""
+def use_fused_update(variable) -> bool:
+    """Return whether a variable is large, in float32 and on a CPU."""
     return variable.shape.num_elements() >= LARGE and variable.dtype == tf.float32 and not by_xla()
 
 
-def weights_of_means(count, betas: tuple):
+def bias_corrections(count, betas: tuple):
     """Return the bias correction of each moment after `count` updates, 1 - beta^count."""
     count = tf.cast(count, tf.float64)  # 1 - 0.999 loses digits in float32
     return tuple(tf.cast(1.0 - tf.pow(tf.constant(beta, tf.float64), count), tf.float32) for beta in betas)
 
 
-@compiled
-def adamw(handles, gradient, scale, rate, weights, betas: tuple, epsilon: float, decay: float, moment_dtype: str):
+@xla_compiled
+def adamw(handles, gradient, scale, rate, corrections, betas: tuple, epsilon: float, decay: float, moment_dtype: str):
     """Update a variable as `keras_vit.train.optim.adam.AdamW` does.
 
     Args:
@@ -31,7 +31,7 @@ def adamw(handles, gradient, scale, rate, weights, betas: tuple, epsilon: float,
         gradient: gradient, in the shape of the variable.
         scale: scalar factor of the gradient.
         rate: learning rate, a scalar.
-        weights: `weights_of_means`.
+        corrections: `bias_corrections` of both moments.
         betas: decay rates of the moments.
         epsilon: added to the bias-corrected root of the second moment.
         decay: decoupled weight decay, multiplied by the rate.
@@ -41,30 +41,30 @@ def adamw(handles, gradient, scale, rate, weights, betas: tuple, epsilon: float,
     gradient = tf.cast(gradient, tf.float32) * scale
     first = betas[0] * tf.cast(mean, tf.float32) + (1.0 - betas[0]) * gradient
     second = betas[1] * square + (1.0 - betas[1]) * gradient * gradient
-    root = tf.sqrt(weights[1])
-    step = rate * root / weights[0] * first / (tf.sqrt(second) + epsilon * root)
+    root = tf.sqrt(corrections[1])
+    step = rate * root / corrections[0] * first / (tf.sqrt(second) + epsilon * root)
     _write(handles, (variable - (rate * decay * variable + step), tf.cast(first, moment_dtype), second))
 
 
-@compiled
-def momentum(handles, gradient, scale, rate, memory: float, decay: float, moment_dtype: str):
+@xla_compiled
+def momentum(handles, gradient, scale, rate, beta: float, decay: float, moment_dtype: str):
     """Update a variable as `keras_vit.train.optim.sgd.SGD` does.
 
     Args:
         handles: resource handles of the variable and its momentum.
         gradient, scale, rate, decay, moment_dtype: as in `adamw`.
-        memory: momentum, in [0, 1).
+        beta: momentum, in [0, 1).
     """
     variable, moment = (_read(*pair) for pair in zip(handles, ("float32", moment_dtype), strict=True))
-    moment = memory * tf.cast(moment, tf.float32) + tf.cast(gradient, tf.float32) * scale
+    moment = beta * tf.cast(moment, tf.float32) + tf.cast(gradient, tf.float32) * scale
     _write(handles, (variable - rate * (decay * variable + moment), tf.cast(moment, moment_dtype)))
 
 
-@compiled
+@xla_compiled
 def sum_of_squares(gradient):
     """Return the sum of squares as a float32 scalar, by matmuls, because XLA sums sequentially."""
     wide = tf.reshape(tf.cast(gradient, tf.float32), (-1, gradient.shape[-1]))
-    return summed((wide * wide) @ tf.ones((gradient.shape[-1], 1)))[0]
+    return sum_in_xla((wide * wide) @ tf.ones((gradient.shape[-1], 1)))[0]
 
 
 def _read(handle, dtype):

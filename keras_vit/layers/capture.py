@@ -41,7 +41,7 @@ def capture_attention(
         if not traced and _is_traced(weights):
             raise ValueError(
                 "capture_attention expected eager calls, received one that is traced into a function, which would keep "
-                "the change after the `with`: call model(images) in place of model.predict, or pass traced=True."
+                "the change after the `with`: call model(images) instead of model.predict, or pass traced=True."
             )
         weights = weights if change is None else change(index, weights)
         captured.append(weights)

@@ -47,7 +47,7 @@ class AdaptableDense(keras.layers.Dense):
             raise ValueError(f"mode expected one of {MODES} for {self.name!r}, received {mode!r}.")
         if type_check and not type(self).__module__.startswith(f"{__package__}."):
             raise NotImplementedError(
-                f"{type(self).__name__} may compute anything in a `call` of its own: pass type_check=False to quantize "
+                f"{type(self).__name__} may override `call`: pass type_check=False to quantize "
                 f"{self.name!r} as a dense layer."
             )
         super().quantize(mode, type_check=False, config=config)

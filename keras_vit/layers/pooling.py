@@ -70,7 +70,7 @@ class Head(Configured, AdaptableDense):
     ):
         known = {"name", "trainable", "dtype", "quantization_config", "lora_rank", "lora_alpha"}
         if others := kwargs.keys() - known:  # arguments of a dense layer that the config would not save
-            raise ValueError(f"Head expected name, trainable and dtype beside its own, received {sorted(others)}.")
+            raise ValueError(f"Head expected its own arguments, name, trainable and dtype, received {sorted(others)}.")
         bias = keras.initializers.Constant(bias_constant)
         super().__init__(units, kernel_initializer="zeros", bias_initializer=bias, **kwargs)
         self.bias_constant = bias_constant

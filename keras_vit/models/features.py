@@ -40,7 +40,7 @@ def feature_model(model: keras.Model, layers: list[str], as_grid: bool = False) 
 
 def _on_grid(model, name, output):
     if len(output.shape) != 3 or not has_patches(model):
-        raise ValueError(f"as_grid expected layers that put out tokens, received {name!r} of shape {output.shape}.")
+        raise ValueError(f"as_grid expected layers that output tokens, received {name!r} of shape {output.shape}.")
     prefix_tokens = token_layout(model, name).prefix_tokens
     return TokensToGrid(prefix_tokens, name=f"{name}_grid")(output, output_of(model, model.get_layer("embedding")))
 

@@ -24,7 +24,7 @@ def load_model(source: str | os.PathLike) -> keras.Model:
             means a model with initial values.
 
     Raises:
-        FileNotFoundError: nothing lies at the path.
+        FileNotFoundError: the path does not exist.
         ValueError: the file is not a model or does not determine one, or no model has this name.
     """
     path = Path(source)

@@ -30,7 +30,7 @@ def build_masked(
 ) -> keras.Model:
     """Build a row whose patch embeddings are partly corrupted, with a linear layer that predicts their content.
 
-    The nodes are those of `keras_vit.build`, with `patch_corruption` between `tokens` and `class_token`, and
+    The nodes are the same as in `keras_vit.build`, with `patch_corruption` between `tokens` and `class_token`, and
     `patch_prediction` after `encoder_norm`.
 
     Args:

@@ -16,7 +16,7 @@ def released_tag(variant: Variant | BiTVariant, tag: str) -> str:
         ValueError: no weights are published for the row.
     """
     if variant.timm_name is None:
-        raise ValueError(f"weights expected none for {variant.name}, of which none are published, received {tag!r}.")
+        raise ValueError(f"weights expected None for {variant.name}, which has no published weights, received {tag!r}.")
     size = f"_{variant.image_size}" if isinstance(variant, Variant) else ""
     return f"{variant.timm_name}{size}.{tag}"
 

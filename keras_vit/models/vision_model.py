@@ -18,7 +18,7 @@ class VisionModel(keras.Model):
     """A functional model that skips the patch tokens in the last block when only the class token is used.
 
     A classifier on the class token reads no other output of the last block (section 3.1, equation 4). The queries,
-    keys, values and MLP of the other tokens are then left out, 1/12 of B/16. The outputs equal those of a
+    keys, values and MLP of the other tokens are then skipped. The outputs equal those of a
     `keras.Model` of the same tensors up to rounding. Models that are made from this model's layers compute all tokens.
 
     Args:

@@ -7,7 +7,7 @@ import io
 
 import numpy as np
 
-from keras_vit.preprocessing.exif import ORIENTATION, orientation_of, upright
+from keras_vit.preprocessing.exif import ORIENTATION, apply_orientation, orientation_of
 from keras_vit.preprocessing.kinds import KINDS, kind_of, other_kind_of
 
 HEIC_EXTRA = "pip install 'keras-vit-zoo[heic]'"
@@ -56,7 +56,7 @@ def decode_image(data: bytes, channels: int = 3, source: str = "data", exif: boo
         raise ValueError(sentence) from None
     if deep:
         raise ValueError(f"{source} expected an image of at most 16 bits per channel, received a {kind} of 32.")
-    return upright(pixels.reshape(*pixels.shape[:2], channels), turn if exif else 1)
+    return apply_orientation(pixels.reshape(*pixels.shape[:2], channels), turn if exif else 1)
 
 
 def missing_package(kind: str | None) -> str | None:

@@ -9,9 +9,9 @@ H W C image.
 
 import numpy as np
 
-MOST_SEGMENTS = 64  # segments or chunks of a file that are read
-MOST_ENTRIES = 256  # entries of the EXIF directory that are read
-ORIENTATION = 0x0112  # the tag's number
+MOST_SEGMENTS = 64  # maximum number of segments or chunks to read
+MOST_ENTRIES = 256  # maximum number of EXIF entries to read
+ORIENTATION = 0x0112  # number of the tag
 # Values of the tag that reverse the rows, that reverse the columns, and that then swap both axes.
 FLIPS_ROWS, FLIPS_COLUMNS, SWAPS = (3, 4, 6, 7), (2, 3, 7, 8), (5, 6, 7, 8)
 
@@ -19,17 +19,17 @@ FLIPS_ROWS, FLIPS_COLUMNS, SWAPS = (3, 4, 6, 7), (2, 3, 7, 8), (5, 6, 7, 8)
 def orientation_of(data: bytes) -> int:
     """Return the EXIF orientation of a JPEG, PNG or WebP file, 1 to 8; 1 if the file states none or is damaged."""
     if data[:2] == b"\xff\xd8":
-        found = _in_jpeg(data)
+        block = _in_jpeg(data)
     elif data[:8] == b"\x89PNG\r\n\x1a\n":
-        found = _in_png(data)
+        block = _in_png(data)
     elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        found = _in_webp(data)
+        block = _in_webp(data)
     else:
-        found = b""
-    return _value(found.removeprefix(b"Exif\0\0"))
+        block = b""
+    return _value(block.removeprefix(b"Exif\0\0"))
 
 
-def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
+def apply_orientation(pixels: np.ndarray, orientation: int) -> np.ndarray:
     """Apply an EXIF orientation, 1 to 8, to the pixels (H, W, ...) of a file."""
     if orientation in FLIPS_ROWS:
         pixels = pixels[::-1]

@@ -9,11 +9,11 @@ from keras_vit.preprocessing.decode import missing_package
 from keras_vit.preprocessing.kinds import HEAD, SUFFIXES, is_camera_raw, kind_of, other_kind_of
 
 NOT_IMAGES = "not images"
-SYSTEM_FILES = ("thumbs.db", "desktop.ini")  # of Windows; skipped, like files whose names begin with a dot
+SYSTEM_FILES = ("thumbs.db", "desktop.ini")  # written by Windows; skipped, like files whose names begin with a dot
 _NEED_PACKAGES = (".heic", ".heif", ".hif", ".avif")
 
 
-class LeftOut:
+class SkippedFiles:
     """Count the skipped files of a folder by reason.
 
     Args:
@@ -31,15 +31,15 @@ class LeftOut:
     def warn(self) -> None:
         """Warn once about all counted files, if there are any."""
         if self._counts:
-            rows = [
+            counts = [
                 f"{count:,} {reason} ({self._first[reason]}{', ...' * (count > 1)})"
                 for reason, count in self._counts.most_common()
             ]
-            warnings.warn(f"left out of {self.folder!r}: {'; '.join(rows)}.", stacklevel=2)
+            warnings.warn(f"left out of {self.folder!r}: {'; '.join(counts)}.", stacklevel=2)
 
 
 def image_files_below(
-    folder: str, gfile=None, left_out: LeftOut | None = None, decodable: bool = False
+    folder: str, gfile=None, left_out: SkippedFiles | None = None, decodable: bool = False
 ) -> Iterator[str]:
     """Yield the paths of the image files in a folder and its subfolders, sorted, a folder's own files first.
 
@@ -56,13 +56,13 @@ def image_files_below(
     Raises:
         ValueError: a folder cannot be read.
     """
-    skipped, any_image = LeftOut(folder) if left_out is None else left_out, False
-    for here, folders, files in gfile.walk(folder) if gfile else os.walk(folder, onerror=_refuse, followlinks=True):
-        folders[:] = sorted(name for name in folders if name[0] != "." and not _leads_back(here, name, folder))
+    skipped, any_image = SkippedFiles(folder) if left_out is None else left_out, False
+    for parent, folders, files in gfile.walk(folder) if gfile else os.walk(folder, onerror=_refuse, followlinks=True):
+        folders[:] = sorted(name for name in folders if name[0] != "." and not _leads_back(parent, name, folder))
         for name in sorted(files):
             if name[0] == "." or name.lower() in SYSTEM_FILES:
                 continue
-            path = f"{here.rstrip('/')}/{name}" if gfile else os.path.join(here, name)
+            path = f"{parent.rstrip('/')}/{name}" if gfile else os.path.join(parent, name)
             if reason := _reason_against(path, gfile, decodable):
                 skipped.add(path, reason)
             else:
@@ -84,7 +84,7 @@ def _reason_against(path: str, gfile, decodable: bool) -> str | None:
     try:
         with (gfile.GFile if gfile else open)(path, "rb") as file:
             head = file.read(HEAD)
-    except Exception:  # of any file system; decoding the file reports the error
+    except Exception:  # file systems raise different types; decoding the file reports the error
         return None
     kind = kind_of(head)
     if kind is None:
@@ -97,8 +97,9 @@ def _refuse(error: OSError) -> None:
     raise ValueError(f"images expected folders that can be read, received {error.filename!r}: {error.strerror}.")
 
 
-def _leads_back(here: str, name: str, folder: str) -> bool:
-    path = os.path.join(here, name)
+def _leads_back(parent: str, name: str, folder: str) -> bool:
+    """Return whether a link leads to a folder that contains it."""
+    path = os.path.join(parent, name)
     if not os.path.islink(path):
         return False
     target = os.path.join(os.path.realpath(path), "")

@@ -20,9 +20,9 @@ def orientation_of(data):
     start = tf.io.decode_raw(data, tf.uint8, fixed_length=42)
     return tf.case(
         [
-            (_lies(start, b"\xff\xd8"), lambda: _orientation_of_jpeg(data, start)),
-            (_lies(start, b"\x89PNG\r\n\x1a\n"), lambda: _orientation_of_png(data, start)),
-            (_lies(start, b"RIFF") & _lies(start, b"WEBP", 8), lambda: _orientation_of_webp(data, start)),
+            (_has_bytes(start, b"\xff\xd8"), lambda: _orientation_of_jpeg(data, start)),
+            (_has_bytes(start, b"\x89PNG\r\n\x1a\n"), lambda: _orientation_of_png(data, start)),
+            (_has_bytes(start, b"RIFF") & _has_bytes(start, b"WEBP", 8), lambda: _orientation_of_webp(data, start)),
         ],
         lambda: tf.constant(1),
     )
@@ -31,20 +31,20 @@ def orientation_of(data):
 @tf.function(
     input_signature=[tf.TensorSpec((None, None, None), tf.uint8), tf.TensorSpec((), tf.int32)], autograph=False
 )
-def turned(image, orientation):
+def apply_orientation(image, orientation):
     """Apply an EXIF orientation (1 to 8) to the pixels of a file, uint8 (H, W, C)."""
 
     def turn():
-        whole = tf.cond(_among(orientation, FLIPS_ROWS), lambda: tf.reverse(image, [0]), lambda: image)
-        whole = tf.cond(_among(orientation, FLIPS_COLUMNS), lambda: tf.reverse(whole, [1]), lambda: whole)
-        return tf.cond(_among(orientation, SWAPS), lambda: tf.transpose(whole, (1, 0, 2)), lambda: whole)
+        whole = tf.cond(_is_one_of(orientation, FLIPS_ROWS), lambda: tf.reverse(image, [0]), lambda: image)
+        whole = tf.cond(_is_one_of(orientation, FLIPS_COLUMNS), lambda: tf.reverse(whole, [1]), lambda: whole)
+        return tf.cond(_is_one_of(orientation, SWAPS), lambda: tf.transpose(whole, (1, 0, 2)), lambda: whole)
 
     return tf.cond(orientation > 1, turn, lambda: image)
 
 
-def turned_shape(shape, orientation):
-    """Return (height, width, channels) of an image after `turned`."""
-    return tf.where(_among(orientation, SWAPS), tf.gather(shape, [1, 0, 2]), shape)
+def oriented_shape(shape, orientation):
+    """Return (height, width, channels) of an image after `apply_orientation`."""
+    return tf.where(_is_one_of(orientation, SWAPS), tf.gather(shape, [1, 0, 2]), shape)
 
 
 def stored_box(box, shape, orientation):
@@ -58,9 +58,9 @@ def stored_box(box, shape, orientation):
     Returns:
         The box in the stored image, int32 (4,).
     """
-    top, left, height, width = tf.unstack(tf.where(_among(orientation, SWAPS), tf.gather(box, [1, 0, 3, 2]), box))
-    top = tf.where(_among(orientation, FLIPS_ROWS), shape[0] - top - height, top)
-    left = tf.where(_among(orientation, FLIPS_COLUMNS), shape[1] - left - width, left)
+    top, left, height, width = tf.unstack(tf.where(_is_one_of(orientation, SWAPS), tf.gather(box, [1, 0, 3, 2]), box))
+    top = tf.where(_is_one_of(orientation, FLIPS_ROWS), shape[0] - top - height, top)
+    left = tf.where(_is_one_of(orientation, FLIPS_COLUMNS), shape[1] - left - width, left)
     return tf.stack([top, left, height, width])
 
 
@@ -71,8 +71,8 @@ def is_still_webp(data):
     `channels=3`. https://developers.google.com/speed/webp/docs/riff_container
     """
     start = tf.io.decode_raw(data, tf.uint8, fixed_length=21)
-    animated = _lies(start, b"VP8X", 12) & (start[20] & 2 > 0)
-    return _lies(start, b"RIFF") & _lies(start, b"WEBP", 8) & ~animated
+    animated = _has_bytes(start, b"VP8X", 12) & (start[20] & 2 > 0)
+    return _has_bytes(start, b"RIFF") & _has_bytes(start, b"WEBP", 8) & ~animated
 
 
 def decode_webp(data):
@@ -81,17 +81,17 @@ def decode_webp(data):
     return tf.io.decode_image(data, expand_animations=False)[..., :3]
 
 
-def _among(orientation, values):
+def _is_one_of(orientation, values):
     return tf.reduce_any(orientation == tf.constant(values))
 
 
 def _orientation_of_jpeg(data, start):
-    jfif = _lies(start, b"\xff\xe0\0\x10", 2)  # the usual first segment; in most files no other APPn follows
+    jfif = _has_bytes(start, b"\xff\xe0\0\x10", 2)  # the usual first segment; in most files no other APPn follows
     marker = tf.where(jfif, start[21], start[3])
     more = (marker // 16 == 0xE) | (marker == 0xFE) | (marker == 0xFF)
 
     def step(at):
-        head = tf.io.decode_raw(_part(data, at, 10), tf.uint16, fixed_length=10, little_endian=False)
+        head = tf.io.decode_raw(_bytes_at(data, at, 10), tf.uint16, fixed_length=10, little_endian=False)
         marker, length = tf.cast(head[0], tf.int64), tf.cast(head[1], tf.int64)
         fills = marker == 0xFFFF  # any number of fill bytes may precede a marker
         segment = ((marker // 16 == 0xFFE) | (marker == 0xFFFE)) & (length >= 2)  # APPn or a comment
@@ -104,20 +104,20 @@ def _orientation_of_jpeg(data, start):
 
 def _orientation_of_png(data, start):
     def step(at):
-        kind, length = _part(data, at + 4, 4), _number(data, at)
+        kind, length = _bytes_at(data, at + 4, 4), _number(data, at)
         more = (kind != b"IDAT") & (tf.strings.length(kind) == 4)
-        return tf.where(more, at + 12 + length, _NONE), kind == b"eXIf", _behind_exif(data, at + 8), at + 8 + length
+        return tf.where(more, at + 12 + length, _NONE), kind == b"eXIf", _after_exif(data, at + 8), at + 8 + length
 
-    return tf.cond(_lies(start, b"IDAT", 37), lambda: tf.constant(1), lambda: _walk(data, 8, step))
+    return tf.cond(_has_bytes(start, b"IDAT", 37), lambda: tf.constant(1), lambda: _walk(data, 8, step))
 
 
 def _orientation_of_webp(data, start):
     def step(at):
-        kind, length = _part(data, at, 4), _number(data, at + 4, little_endian=True)
+        kind, length = _bytes_at(data, at, 4), _number(data, at + 4, little_endian=True)
         after = tf.where(tf.strings.length(kind) == 4, at + 8 + length + length % 2, _NONE)
-        return after, kind == b"EXIF", _behind_exif(data, at + 8), at + 8 + length
+        return after, kind == b"EXIF", _after_exif(data, at + 8), at + 8 + length
 
-    return tf.cond(_lies(start, b"VP8X", 12), lambda: _walk(data, 12, step), lambda: tf.constant(1))
+    return tf.cond(_has_bytes(start, b"VP8X", 12), lambda: _walk(data, 12, step), lambda: tf.constant(1))
 
 
 def _walk(data, first: int, step):
@@ -141,13 +141,13 @@ def _walk(data, first: int, step):
 
 def _value(data, begin, end):
     """Return the orientation in an EXIF block, which is a TIFF header and a directory."""
-    order = _part(data, begin, 4)
+    order = _bytes_at(data, begin, 4)
 
     def read(little_endian: bool):
         at = begin + _number(data, begin + 4, little_endian)
-        count = tf.io.decode_raw(_part(data, at, 2), tf.uint16, fixed_length=2, little_endian=little_endian)[0]
+        count = tf.io.decode_raw(_bytes_at(data, at, 2), tf.uint16, fixed_length=2, little_endian=little_endian)[0]
         size = tf.minimum(12 * tf.minimum(tf.cast(count, tf.int64), MOST_ENTRIES), end - at - 2)
-        entries = _part(data, at + 2, tf.maximum(size, 0))
+        entries = _bytes_at(data, at + 2, tf.maximum(size, 0))
         entries = tf.strings.substr(entries, 0, tf.strings.length(entries) // 12 * 12)
         entries = tf.reshape(tf.io.decode_raw(entries, tf.uint16, little_endian=little_endian), (-1, 6))
         one = [1, 0] if little_endian else [0, 1]  # one 16-bit integer
@@ -159,12 +159,12 @@ def _value(data, begin, end):
     return tf.case(orders, lambda: tf.constant(1))
 
 
-def _behind_exif(data, at):
+def _after_exif(data, at):
     """Return the offset after `Exif`, with which some writers begin the block."""
-    return tf.where(_part(data, at, 6) == b"Exif\0\0", at + 6, at)
+    return tf.where(_bytes_at(data, at, 6) == b"Exif\0\0", at + 6, at)
 
 
-def _part(data, at, count):
+def _bytes_at(data, at, count):
     """Return at most `count` bytes from offset `at` on; empty after the end."""
     at = tf.minimum(at, tf.cast(tf.strings.length(data), tf.int64))
     return tf.strings.substr(data, at, tf.cast(count, tf.int64))
@@ -173,11 +173,13 @@ def _part(data, at, count):
 def _number(data, at, little_endian: bool = False):
     """Return the unsigned 32-bit integer at an offset, as int64."""
     high, low = tf.unstack(
-        tf.cast(tf.io.decode_raw(_part(data, at, 4), tf.uint16, fixed_length=4, little_endian=little_endian), tf.int64)
+        tf.cast(
+            tf.io.decode_raw(_bytes_at(data, at, 4), tf.uint16, fixed_length=4, little_endian=little_endian), tf.int64
+        )
     )
     return low * 65536 + high if little_endian else high * 65536 + low
 
 
-def _lies(raw, text: bytes, at: int = 0):
+def _has_bytes(raw, text: bytes, at: int = 0):
     """Return whether bytes (n,) contain a text at an offset."""
     return tf.reduce_all(raw[at : at + len(text)] == tf.constant(list(text), tf.uint8))

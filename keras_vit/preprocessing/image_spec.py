@@ -93,7 +93,7 @@ def preprocessing_of(model: "keras.Model") -> ImageSpec:
     return ImageSpec(**{**stored, **fixed})
 
 
-def keep_preprocessing(model, spec: ImageSpec) -> None:
+def store_preprocessing(model, spec: ImageSpec) -> None:
     """Store a model's preprocessing in the config of its first layer, which is saved with the model.
 
     A model built with `include_preprocessing=True` normalises pixels 0..255 in its layer `rescaling`, which is updated.

@@ -63,8 +63,8 @@ def _by_brand(head: bytes) -> str | None:
 
 def other_kind_of(head: bytes) -> str | None:
     """Return the name of a known kind that the package does not read, by the first bytes; else None."""
-    found = next((name for start, name in _OTHERS.items() if head.startswith(start)), None)
-    return found or ("video" if head[4:8] == b"ftyp" and kind_of(head) is None else None)
+    name = next((name for start, name in _OTHERS.items() if head.startswith(start)), None)
+    return name or ("video" if head[4:8] == b"ftyp" and kind_of(head) is None else None)
 
 
 def is_camera_raw(path: str) -> bool:

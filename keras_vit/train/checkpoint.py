@@ -42,14 +42,14 @@ class Checkpoints:
 
     def _save(self, step):
         self.folder.mkdir(parents=True, exist_ok=True)
-        beside = self.folder / f"{step:08d}.partial"
-        shutil.rmtree(beside, ignore_errors=True)
-        self._checkpoint.write(str(beside / "state"))
+        partial = self.folder / f"{step:08d}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        self._checkpoint.write(str(partial / "state"))
         final = self.folder / f"{step:08d}"
         before = self.folder / f"{step:08d}.before"
         if final.exists():  # a folder cannot replace another, so the older one is renamed first
             final.rename(before)
-        beside.rename(final)
+        partial.rename(final)
         shutil.rmtree(before, ignore_errors=True)
         for old in self.steps()[: -self.keep]:
             shutil.rmtree(self.folder / f"{old:08d}", ignore_errors=True)
@@ -83,8 +83,8 @@ class Checkpoints:
                 )
         if steps:
             raise ValueError(
-                f"checkpoints expected a readable state in {str(self.folder)!r}, found none among those of steps "
-                f"{steps}; remove the folder to start anew."
+                f"checkpoints expected a readable state in {str(self.folder)!r}, found none in the checkpoints "
+                f"of steps {steps}; remove the folder to start again."
             )
         return None
 

@@ -70,8 +70,8 @@ def train(
         OSError: a checkpoint, the metrics or the model cannot be written; older checkpoints are intact. Or another
             worker stopped (`ConnectionError`).
         SystemExit: Ctrl-C (130) or SIGTERM (143), to any worker; the state has been saved.
-        ValueError: an argument is out of range, a data file is broken or gone, a batch does not fit into memory, or the
-            workdir belongs to another run.
+        ValueError: an argument is out of range, a data file is broken or missing, a batch does not fit into memory, or
+            the workdir belongs to another run.
     """
     finished = find_summary(workdir, recipe)
     if finished is not None:
@@ -176,7 +176,7 @@ class Run:
         if self._diverged():
             raise FloatingPointError(
                 "loss expected a finite value with a finite gradient, received another one at step "
-                f"{self.counters.first_wrong}; the last good state is that of step "
+                f"{self.counters.first_wrong}; the last good state is of step "
                 f"{(self.checkpoints.steps() or [0])[-1]}."
             )
 

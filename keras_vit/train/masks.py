@@ -1,4 +1,4 @@
-"""Random values of dropout for a part of a batch, equal to those of the whole batch on one device.
+"""Generate the random values of dropout for a part of a batch, equal to the values of one device.
 
 Philox is a counter-based generator: the i-th group of four values is a function of (key, counter + i). Each part
 computes the groups of its own examples.

@@ -6,7 +6,7 @@ from keras_vit.models.builders import build
 from keras_vit.models.conventions import follow_conventions
 from keras_vit.models.model_names import released_tag
 from keras_vit.models.variants import BiTVariant, find_variant
-from keras_vit.preprocessing.image_spec import ImageSpec, keep_preprocessing, preprocessing_of
+from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of, store_preprocessing
 from keras_vit.tasks.masked import build_masked_model
 from keras_vit.train.recipe import Model, Recipe
 from keras_vit.weights import load_weights
@@ -17,8 +17,8 @@ _OF_TOKENS = ("patch_size", "representation_size", "dropout_rate", "attention_dr
 def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
     """Return the classifier of `labels` that a recipe trains: the recipe's weights and a head of zeros.
 
-    Activation and epsilons are those of the weights file. The file's head is not loaded, nor is its representation
-    layer unless the recipe has one of the same size (section 3.2).
+    Activation and epsilons come from the weights file. The file's head is not loaded, nor is its representation layer
+    unless the recipe has one of the same size (section 3.2).
 
     Raises:
         FileNotFoundError: the weights are absent.
@@ -56,7 +56,7 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
         load_weights(keras.Model(model.inputs, model.get_layer(last).output), source)
         # Training resizes batches by its own rule, and scales to [-1, 1] unless the model normalises pixels.
         spec = preprocessing_of(model) if settings.include_preprocessing else ImageSpec()
-        keep_preprocessing(model, ImageSpec(mean=spec.mean, std=spec.std))
+        store_preprocessing(model, ImageSpec(mean=spec.mean, std=spec.std))
     if settings.head_bias:
         bias = model.get_layer("head").bias
         bias.assign(keras.ops.full(bias.shape, settings.head_bias))

@@ -44,8 +44,8 @@ def record_process(workdir: Path, devices: Devices, step: int) -> None:
     ]
     if changed:
         warnings.warn(
-            f"the run goes on from step {step} with {', '.join(changed)}: its weights will differ in their last bits "
-            "from those of a run without this change.",
+            f"the run continues from step {step} with {', '.join(changed)}: its weights will differ in their last bits "
+            "from a run without this change.",
             stacklevel=2,
         )
     write_atomically(written, json.dumps(facts, indent=2) + "\n")

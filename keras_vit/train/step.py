@@ -76,9 +76,9 @@ class Step:
         return loss, gradients, global_norm(gradients)
 
     def _summed(self, values, images, targets, replica):
-        """Return loss and gradient over all replicas, each of which computes its examples in `accumulate` parts.
+        """Return loss and gradient over all replicas. Each replica computes its examples in `accumulate` parts.
 
-        Gradients are float32. Those of `early_casts` are bfloat16 with one part, one core and no strategy.
+        Gradients are float32. Gradients of `early_casts` are bfloat16 with one part, one core and no strategy.
         """
         parts = self.recipe.optimizer.accumulate
         if parts == 1:
@@ -109,7 +109,7 @@ class Step:
         """Return loss and gradient of a part; with several cores, the sums over the parts of the cores."""
         if self.cores == 1:
             return self._part(values, images, targets, part, replica)
-        numbers = tf.unstack(part * self.cores + tf.range(self.cores))  # each Python int would be traced anew
+        numbers = tf.unstack(part * self.cores + tf.range(self.cores))  # each Python int would be traced again
         pieces = zip(cut((images, targets), self.cores), numbers, strict=True)
         found = [self._part(values, *piece, number, replica) for piece, number in pieces]
         losses, gradients = zip(*found, strict=True)

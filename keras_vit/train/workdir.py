@@ -1,4 +1,4 @@
-"""The files of a run: recipe.json, data.json, metrics.jsonl, checkpoints/, model.keras, summary.json."""
+"""Read and write the files of a run: recipe.json, data.json, metrics.jsonl, checkpoints/, model.keras, summary.json."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def _another_length(workdir: Path, recipe: Recipe, field: str) -> str:
 
 
 def require_same_rates(workdir: str | os.PathLike, data, done: int) -> None:
-    """Raise a ValueError if the learning rates of the `done` steps differ from those of the changed recipe."""
+    """Raise a ValueError if a changed recipe has other learning rates in the `done` steps."""
     recipe, written = data.recipe, Path(workdir) / "recipe.json"
     before = from_json(written.read_text()) if written.is_file() else recipe
     if (before.epochs, before.steps) == (recipe.epochs, recipe.steps):
@@ -114,12 +114,12 @@ def _changed(before: dict, now: dict) -> list[str]:
 def write_atomically(path: str | os.PathLike, text: str) -> None:
     """Write a text file under a temporary name, then rename it."""
     path = Path(path)
-    beside = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + ".partial")
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
     except OSError:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
 
 
@@ -148,12 +148,12 @@ def _written_by(line: str, step: int) -> bool:
 def save_model(model, path: str | os.PathLike) -> None:
     """Write a `.keras` file under a temporary name, then rename it."""
     path = Path(path)
-    beside = path.with_name(f"partial-{path.name}")
+    partial = path.with_name(f"partial-{path.name}")
     try:
-        model.save(beside)
-        beside.replace(path)
+        model.save(partial)
+        partial.replace(path)
     except OSError:
-        beside.unlink(missing_ok=True)  # on a full disk its space is needed
+        partial.unlink(missing_ok=True)  # a full disk needs its space back
         raise
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_vit.preprocessing.image_spec import ImageSpec, keep_preprocessing
+from keras_vit.preprocessing.image_spec import ImageSpec, store_preprocessing
 from keras_vit.weights.adapters import require_plain
 from keras_vit.weights.architecture import grid_of_config
 from keras_vit.weights.config_fields import config_fields
@@ -143,7 +143,7 @@ def load_open_file(
             step.layer.conversion = None
     for layer, sentence in changed:
         layer.conversion = sentence
-    keep_preprocessing(model, spec or ImageSpec())
+    store_preprocessing(model, spec or ImageSpec())
     suspicions = initial.warnings if initial else []
     for step in sorted(remaining, key=lambda step: [name.partition("[")[0] for name in step.entry.names]):
         array = _read_value(file, step.variable.path, step.entry, step.shapes, suspicions)

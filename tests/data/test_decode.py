@@ -15,7 +15,7 @@ from keras_vit.data.pipeline import training_batches
 from keras_vit.data.seeds import seed_pair
 from keras_vit.data.sources import open_data
 from keras_vit.preprocessing.decode import decode_image
-from keras_vit.preprocessing.exif import upright
+from keras_vit.preprocessing.exif import apply_orientation
 from keras_vit.preprocessing.inputs import load_image
 from keras_vit.train.recipe import Augment, Data
 
@@ -83,7 +83,7 @@ def test_a_random_crop_is_cut_out_of_the_upright_image(value):
         whole = decode(data)
         assert np.array_equal(whole, decode_image(data))
         if kind == "JPEG":  # whose parts are decoded by the faster transform
-            whole = upright(tf.io.decode_jpeg(data).numpy(), value)
+            whole = apply_orientation(tf.io.decode_jpeg(data).numpy(), value)
         for i in range(4):
             seed = seed_pair(0, i)
             expected, found = random_crop(whole, seed, 0.2).numpy(), decode_crop(data, seed, 0.2).numpy()
@@ -123,7 +123,7 @@ def _squeezed(pixels):
 def test_the_values_differ_from_one_another():
     """What the tests above would not notice of a symmetric picture."""
     pixels = decode_image(photograph(1))
-    assert len({upright(pixels, value).tobytes() + bytes([value > 4]) for value in range(1, 9)}) == 8
+    assert len({apply_orientation(pixels, value).tobytes() + bytes([value > 4]) for value in range(1, 9)}) == 8
 
 
 @pytest.mark.parametrize("place", [(0, 0), (3, 2), (60, 30)])

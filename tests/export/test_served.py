@@ -14,7 +14,7 @@ from keras_vit.export.precision import in_dtype
 from keras_vit.export.saved_model import load_signatures, write_saved_model
 from keras_vit.export.serving_module import ServingModule
 from keras_vit.kernels import split_matmuls
-from keras_vit.kernels.served import norm_overrides
+from keras_vit.kernels.saved_model import norm_overrides
 from keras_vit.layers import LayerNorm
 from keras_vit.layers.encoder import layer_norm
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from kernels.forms import FORMS
+from kernels.implementations import ACTIVATIONS
 from support import max_difference
 
 
@@ -14,14 +14,14 @@ def value_and_slope(function, x):
     return y, tape.gradient(y, x, 2.0 * tf.ones_like(y)) / 2.0
 
 
-@pytest.mark.parametrize(("form", "plain"), FORMS)
+@pytest.mark.parametrize(("form", "plain"), ACTIVATIONS)
 def test_value_and_gradient_are_the_plain_ones(form, plain):
     x = tf.linspace(-12.0, 12.0, 4001)
     for fast, slow in zip(value_and_slope(form, x), value_and_slope(plain, x), strict=True):
         assert max_difference(fast, slow) < 1e-5
 
 
-@pytest.mark.parametrize(("form", "plain"), FORMS)
+@pytest.mark.parametrize(("form", "plain"), ACTIVATIONS)
 def test_half_precision_rounds_once(form, plain):
     x = tf.linspace(-6.0, 6.0, 4001)
     exact = value_and_slope(plain, tf.cast(tf.cast(x, tf.bfloat16), tf.float32))
@@ -30,7 +30,7 @@ def test_half_precision_rounds_once(form, plain):
         np.testing.assert_allclose(tf.cast(fast, tf.float32), slow, rtol=2**-8, atol=2**-9)
 
 
-@pytest.mark.parametrize("form", [form for form, _ in FORMS])
+@pytest.mark.parametrize("form", [form for form, _ in ACTIVATIONS])
 def test_the_gradient_of_gelu_is_one_pass(form):
     graph = tf.function(lambda x: value_and_slope(form, x)[1]).get_concrete_function(tf.TensorSpec((4, 8))).graph
     types = [operation.type for operation in graph.get_operations()]

@@ -260,7 +260,7 @@ def test_frozen_kernels_of_blocks_are_held_and_other_weights_are_constants(name,
     head, of_blocks = model.get_layer("head").kernel, {tuple(w.shape) for layer in kernels for w in layer.weights}
     assert tuple(head.shape) in constants and not any(len(shape) == 2 for shape in constants & of_blocks)
     of_first_token = 4 * (name != "bit")  # attention of the last block has another form
-    held = dtype == "mixed_bfloat16" and onednn.has_held_products()
+    held = dtype == "mixed_bfloat16" and onednn.has_prepacked_matmul()
     found = [operation.type for operation in operations].count("_MklNativeFusedMatMul")
     assert found == (sum(map(len, kernels.values())) - of_first_token if held else 0)
     assert max_difference(answer(images_for(model)), model(images_for(model))) < (2e-5 if dtype == "float32" else 0.05)
@@ -293,9 +293,9 @@ def test_parts_of_a_batch_are_computed_apart_and_give_the_same(frozen):
 @needs_tensorflow
 def test_frozen_says_what_it_cannot_do(monkeypatch):
     model = CASES["token"].make()
-    with pytest.raises(ValueError, match="^frozen expected False beside whole=True, received True.$"):
+    with pytest.raises(ValueError, match="^frozen expected False with whole=True, received True.$"):
         keras_vit.compiled(model, whole=True, frozen=True)
-    monkeypatch.setattr(forward, "MOST_CONSTANTS", 1e3)
+    monkeypatch.setattr(forward, "MAX_CONSTANTS", 1e3)
     sentence = "^frozen expected at most 1e-06 GB of weights outside the blocks, received 0.00 GB.$"
     with pytest.raises(ValueError, match=sentence):
         keras_vit.compiled(model, frozen=True)
@@ -309,7 +309,7 @@ def test_layer_norms_are_onednns_in_the_type_that_holds_their_weights(dtype):
     from keras_vit.kernels import onednn
 
     stored = tf.bfloat16 if dtype == "bfloat16" else tf.float32
-    if not onednn.has_norms(stored):
+    if not onednn.has_layer_norm(stored):
         pytest.skip(f"TensorFlow has no layer normalisation by oneDNN here in {stored.name}")
     model = CASES["token"].make(dtype)
     graph = keras_vit.compiled(model).function.get_concrete_function(images_for(model)).graph.as_graph_def()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from kernels.forms import NORMS
+from kernels.implementations import NORMS
 from support import first_quick
 
 from keras_vit.kernels import norms, onednn
@@ -16,7 +16,7 @@ from keras_vit.layers import encoder, stdconv
     [
         *NORMS,
         (norms.layer_norm, encoder.layer_norm, (4, 8, 64)),
-        (norms.layer_normed, encoder.layer_norm, (3, 7, 64)),
+        (norms.inference_layer_norm, encoder.layer_norm, (3, 7, 64)),
     ],
 )
 def test_a_norm_has_the_plain_value_and_gradients(form, plain, shape, dtype):
@@ -87,15 +87,15 @@ def test_a_standardised_kernel_has_the_plain_value_and_gradient(epsilon):
 @pytest.mark.parametrize("epsilon", first_quick([1e-12, 0.5]))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_layer_norm_of_a_forward_pass_rounds_once(dtype, epsilon, by_onednn, monkeypatch):
-    if by_onednn and not all(onednn.has_norms(type_) for type_ in (tf.float32, tf.as_dtype(dtype))):
+    if by_onednn and not all(onednn.has_layer_norm(type_) for type_ in (tf.float32, tf.as_dtype(dtype))):
         pytest.skip(f"TensorFlow has no layer normalisation by oneDNN here in {dtype}")
     if not by_onednn:
-        monkeypatch.setattr(onednn, "has_norms", lambda dtype: False)
+        monkeypatch.setattr(onednn, "has_layer_norm", lambda dtype: False)
     x = tf.cast(tf.random.stateless_normal((3, 7, 64), (1, 2), 1.0, 0.3), dtype)
     gamma, beta = tf.linspace(-1.0, 2.0, 64), tf.linspace(3.0, 0.0, 64)
     for stored in ("float32", "bfloat16"):
         arguments = x, *(tf.cast(tf.cast(value, stored), tf.float32) for value in (gamma, beta)), epsilon
-        found, expected = norms.layer_normed(*arguments, stored=stored), encoder.layer_norm(*arguments)
+        found, expected = norms.inference_layer_norm(*arguments, stored=stored), encoder.layer_norm(*arguments)
         assert found.dtype == x.dtype and found.shape == x.shape
         rounding = 1e-5 if dtype == "float32" else 2**-8
         np.testing.assert_allclose(tf.cast(found, tf.float32), expected, rtol=rounding, atol=1e-5)
@@ -103,7 +103,7 @@ def test_a_layer_norm_of_a_forward_pass_rounds_once(dtype, epsilon, by_onednn, m
 
 def test_any_float_is_an_epsilon_and_the_width_may_be_unknown():
     x, gamma, beta = tf.random.stateless_normal((3, 7, 64), (1, 2)), tf.linspace(-1.0, 2.0, 64), tf.ones(64)
-    form = tf.function(lambda x: norms.layer_normed(x, gamma, beta, np.float64(1e-6)))
+    form = tf.function(lambda x: norms.inference_layer_norm(x, gamma, beta, np.float64(1e-6)))
     found = form.get_concrete_function(tf.TensorSpec(None))(x)
     np.testing.assert_allclose(found, encoder.layer_norm(x, gamma, beta, 1e-6), atol=1e-5)
 
@@ -111,10 +111,10 @@ def test_any_float_is_an_epsilon_and_the_width_may_be_unknown():
 def test_functions_that_run_eagerly_have_a_layer_norm_too():
     x = tf.random.stateless_normal((3, 7, 64), (1, 2))
     given = x, tf.ones(64), tf.zeros(64), 1e-6
-    expected = norms.layer_normed(*given)
+    expected = norms.inference_layer_norm(*given)
     tf.config.run_functions_eagerly(True)
     try:
-        found = norms.layer_normed(*given)
+        found = norms.inference_layer_norm(*given)
     finally:
         tf.config.run_functions_eagerly(False)
     np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from support import max_difference, needs_onednn, needs_tensorflow, run_python
 
 from keras_vit.kernels import onednn
-from keras_vit.kernels.onednn import held_product
+from keras_vit.kernels.onednn import prepacked_matmul
 from keras_vit.kernels.split_matmuls import biased_matmul
 from keras_vit.layers.mlp import gelu, gelu_tanh
 
@@ -19,7 +19,7 @@ WIDTH, WIDE = 32, 48
 
 @pytest.fixture
 def held():
-    if not onednn.has_held_products():
+    if not onednn.has_prepacked_matmul():
         pytest.skip("TensorFlow has no such product by oneDNN here")
 
 
@@ -45,7 +45,7 @@ def kinds(call):
 @pytest.mark.parametrize("activation", [None, gelu, gelu_tanh, tf.nn.relu])
 def test_a_held_product_is_the_product_for_any_number_of_rows(held, activation):
     kernel, bias = weights()
-    call = of_any_count(lambda x: held_product(x, kernel, bias, activation))
+    call = of_any_count(lambda x: prepacked_matmul(x, kernel, bias, activation))
     assert "_MklNativeFusedMatMul" in kinds(call) and "MatMul" not in kinds(call)
     exact = [tf.cast(weight, tf.float32) for weight in (kernel, bias)]
     for count in (5, 1, 7, 300, 16, 5):
@@ -56,7 +56,7 @@ def test_a_held_product_is_the_product_for_any_number_of_rows(held, activation):
 
 def test_each_product_of_a_graph_holds_its_own_kernel(held):
     kernel, bias = weights()
-    call = of_any_count(lambda x: [held_product(x, kernel * scale, bias) for scale in (1, -2)])
+    call = of_any_count(lambda x: [prepacked_matmul(x, kernel * scale, bias) for scale in (1, -2)])
     for count in (4, 9):
         x = rows(count)
         for answer, scale in zip(call(x), (1, -2), strict=True):
@@ -74,34 +74,34 @@ def test_a_held_product_has_the_products_gradients(held, activation):
             loss = tf.reduce_sum(tf.cast(y, tf.float32) ** 2)
         return tape.gradient(loss, [x, kernel, bias])
 
-    for found, expected in zip(of(held_product), of(biased_matmul), strict=True):
+    for found, expected in zip(of(prepacked_matmul), of(biased_matmul), strict=True):
         largest = float(tf.reduce_max(tf.abs(expected)))
         assert max_difference(found, expected) < 0.02 * largest
 
 
 def test_elsewhere_the_plain_product_takes_its_place(monkeypatch):
     kernel, bias = weights("float32")
-    plain = of_any_count(lambda x: held_product(x, kernel, bias, gelu), "float32")
+    plain = of_any_count(lambda x: prepacked_matmul(x, kernel, bias, gelu), "float32")
     assert "MatMul" in kinds(plain) and "_MklNativeFusedMatMul" not in kinds(plain), "float32"
     expected = biased_matmul(rows(4, "float32"), kernel, bias, gelu)
     assert max_difference(plain(rows(4, "float32")), expected) < 1e-5
     kernel, bias = weights()
     expected = biased_matmul(rows(4), kernel, bias)
-    assert max_difference(held_product(rows(4), kernel, bias), expected) == 0, "eagerly"
-    monkeypatch.setattr(onednn, "has_held_products", lambda: False)
-    call = of_any_count(lambda x: held_product(x, kernel, bias))
+    assert max_difference(prepacked_matmul(rows(4), kernel, bias), expected) == 0, "eagerly"
+    monkeypatch.setattr(onednn, "has_prepacked_matmul", lambda: False)
+    call = of_any_count(lambda x: prepacked_matmul(x, kernel, bias))
     assert "MatMul" in kinds(call) and max_difference(call(rows(4)), expected) < 0.05
 
 
 @needs_onednn
 def test_tensorflow_has_onednns_where_its_wheels_do():
-    assert onednn.has_norms(tf.float32)
+    assert onednn.has_layer_norm(tf.float32)
 
 
 def test_onednn_is_not_asked_for_what_it_does_not_have(monkeypatch):
-    assert not onednn.has_norms(tf.float64)
+    assert not onednn.has_layer_norm(tf.float64)
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
-    assert not onednn.has_norms.__wrapped__(tf.float32) and not onednn.has_held_products.__wrapped__()
+    assert not onednn.has_layer_norm.__wrapped__(tf.float32) and not onednn.has_prepacked_matmul.__wrapped__()
 
 
 @pytest.mark.broad
@@ -110,19 +110,19 @@ def test_a_processor_that_onednn_has_no_product_for_is_not_asked():
         pytest.skip("instructions of x86")
     code = (
         "import os; os.environ['ONEDNN_MAX_CPU_ISA'] = 'AVX2'\n"  # has none for bfloat16: asking would end the process
-        "from keras_vit.kernels import onednn\nprint(onednn.has_held_products())\n"
+        "from keras_vit.kernels import onednn\nprint(onednn.has_prepacked_matmul())\n"
     )
     assert run_python(code).split()[-1] == "False"
 
 
 @needs_onednn
 def test_an_operation_that_is_not_there_or_answers_otherwise_is_not_taken(monkeypatch):
-    assert onednn.has_norms.__wrapped__(tf.float32)
+    assert onednn.has_layer_norm.__wrapped__(tf.float32)
     monkeypatch.setattr(onednn, "ONEDNN_NORM", "_MklNoNorm")
     monkeypatch.setattr(onednn, "ONEDNN_PRODUCT", "_MklNoProduct")
-    assert not onednn.has_norms.__wrapped__(tf.float32) and not onednn.has_held_products.__wrapped__()
-    monkeypatch.setattr(onednn, "normed", lambda rows, gamma, beta, epsilon: rows)
-    assert not onednn.has_norms.__wrapped__(tf.float32)
+    assert not onednn.has_layer_norm.__wrapped__(tf.float32) and not onednn.has_prepacked_matmul.__wrapped__()
+    monkeypatch.setattr(onednn, "fused_layer_norm", lambda rows, gamma, beta, epsilon: rows)
+    assert not onednn.has_layer_norm.__wrapped__(tf.float32)
 
 
 def test_the_module_may_be_loaded_again():

@@ -9,12 +9,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from kernels.forms import FORMS, NORMS
-from kernels.kept import kept
+from kernels.implementations import ACTIVATIONS, NORMS
+from kernels.saved_activations import saved_activations
 from support import first_quick, max_difference, need_rounded_bfloat16, randomise, trained_on_cpu
 
 import keras_vit
-from keras_vit.kernels import dispatch, rows
+from keras_vit.kernels import dispatch, token_sums
 from keras_vit.kernels import training as fused
 from keras_vit.kernels import training_attention as attended
 from keras_vit.kernels.activations import GELU, GELU_TANH
@@ -65,31 +65,34 @@ def test_a_convolution_of_one_pixel_without_strides_is_a_product_where_a_model_t
 def test_a_norm_keeps_as_much_as_its_input_for_the_backward_pass(form, plain, shape, dtype):
     x = tf.cast(tf.random.stateless_normal(shape, (0, 0)), dtype)
     inputs, least = [x, tf.fill((64,), 0.5), tf.ones((64,))], math.prod(shape)
-    found = kept(lambda *inputs: form(*inputs, 1e-6), inputs, least)
+    found = saved_activations(lambda *inputs: form(*inputs, 1e-6), inputs, least)
     assert [name for name, _ in found] == [dtype]
-    of_plain = [name for name, _ in kept(lambda *inputs: plain(*inputs, 1e-6), inputs, least)]
+    of_plain = [name for name, _ in saved_activations(lambda *inputs: plain(*inputs, 1e-6), inputs, least)]
     assert of_plain.count("float32") >= (2 if plain is encoder.layer_norm else 1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("form", "plain"), FORMS)
+@pytest.mark.parametrize(("form", "plain"), ACTIVATIONS)
 def test_an_activated_product_keeps_its_inputs_alone_but_of_few_rows(form, plain, dtype, monkeypatch):
     inputs = [tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 24), (24,), (24, 8))]
-    monkeypatch.setattr(rows, "FEW", 34)
+    monkeypatch.setattr(token_sums, "SAVE_BELOW", 34)
     of_few = 1 if dtype == "bfloat16" else 0  # value and slope in place of x
-    assert kept(form.product, inputs, 192) == [(dtype, (24, 8)), *[(dtype, (33, 24))] * (1 + of_few)]
-    monkeypatch.setattr(rows, "FEW", 33)
-    assert kept(form.product, inputs, 192) == [(dtype, (24, 8)), (dtype, (33, 24))]
-    assert kept(partial(form.product, again=False), inputs, 192) == [(dtype, (24, 8)), *[(dtype, (33, 24))] * 2]
-    assert len(kept(lambda x, bias, kernel: plain(x + bias) @ kernel, inputs, 192)) > 2
+    assert saved_activations(form.matmul, inputs, 192) == [(dtype, (24, 8)), *[(dtype, (33, 24))] * (1 + of_few)]
+    monkeypatch.setattr(token_sums, "SAVE_BELOW", 33)
+    assert saved_activations(form.matmul, inputs, 192) == [(dtype, (24, 8)), (dtype, (33, 24))]
+    assert saved_activations(partial(form.matmul, recompute=False), inputs, 192) == [
+        (dtype, (24, 8)),
+        *[(dtype, (33, 24))] * 2,
+    ]
+    assert len(saved_activations(lambda x, bias, kernel: plain(x + bias) @ kernel, inputs, 192)) > 2
 
 
 @pytest.mark.parametrize(("dtype", "few"), [("float32", False), ("bfloat16", False), ("bfloat16", True)])
-@pytest.mark.parametrize(("form", "plain"), FORMS)
+@pytest.mark.parametrize(("form", "plain"), ACTIVATIONS)
 def test_an_activated_product_has_the_plain_value_and_gradients(form, plain, dtype, few, monkeypatch):
     if dtype == "bfloat16":
         need_rounded_bfloat16()
-    monkeypatch.setattr(rows, "FEW", 34 if few else 33)
+    monkeypatch.setattr(token_sums, "SAVE_BELOW", 34 if few else 33)
     inputs = [tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 24), (24,), (24, 8))]
 
     def all_of(product):
@@ -99,7 +102,7 @@ def test_an_activated_product_has_the_plain_value_and_gradients(form, plain, dty
         return y, *tape.gradient(y, inputs, tf.cast(tf.random.stateless_normal(y.shape, (3, 4)), dtype))
 
     plainly = lambda x, bias, kernel: plain(x + bias) @ kernel  # noqa: E731
-    for new, old in zip(all_of(form.product), all_of(plainly), strict=True):
+    for new, old in zip(all_of(form.matmul), all_of(plainly), strict=True):
         new, old = (tf.cast(a, tf.float32) for a in (new, old))
         bound = (2**-6 if dtype == "bfloat16" else 1e-5) * float(tf.reduce_max(tf.abs(old)))
         np.testing.assert_allclose(new, old, rtol=0, atol=bound)
@@ -120,7 +123,7 @@ def test_a_unit_has_fused_group_norms_while_it_trains():
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu"])
 def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activation, wide, many, monkeypatch):
     monkeypatch.setattr(dispatch, "WIDE", 16 if wide else 17)
-    monkeypatch.setattr(attended, "MANY", 5 if many else 6)
+    monkeypatch.setattr(attended, "MANY_TOKENS", 5 if many else 6)
     model = randomise(keras_vit.build(ROW, classes=5, activation=activation))
     x = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
 
@@ -136,7 +139,7 @@ def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activatio
         assert max_difference(model(x, training=False), predicted) == 0
         forwards = [override_of(block.mlp, "forward", training=True) for block in _blocks(model)]
         again = [forward and forward.args[1].keywords for forward in forwards]
-        assert again == [None if activation == "relu" else {"again": wide}] * 2
+        assert again == [None if activation == "relu" else {"recompute": wide}] * 2
         assert all(override_of(block.attention, "forward", training=True) for block in _blocks(model))
         activations = {override_of(block.mlp, "activation", training=True) for block in _blocks(model)}
         norms = [layer for layer in model._flatten_layers() if isinstance(layer, encoder.LayerNorm)]
@@ -189,7 +192,7 @@ def test_a_bias_has_the_gradient_of_a_sum(dtype):
 def test_a_wide_model_in_mixed_precision_trains_as_near_to_float32_as_by_the_plain_forms(few, monkeypatch):
     need_rounded_bfloat16()
     monkeypatch.setattr(dispatch, "WIDE", 16)
-    monkeypatch.setattr(rows, "FEW", 16 if few else 15)  # 3 images of 5 tokens
+    monkeypatch.setattr(token_sums, "SAVE_BELOW", 16 if few else 15)  # 3 images of 5 tokens
     images = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
 
     def gradients(policy, within):

@@ -5,13 +5,13 @@ from functools import partial
 import numpy as np
 import pytest
 import tensorflow as tf
-from kernels.kept import kept
+from kernels.saved_activations import saved_activations
 from support import first_quick, need_rounded_bfloat16
 
 import keras_vit
-from keras_vit.kernels import rows
+from keras_vit.kernels import token_sums
 from keras_vit.kernels import training_attention as attended
-from keras_vit.kernels.training import attended_forward
+from keras_vit.kernels.training import attention_forward
 from keras_vit.layers import capture_attention
 from keras_vit.layers.override import Override, overriding
 
@@ -29,7 +29,7 @@ def _attention(dtype="float32"):
 
 
 def _plain(dtype="float32"):
-    """The layer's own form of `attended_product()`."""
+    """The layer's own form of `attention_and_projection()`."""
     attention = _attention(dtype)
 
     def plain(qkv, bias, kernel):
@@ -42,20 +42,22 @@ def _plain(dtype="float32"):
 @pytest.mark.broad
 @pytest.mark.parametrize("many", [False, True])
 def test_attention_keeps_its_projections_and_of_many_tokens_what_it_gathered(many, monkeypatch):
-    monkeypatch.setattr(attended, "MANY", 9 if many else 10)
-    monkeypatch.setattr(rows, "FEW", 45)
+    monkeypatch.setattr(attended, "MANY_TOKENS", 9 if many else 10)
+    monkeypatch.setattr(token_sums, "SAVE_BELOW", 45)
     numbers = _numbers()
     expected = [("float32", (5, 9, 3, 2, 4))] + [("float32", (45, 8))] * many
-    assert kept(attended.attended_product(), numbers, 5 * 9 * 8) == expected
-    assert {("float32", (5, 2, 9, 9)), ("float32", (45, 8))} <= set(kept(_plain(), numbers, 5 * 9 * 8))
-    assert ("float32", (5, 2, 9, 9)) in kept(attended.attended_product(again=False), numbers, 5 * 9 * 8)
+    assert saved_activations(attended.attention_and_projection(), numbers, 5 * 9 * 8) == expected
+    assert {("float32", (5, 2, 9, 9)), ("float32", (45, 8))} <= set(saved_activations(_plain(), numbers, 5 * 9 * 8))
+    assert ("float32", (5, 2, 9, 9)) in saved_activations(
+        attended.attention_and_projection(recompute=False), numbers, 5 * 9 * 8
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_of_few_rows_and_where_asked_to_the_weights_are_kept(dtype, monkeypatch):
     for few, again, times in ((46, True, True), (45, True, False), (45, False, True)):
-        monkeypatch.setattr(rows, "FEW", few)
-        found = kept(attended.attended_product(again), _numbers(dtype), 5 * 9 * 8)
+        monkeypatch.setattr(token_sums, "SAVE_BELOW", few)
+        found = saved_activations(attended.attention_and_projection(again), _numbers(dtype), 5 * 9 * 8)
         assert found.count((dtype, (5, 2, 9, 9))) == times
 
 
@@ -71,14 +73,14 @@ def _names_before(operation):
 
 def test_images_are_cut_up_for_the_gradient_no_sooner_than_it_is_there(monkeypatch):
     """Cut up they are a copy, which would be kept from the forward pass on."""
-    monkeypatch.setattr(attended, "MANY", 9)
+    monkeypatch.setattr(attended, "MANY_TOKENS", 9)
     qkv, bias, kernel = _numbers()
 
     @tf.function
     def gradients(qkv):
         with tf.GradientTape() as tape:
             tape.watch(qkv)
-            y = attended.attended_product()(qkv, bias, kernel)
+            y = attended.attention_and_projection()(qkv, bias, kernel)
         by_y = tf.identity(2 * y, "by_y")
         return tape.gradient(y, qkv, by_y)
 
@@ -94,7 +96,7 @@ def test_images_are_cut_up_for_the_gradient_no_sooner_than_it_is_there(monkeypat
 def test_attention_has_the_plain_value_and_gradients(many, dtype, bound, batch, monkeypatch):
     if dtype == "bfloat16":
         need_rounded_bfloat16()
-    monkeypatch.setattr(attended, "MANY", 9 if many else 10)
+    monkeypatch.setattr(attended, "MANY_TOKENS", 9 if many else 10)
     qkv, bias, kernel = _numbers(dtype)
 
     def all_of(form):
@@ -112,7 +114,7 @@ def test_attention_has_the_plain_value_and_gradients(many, dtype, bound, batch, 
         seen = []
         return seen, [tf.cast(found, tf.float32) for found in both(qkv)]
 
-    (whole, found), (_, expected) = all_of(attended.attended_product()), all_of(_plain(dtype))
+    (whole, found), (_, expected) = all_of(attended.attention_and_projection()), all_of(_plain(dtype))
     assert whole == [not many]
     for new, old in zip(found, expected, strict=True):
         np.testing.assert_allclose(new, old, rtol=0, atol=bound * float(tf.reduce_max(tf.abs(old))))
@@ -125,7 +127,7 @@ def test_of_an_unknown_number_of_tokens_it_is_the_same():
     def gradient(qkv):
         with tf.GradientTape() as tape:
             tape.watch(qkv)
-            y = attended.attended_product()(qkv, bias, kernel)
+            y = attended.attention_and_projection()(qkv, bias, kernel)
         return tape.gradient(y, qkv, y)
 
     with tf.GradientTape() as tape:
@@ -135,9 +137,9 @@ def test_of_an_unknown_number_of_tokens_it_is_the_same():
 
 
 def test_watched_weights_are_seen_while_training(monkeypatch):
-    monkeypatch.setattr(attended, "MANY", 9)
+    monkeypatch.setattr(attended, "MANY_TOKENS", 9)
     attention = _attention()
-    forward = partial(attended_forward, attention, attended.attended_product())
+    forward = partial(attention_forward, attention, attended.attention_and_projection())
     with overriding([Override(attention, "forward", forward, training=True)]), capture_attention([attention]) as seen:
         attention(tf.ones((5, 9, 8)), training=True)
     assert [tuple(weights.shape) for weights in seen] == [(5, 2, 9, 9)]

@@ -168,6 +168,6 @@ def test_attention_is_watched_in_one_thread_alone_and_by_the_innermost():
 
 
 def test_a_head_refuses_what_its_config_would_not_keep():
-    sentence = r"^Head expected name, trainable and dtype beside its own, received \['activation', 'use_bias'\]\.$"
+    sentence = r"^Head expected its own arguments, name, trainable and dtype, received \['activation', 'use_bias'\]\.$"
     with pytest.raises(ValueError, match=sentence):
         layers.Head(3, activation="softmax", use_bias=False)

@@ -218,5 +218,5 @@ def test_feature_model_returns_tokens_and_maps():
         assert max_difference(direct(x), tokens) == 0
     with pytest.raises(ValueError, match="layers expected names of tiny's layers .*, received 'block'"):
         keras_vit.feature_model(model, ["block"])
-    with pytest.raises(ValueError, match="as_grid expected layers that put out tokens, received 'head'"):
+    with pytest.raises(ValueError, match="as_grid expected layers that output tokens, received 'head'"):
         keras_vit.feature_model(model, ["head"], as_grid=True)

@@ -9,7 +9,7 @@ from PIL import Image, ImageOps
 from support import needs_tensorflow
 
 from keras_vit.preprocessing.decode import decode_image
-from keras_vit.preprocessing.exif import orientation_of, upright
+from keras_vit.preprocessing.exif import apply_orientation, orientation_of
 
 KINDS = ("JPEG", "PNG", "WEBP")
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 36, 3), "uint8")
@@ -51,7 +51,7 @@ def test_all_eight_values_turn_as_pillow_turns(kind, order):
         with Image.open(io.BytesIO(data)) as image:
             assert image.getexif()[0x0112] == value
         assert np.array_equal(decode_image(data), turned_by_pillow(data))
-        assert np.array_equal(upright(decode_image(data, exif=False), value), turned_by_pillow(data))
+        assert np.array_equal(apply_orientation(decode_image(data, exif=False), value), turned_by_pillow(data))
 
 
 @pytest.mark.parametrize("kind", ["TIFF", "AVIF"])
@@ -130,13 +130,15 @@ def test_the_graph_reads_what_python_reads_whatever_the_damage():
 def test_the_graph_turns_pixels_and_boxes_as_python_turns_pixels():
     import tensorflow as tf
 
-    from keras_vit.preprocessing.graph import stored_box, turned, turned_shape
+    from keras_vit.preprocessing import graph
 
     for value in range(1, 9):
         orientation = tf.constant(value)
-        whole = upright(PIXELS, value)
-        assert np.array_equal(turned(tf.constant(PIXELS), orientation), whole)
-        assert tuple(turned_shape(tf.constant(PIXELS.shape), orientation)) == whole.shape
-        top, left, height, width = stored_box(tf.constant((3, 5, 7, 4)), tf.constant(PIXELS.shape), orientation).numpy()
+        whole = apply_orientation(PIXELS, value)
+        assert np.array_equal(graph.apply_orientation(tf.constant(PIXELS), orientation), whole)
+        assert tuple(graph.oriented_shape(tf.constant(PIXELS.shape), orientation)) == whole.shape
+        top, left, height, width = graph.stored_box(
+            tf.constant((3, 5, 7, 4)), tf.constant(PIXELS.shape), orientation
+        ).numpy()
         part = PIXELS[top : top + height, left : left + width]
-        assert np.array_equal(upright(part, value), whole[3:10, 5:9])
+        assert np.array_equal(apply_orientation(part, value), whole[3:10, 5:9])

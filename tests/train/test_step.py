@@ -258,7 +258,7 @@ def test_updates_left_out_are_counted_through_a_stop(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
     data = Data("digits", train_split="train[:5%]", test_split="test[:5%]", batch_size=16)  # four steps an epoch
     recipe = replace(RECIPE, data=data, epochs=2)
-    with pytest.raises(FloatingPointError, match="another one at step 3; the last good state is that of step 2"):
+    with pytest.raises(FloatingPointError, match="another one at step 3; the last good state is of step 2"):
         engine.train(recipe, tmp_path / "stop")
     recipe = replace(recipe, nonfinite="skip")
     with monkeypatch.context() as patch:
@@ -310,7 +310,7 @@ def test_the_step_of_a_loss_that_is_not_finite_is_named_though_the_call_went_on(
     data = Data("digits", train_split="train[:10%]", test_split="test[:5%]", batch_size=16)  # nine steps an epoch
     recipe = replace(RECIPE, data=data, epochs=1)
     for last in (1, 2):  # once more from the last good state
-        sentence = f"another one at step 5; the last good state is that of step {last}"
+        sentence = f"another one at step 5; the last good state is of step {last}"
         with pytest.raises(FloatingPointError, match=sentence):
             engine.train(recipe, tmp_path / "run")
 

@@ -1,4 +1,4 @@
-"""Pictures of the layer outputs of a held-out image during training."""
+"""Pictures of the layer outputs of a test image during training."""
 
 import io
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ IMAGES = 8  # images whose tokens define the colours; the first one is drawn
 
 
 class Pictures:
-    """Draws the layer outputs of one held-out image at regular steps; see `Evaluate.pictures`.
+    """Draws the layer outputs of one test image at regular steps; see `Evaluate.pictures`.
 
     Raises:
         ImportError: the recipe has pictures, and Matplotlib is not installed.
@@ -44,7 +44,7 @@ class Pictures:
         drawn = io.BytesIO()
         model = finished_models(self._recipe, self._model)["model.keras"]  # the encoder, in a masked run
         plot_layer_outputs(
-            layer_outputs(model, self._images), drawn, name=f"held-out image after step {step:,}",
+            layer_outputs(model, self._images), drawn, name=f"test image after step {step:,}",
             value_range=self._range,
         )  # fmt: skip
         return drawn.getvalue()

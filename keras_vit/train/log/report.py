@@ -28,12 +28,12 @@ class Report:
             f"{self._recipe.name}: {data.train.listing()} to train on, {data.test.count:,} to test on; "
             f"{parameters:,} parameters; {self._step:,} of {data.steps:,} steps done"
         )
-        gone = data.left_out
-        if gone:
-            names = ", ".join(gone[:3]) + ", ..." * (len(gone) > 3)
+        missing = data.left_out
+        if missing:
+            names = ", ".join(missing[:3]) + ", ..." * (len(missing) > 3)
             self.say(
-                f"{len(gone):,} files are left out: {names}; the others keep their order, but the final weights "
-                "will differ from those of a run with these files."
+                f"{len(missing):,} files are left out: {names}; the others keep their order, but the final weights "
+                "will differ from a run with these files."
             )
         for name in ("warmup_steps", "cooldown_steps"):
             requested, used = getattr(self._recipe.schedule, name), getattr(schedule, name)

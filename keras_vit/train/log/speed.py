@@ -10,7 +10,7 @@ import tensorflow as tf
 class Speed:
     """Measures images per second, without the first call of a stage, which compiles.
 
-    `images` and `seconds` are those of earlier processes of the run.
+    `images` and `seconds` are the counts of earlier processes of the run.
     """
 
     def __init__(self, images: float = 0, seconds: float = 0.0):

@@ -18,7 +18,7 @@ class AdamW(Update):
         return {
             "betas": [tf.constant(beta) for beta in betas],
             "powers": powers,
-            "weights": updates.weights_of_means(count, betas),
+            "corrections": updates.bias_corrections(count, betas),
             # TensorFlow's kernel adds epsilon before the bias correction; this epsilon is equal after the correction.
             "epsilon": self.settings.epsilon * tf.sqrt(1.0 - powers[1]),
         }
@@ -27,9 +27,9 @@ class AdamW(Update):
         return self._loop
 
     def _loop(self, gradient, scale, variable, rate, decay, mean, square):
-        handles, weights = (variable.handle, mean.handle, square.handle), self._shared["weights"]
+        handles, corrections = (variable.handle, mean.handle, square.handle), self._shared["corrections"]
         betas, epsilon = (self.settings.beta_1, self.settings.beta_2), self.settings.epsilon
-        updates.adamw(handles, gradient, scale, rate, weights, betas, epsilon, decay, mean.dtype.name)
+        updates.adamw(handles, gradient, scale, rate, corrections, betas, epsilon, decay, mean.dtype.name)
 
     def step(self, gradient, variable, rate, decay, mean, square):
         self.decay(variable, rate, decay)

@@ -6,7 +6,7 @@ import keras
 
 
 def trained_variables(model: keras.Model, frozen: tuple[str, ...]) -> list:
-    """Return the trainable variables of a model, without those of layers whose names match a shell pattern.
+    """Return the trainable variables of a model, except in layers whose names match a shell pattern.
 
     The layers themselves stay trainable in the saved model.
 

@@ -20,7 +20,7 @@ def rate_at(
     """Return the learning rate of an update: decay times warm-up times cool-down, as in the official code.
 
     `step` is the number of updates before this one; with a warm-up the rate of step 0 is 0. `base` is the highest rate
-    of a run of `total` updates. The other arguments are those of `keras_vit.train.recipe.Schedule`.
+    of a run of `total` updates. The other arguments are fields of `keras_vit.train.recipe.Schedule`.
     """
     step = ops.cast(step, "float32")
     progress = ops.clip((step - warmup_steps) / max(total - warmup_steps, 1), 0.0, 1.0)

@@ -70,7 +70,7 @@ class Update(keras.optimizers.Optimizer):
         scale = self._scale
         # Not before both exist: during the backward pass the old weights are still in memory.
         with tf.control_dependencies([gradient] if scale is None else [gradient, scale]):
-            loop = self.loop_of(slots) if updates.worth_a_loop(variable) else None
+            loop = self.loop_of(slots) if updates.use_fused_update(variable) else None
             if loop is not None:
                 loop(gradient, 1.0 if scale is None else scale, variable, rate, self._decays[index], *slots)
             else:

@@ -7,7 +7,7 @@ from keras_vit.train.recipe.masked import Masked
 from keras_vit.train.recipe.recipe import Checkpoint, Evaluate, Model, Recipe
 from keras_vit.train.recipe.updates import Average, Loss, Optimizer, Schedule
 
-# Without this list `from keras_vit.train.recipe import *` would bring in the submodules, one of which is `recipe`.
+# Without this list `from keras_vit.train.recipe import *` would import the submodules, such as `recipe`.
 __all__ = [
     "Augment",
     "Average",

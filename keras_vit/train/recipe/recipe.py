@@ -100,7 +100,7 @@ class Evaluate:
         few_shot_splits: the splits of that source to fit to and to test on.
         few_shot_directory: directory of that source; the directory of the run's data if None.
         shots: numbers of examples per class of the few-shot evaluations.
-        pictures: steps between two pictures in TensorBoard of the layer outputs of a held-out image; 0 for none.
+        pictures: steps between two pictures in TensorBoard of the layer outputs of a test image; 0 for none.
     """
 
     every: int = 0

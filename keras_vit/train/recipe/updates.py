@@ -103,7 +103,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Average:
-    """The moving average of the weights, which is evaluated and saved in place of the weights.
+    """The moving average of the weights, which is evaluated and saved instead of the weights.
 
     Args:
         decay: weight of the old average at each step, in [0, 1); 0 for no average. Step t uses at most

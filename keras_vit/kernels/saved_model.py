@@ -1,4 +1,4 @@
-"""Layers of a SavedModel as TensorFlow gives them to oneDNN on a CPU.
+"""Override layers of a SavedModel so that TensorFlow runs them by oneDNN on CPUs.
 
 D width.
 """
@@ -11,15 +11,15 @@ from keras_vit.kernels.dispatch import plain_layer_norms
 from keras_vit.kernels.split_matmuls import split_layers
 from keras_vit.layers.override import Override
 
-EPSILON = 1e-3  # TensorFlow 2.21 gives oneDNN's norm this epsilon, whatever the graph states
+EPSILON = 1e-3  # TensorFlow 2.21 passes this epsilon to oneDNN's norm, whatever the graph states
 
 
 def norm_overrides(model: keras.Model) -> list[Override]:
     """Return overrides of each `LayerNorm` in which TensorFlow recognises oneDNN's layer norm."""
-    return [Override(layer, "norm", _norm_of(layer)) for layer in plain_layer_norms(model) if layer.epsilon > 0]
+    return [Override(layer, "norm", _layer_norm(layer)) for layer in plain_layer_norms(model) if layer.epsilon > 0]
 
 
-def _norm_of(layer):
+def _layer_norm(layer):
     # NumPy arrays become constants; TensorFlow recognises no norm with variables.
     gamma, beta = (np.asarray(keras.ops.cast(weight, "float32")) for weight in (layer.gamma, layer.beta))
     scale = (EPSILON / layer.epsilon) ** 0.5
@@ -38,15 +38,15 @@ def _norm_of(layer):
     return norm
 
 
-def split_variables(model: keras.Model, whole=()) -> dict:
+def split_variables(model: keras.Model, unsplit=()) -> dict:
     """Return `split_weights` of the layers that compute in bfloat16, in variables.
 
     Args:
         model: the model.
-        whole: layers whose weights are not split.
+        unsplit: layers whose weights are not split.
     """
     return {
-        layer: [[tf.Variable(weight, trainable=False, name=layer.name) for weight in pair] for pair in cut(layer)]
-        for layer, cut, _ in split_layers(model, "bfloat16")
-        if layer not in whole
+        layer: [[tf.Variable(weight, trainable=False, name=layer.name) for weight in pair] for pair in split(layer)]
+        for layer, split, _ in split_layers(model, "bfloat16")
+        if layer not in unsplit
     }

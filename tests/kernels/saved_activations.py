@@ -16,7 +16,7 @@ def _as_run(function, *inputs):
         context.disable_run_metadata()
 
 
-def kept(form, inputs, least):
+def saved_activations(form, inputs, least):
     """Types and shapes of the tensors of `least` numbers or more that the backward pass takes of the forward one."""
     before = []
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from support import first_quick
 
 from keras_vit.kernels import attention, norms, updates
-from keras_vit.kernels.rows import compiled, summed
+from keras_vit.kernels.token_sums import sum_in_xla, xla_compiled
 
 # XLA gives YNNPACK sums of 32,768 numbers and more: 50 rows are left after halvings.
 X, MEAN = tf.ones((2, 400, 768)), tf.ones((2, 1, 768))
@@ -20,8 +20,8 @@ SUMS = {
     "squares of pixels": (norms._sums_of_squares, X, MEAN),
     "gradients of pixels": (norms._sums_with, X, X, MEAN, MEAN, GAMMA, GAMMA),
     "rows": (norms._normed, ROWS, GAMMA, GAMMA, 1e-6),
-    "gradients of rows": (norms._by_rows, ROWS, ROWS, RATE, RATE, GAMMA),
-    "heads": (attention.sums_of_heads, tf.ones((8, 197, 12, 64)), tf.ones((8, 197, 12, 64))),
+    "gradients of rows": (norms._layer_norm_gradients, ROWS, ROWS, RATE, RATE, GAMMA),
+    "heads": (attention.head_dot_products, tf.ones((8, 197, 12, 64)), tf.ones((8, 197, 12, 64))),
     "squares of a gradient": (updates.sum_of_squares, tf.ones((2**15 + 1, 8))),
 }
 
@@ -37,15 +37,15 @@ def test_no_sum_is_ynnpacks_which_ends_the_process_where_two_threads_begin_it_at
 @pytest.mark.parametrize("path", sorted(Path(norms.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
 def test_no_function_that_xla_compiles_asks_for_such_a_sum(path):
     functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
-    ours = [node for node in functions if "compiled" in map(ast.unparse, node.decorator_list)]
+    ours = [node for node in functions if "xla_compiled" in map(ast.unparse, node.decorator_list)]
     assert ours or path.stem not in ("activations", "attention", "norms", "updates")
     calls = [node for function in ours for node in ast.walk(function) if isinstance(node, ast.Attribute)]
     assert not [node.attr for node in calls if node.attr.startswith("reduce_")]
 
 
 def test_what_is_looked_for_is_in_a_plain_sum():
-    """Where it no longer is, `summed` may be `tf.reduce_sum` again, if that is as fast."""
-    program = compiled(lambda x: tf.reduce_sum(x, axis=1)).experimental_get_compiler_ir(X)
+    """Where it no longer is, `sum_in_xla` may be `tf.reduce_sum` again, if that is as fast."""
+    program = xla_compiled(lambda x: tf.reduce_sum(x, axis=1)).experimental_get_compiler_ir(X)
     assert "__ynn_fusion" in program(stage="optimized_hlo")
 
 
@@ -54,5 +54,5 @@ def test_what_is_looked_for_is_in_a_plain_sum():
 def test_the_sum_over_rows(shape, known):
     x = tf.random.stateless_normal(shape, (0, 1))
     signature = None if known else [tf.TensorSpec((None,) * (len(shape) - 1) + shape[-1:])]
-    found = tf.function(summed, input_signature=signature, jit_compile=True)(x)
+    found = tf.function(sum_in_xla, input_signature=signature, jit_compile=True)(x)
     np.testing.assert_allclose(found, np.sum(x, axis=-2, dtype="float64"), rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Sums over flattened tokens for kernels on CPUs, and the decorator that compiles a loop by XLA.
+"""Sum over flattened tokens in kernels for CPUs, and define the decorator that compiles a loop by XLA.
 
 R flattened tokens, F features.
 """
@@ -8,30 +8,30 @@ import math
 import keras
 import tensorflow as tf
 
-FEW = 2048
+SAVE_BELOW = 2048
 HALVINGS = 3  # a fourth halving would make XLA materialise the halves
-compiled = tf.function(jit_compile=True, autograph=False)  # compiled for each shape of its inputs
+xla_compiled = tf.function(jit_compile=True, autograph=False)  # compiled for each shape of its inputs
 
 
-def few_rows(*sizes: int | None) -> bool:
+def prefer_saved_activations(*sizes: int | None) -> bool:
     """Return True below 2,048 tokens, where saving activations is cheaper than rematerialising them.
 
     Args:
-        sizes: factors of the number of tokens; None for an unknown one, which gives False.
+        sizes: factors of the number of tokens. The result is False if a factor is unknown (None).
     """
-    return None not in sizes and math.prod(sizes) < FEW
+    return None not in sizes and math.prod(sizes) < SAVE_BELOW
 
 
-def sum_of_rows(x):
+def sum_over_tokens(x):
     """Sum over the tokens by a matmul with ones, which oneDNN computes faster than a sum: (R, F) -> (F,)."""
     return (tf.ones((1, tf.shape(x)[0]), x.dtype) @ x)[0]
 
 
-def summed(x):
+def sum_in_xla(x):
     """Sum float32 values over R inside an XLA-compiled function: (R, F) or (B, R, F) -> (F,) or (B, F).
 
-    R is halved first; otherwise XLA materialises its input. The rest is a matmul with ones, never `tf.reduce_sum`: XLA
-    passes large sums to YNNPACK, which can end the process where two threads start one together (TensorFlow 2.21).
+    R is halved first; otherwise XLA materialises its input. The remaining sum is a matmul with ones, because XLA passes
+    a large `tf.reduce_sum` to YNNPACK, which can end the process if two threads start one together (TensorFlow 2.21).
     """
     for _ in range(HALVINGS):
         length = x.shape[-2]
