@@ -59,14 +59,15 @@ def without_broken(examples: Examples, source: str) -> Examples:
     broken = np.setdiff1d(every, readable)
     if not len(broken):
         return examples
-    rows = np.flatnonzero(np.isin(every, broken))
-    names = [examples.files[row] if examples.files else f"example {every[row]}" for row in rows[:3]]
-    found = f"{len(broken)} of the {examples.count:,} files of {source}: {', '.join(names)}{', ...' * (len(rows) > 3)}"
+    positions = np.flatnonzero(np.isin(every, broken))
+    names = [examples.files[i] if examples.files else f"example {every[i]}" for i in positions[:3]]
+    more = ", ..." * (len(positions) > 3)
+    files = f"{len(broken)} of the {examples.count:,} files of {source}: {', '.join(names)}{more}"
     if len(broken) > max(FEW, MOST * examples.count) or not len(readable):
         raise ValueError(
-            f"on_error 'skip' expected at most {FEW} files, or {MOST:.0%}, to be unreadable, found {found}."
+            f"on_error 'skip' expected at most {FEW} files, or {MOST:.0%}, to be unreadable, found {files}."
         )
-    warnings.warn(f"left out, because they cannot be decoded: {found}.", stacklevel=2)
+    warnings.warn(f"left out, because they cannot be decoded: {files}.", stacklevel=2)
     return _selected(examples, np.isin(every, readable), every)
 
 
@@ -109,7 +110,7 @@ def naming_broken_files(*splits: Examples):
         yield
     except DATA_ERRORS as error:
         files = (path for split in splits for path in split.files or ())
-        path, reason = next(((path, found) for path in files if (found := _error_of(path))), (None, None))
+        path, reason = next(((path, fault) for path in files if (fault := _error_of(path))), (None, None))
         if path is None:
             if all(split.files for split in splits):  # all files are images, so the error has another cause
                 raise

@@ -43,12 +43,12 @@ class FileFacts:
 
 def files_to_check(directory: str) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
     """Return (path, split, class) of each file that training would read, and (split, class) of each empty class."""
-    found, empty = [], []
+    rows, empty = [], []
     for split, labels in files_of_splits(directory, empty=True).items():
         for label, files in labels.items():
-            found += [(path, split, label) for path in files]
+            rows += [(path, split, label) for path in files]
             empty += [] if files else [(split, label)]
-    return found, empty
+    return rows, empty
 
 
 def check_files(files: list[tuple[str, str, str]]) -> Iterator[FileFacts]:
@@ -129,7 +129,7 @@ def findings(facts: list[FileFacts], empty: list[tuple[str, str]]) -> dict:
     across = [group for group in alike if len({(fact.split, fact.label) for fact in group}) > 1]
     paths = lambda groups: [[fact.path for fact in group] for group in groups]  # noqa: E731
     train = splits.get("train", {})
-    found = {
+    report = {
         "files": len(facts),
         "splits": {split: dict(sorted(counts.items())) for split, counts in sorted(splits.items(), reverse=True)},
         "broken": [{"file": fact.path, "reason": fact.broken} for fact in facts if fact.broken],
@@ -140,4 +140,4 @@ def findings(facts: list[FileFacts], empty: list[tuple[str, str]]) -> dict:
         "odd": dict(sorted(odd.items())),
     }
     care = ("broken", "duplicates_across", "empty_classes", "tiny_classes")
-    return found | {"needs_care": any(found[name] for name in care)}
+    return report | {"needs_care": any(report[name] for name in care)}

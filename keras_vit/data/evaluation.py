@@ -43,7 +43,7 @@ def evaluation_batches(
         ValueError: `resize` is smaller than the model's size, or a batch cannot be split evenly.
     """
     _require_larger(resize, input_shape)
-    own = share_of(batch_size, shard)
+    count = share_of(batch_size, shard)  # examples of this worker
 
     def one_example(index, image, label):
         return _whole(image, examples, input_shape, resize), one_hot(label, examples) if examples.multi else label
@@ -51,20 +51,20 @@ def evaluation_batches(
     def one_batch(images, labels):
         if scale:
             images = preprocess_input(images)
-        missing = own - tf.shape(labels)[0]
+        missing = count - tf.shape(labels)[0]
         fill = lambda x: tf.pad(x, [[0, missing]] + [[0, 0]] * (x.shape.rank - 1))  # noqa: E731
-        weights = tf.cast(tf.range(own) < own - missing, tf.float32)
-        labels = tf.ensure_shape(fill(labels), (own, *labels.shape[1:]))
+        weights = tf.cast(tf.range(count) < count - missing, tf.float32)
+        labels = tf.ensure_shape(fill(labels), (count, *labels.shape[1:]))
         if examples.multi:
             weights *= tf.reduce_max(labels, axis=-1)
-        return tf.ensure_shape(fill(images), (own, *input_shape)), labels, weights
+        return tf.ensure_shape(fill(images), (count, *input_shape)), labels, weights
 
     stream = examples.stream()
-    if own < batch_size:
-        is_own = lambda position, _: position % batch_size // own == shard[0]  # noqa: E731
+    if count < batch_size:
+        is_own = lambda position, _: position % batch_size // count == shard[0]  # noqa: E731
         stream = stream.enumerate().filter(is_own).map(lambda _, example: example)
-    dataset = stream.map(one_example, tf.data.AUTOTUNE).batch(own).map(one_batch, BATCHES_AT_ONCE)
-    if own < batch_size:  # a worker may have no example of the last batch
+    dataset = stream.map(one_example, tf.data.AUTOTUNE).batch(count).map(one_batch, BATCHES_AT_ONCE)
+    if count < batch_size:  # a worker may have no example of the last batch
         nothing = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), dataset.element_spec)
         dataset = dataset.concatenate(tf.data.Dataset.from_tensors(nothing)).take(-(-examples.count // batch_size))
     return untuned(dataset.prefetch(BATCHES_AHEAD))

@@ -99,11 +99,11 @@ def _digits(split):
 
 def _part(split, parts, source):
     """Parse a split such as `train[:90%]`. Return its name and the slice of its examples."""
-    found = _SLICE.fullmatch(split)
-    if not found or found[1] not in parts:
+    match = _SLICE.fullmatch(split)
+    if not match or match[1] not in parts:
         raise ValueError(f"split expected {' or '.join(sorted(parts))} of {source}, or a part as in 'train[:90%]', "
                          f"received {split!r}.")  # fmt: skip
-    count = len(parts[found[1]])
-    start, stop = (round(count * int(percent) / 100) if percent else None for percent in found.groups()[1:])
+    count = len(parts[match[1]])
+    start, stop = (round(count * int(percent) / 100) if percent else None for percent in match.groups()[1:])
     require_some(len(range(count)[start:stop]), split, source)
-    return found[1], slice(start, stop)
+    return match[1], slice(start, stop)

@@ -29,13 +29,19 @@ def open_tfds(name: str, split: str, directory: str | None, shuffle: int) -> Exa
     features = builder.info.features
     label = next((name for name in LABELS if name in features), None)
     multi = isinstance(features[label], kinds.Sequence) if label else False
-    found = features[label].feature if multi else features[label] if label else None
-    if "image" not in features or not isinstance(found, kinds.ClassLabel):
+    classes = features[label].feature if multi else features[label] if label else None
+    if "image" not in features or not isinstance(classes, kinds.ClassLabel):
         raise ValueError(
             f"source expected features image and label (or labels, or real_label), {name!r} has {', '.join(features)}."
         )
     return streamed(
-        builder, split, shuffle, tuple(found.names), {"image", label}, lambda row: tf.cast(row[label], tf.int64), multi
+        builder,
+        split,
+        shuffle,
+        tuple(classes.names),
+        {"image", label},
+        lambda row: tf.cast(row[label], tf.int64),
+        multi,
     )
 
 

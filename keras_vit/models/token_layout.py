@@ -63,9 +63,9 @@ def token_layout(model: keras.Model, layer: str | None = None) -> TokenLayout:
         raise ValueError(f"layer expected one of {model.name}'s layers {names}, received {layer!r}.")
     before = model.layers if layer is None else model.layers[: names.index(layer) + 1]
     prefix: tuple[str, ...] = ()
-    for found in before:
-        if isinstance(found, PrefixTokens):
-            prefix = found.token_names + prefix
+    for known in before:
+        if isinstance(known, PrefixTokens):
+            prefix = known.token_names + prefix
     embedding = [known for known in model.layers if isinstance(known, PatchEmbedding)][-1]
     grid = tuple(output_of(model, embedding).shape[1:3])
     return TokenLayout(prefix, None if grid == (None, None) else grid)

@@ -53,14 +53,14 @@ class Datasets:
                 open_split(evaluate.few_shot, split, directory, data.shuffle, data.on_error, exif=data.exif)
                 for split in evaluate.few_shot_splits
             )
-        found = cls(recipe, train, test, validation, few_shot)
-        found.epoch_steps  # noqa: B018  raises where there is none
-        return found
+        datasets = cls(recipe, train, test, validation, few_shot)
+        datasets.epoch_steps  # noqa: B018  raises an error if an epoch has no step
+        return datasets
 
     @property
     def splits(self) -> list[Examples]:
         """Return all splits, for the search for broken files."""
-        return [*self._own, *(self.few_shot or ())]
+        return [*self._splits, *(self.few_shot or ())]
 
     @property
     def facts(self) -> dict:
@@ -68,12 +68,12 @@ class Datasets:
 
         Files that are left out are counted, so that a resumed run may leave out more files.
         """
-        return self._facts([split.whole or split for split in self._own])
+        return self._facts([split.whole or split for split in self._splits])
 
     @property
     def facts_of_good_files(self) -> dict:
         """`facts` as runs wrote them before `left_out.json` existed: without the files that are left out."""
-        return self._facts(self._own)
+        return self._facts(self._splits)
 
     def _facts(self, splits) -> dict:
         train, test, validation = splits
@@ -85,11 +85,11 @@ class Datasets:
     @property
     def left_out(self) -> list[str]:
         """The paths of the files that are left out, in order."""
-        found = (set(split.whole.files or ()) - set(split.files or ()) for split in self._own if split.whole)
-        return sorted(set().union(*found))
+        missing = (set(split.whole.files or ()) - set(split.files or ()) for split in self._splits if split.whole)
+        return sorted(set().union(*missing))
 
     @property
-    def _own(self) -> tuple[Examples, Examples, Examples]:
+    def _splits(self) -> tuple[Examples, Examples, Examples]:
         return self.train, self.test, self.validation
 
     @property
@@ -149,8 +149,8 @@ class Datasets:
 def files_hash(examples: Examples) -> str:
     """Return the first 16 digits of the SHA-256 of a split's file names and classes, in order."""
     above = os.path.commonprefix(examples.files).rfind("/") + 1
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     targets = [""] * len(examples.files) if examples.targets is None else examples.targets.tolist()
     for path, target in zip(examples.files, targets, strict=True):
-        found.update(f"{path[above:]}\n{target}\n".encode("utf-8", "surrogateescape"))
-    return found.hexdigest()[:16]
+        digest.update(f"{path[above:]}\n{target}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:16]

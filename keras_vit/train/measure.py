@@ -20,13 +20,13 @@ class Measure:
         self._task = MaskedPatches(recipe, recipe.model.input_shape) if recipe.masked else None
         features = self._task.features(model) if self._task else feature_function(model)
         self._features = devices.gathered(replace_images(features))
-        own = (recipe.loss, recipe.evaluate.metrics)
-        self._sums = devices.summed(self._task.sums(model) if self._task else evaluator(model, *own))
+        sums = self._task.sums(model) if self._task else evaluator(model, recipe.loss, recipe.evaluate.metrics)
+        self._sums = devices.summed(sums)
         self._batches = {}
 
     @property
     def on_the_way(self) -> str:
-        """The split that selects the best weights: `validation` where the recipe has one, else `test`."""
+        """The split that selects the best weights: `validation` if the recipe has one, else `test`."""
         return "test" if self._recipe.evaluate.split is None else "validation"
 
     def due(self, step: int) -> list[str]:
@@ -35,8 +35,8 @@ class Measure:
         every = self._recipe.evaluate.every
         regular = bool(every) and step % (self._data.report_steps * every) == 0
         at_the_end = self._recipe.checkpoint.best or self.on_the_way == "validation"
-        found = [self.on_the_way] if regular or (last and at_the_end) else []
-        return found + ["test"] if last and "test" not in found else found
+        splits = [self.on_the_way] if regular or (last and at_the_end) else []
+        return splits + ["test"] if last and "test" not in splits else splits
 
     def __call__(self, split: str) -> dict:
         """Return the metrics of `keras_vit.evaluate.accuracy.evaluate` on a split, and the few-shot accuracies.

@@ -33,15 +33,15 @@ class Span:
 
 def spans_of(recipe, steps: int) -> list[Span]:
     """Return the stages of a run of `steps` steps, in order, without those shorter than one step."""
-    found, begin = [], 0
+    spans, begin = [], 0
     for stage in recipe.curriculum.stages:
         end = round(stage.until * steps)
         sides = recipe.model.input_shape[:2] if stage.image_size is None else as_pair(stage.image_size)
         patch = None if stage.patch_size is None else as_pair(stage.patch_size)
-        found.append(Span(begin, end, (*sides, recipe.model.channels), patch))
+        spans.append(Span(begin, end, (*sides, recipe.model.channels), patch))
         begin = end
-    found.append(Span(begin, steps, recipe.model.input_shape))
-    return [span for span in found if span.begin < span.end]
+    spans.append(Span(begin, steps, recipe.model.input_shape))
+    return [span for span in spans if span.begin < span.end]
 
 
 class Forward:
@@ -59,9 +59,9 @@ class Forward:
         self._kernel = None  # (stage's variable, model's variable, matrix from the one to the other)
         logits = logits_model(model)
         last = class_token_only_block(logits)  # computes the class token only, which is not worth recomputing
-        own = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)]
-        patch = span.patch_size if own and span.patch_size not in (None, own[0].patch_size) else None
-        if span.patch_size and not own:
+        embeddings = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)]
+        patch = span.patch_size if embeddings and span.patch_size not in (None, embeddings[0].patch_size) else None
+        if span.patch_size and not embeddings:
             raise ValueError(f"patch_size expected None in a stage of {model.name}, which has no patches, received "
                              f"{span.patch_size}.")  # fmt: skip
         if not recompute and patch is None and tuple(logits.inputs[0].shape[1:]) == span.input_shape:
@@ -71,7 +71,8 @@ class Forward:
         if resized and any(getattr(layer, "relative_positions", False) for layer in model.layers):
             raise ValueError(f"image_size expected the model's own in a stage of {model.name}, whose relative positions"
                              f" are stored for it, received {span.input_shape[:2]}.")  # fmt: skip
-        embedding = PatchEmbedding(own[0].width, patch, dtype=own[0].dtype_policy) if patch else None
+        original = embeddings[0] if embeddings else None
+        embedding = PatchEmbedding(original.width, patch, dtype=original.dtype_policy) if patch else None
         self.own_layers = [embedding] if patch else []
         grid = []  # the embedded patches; positions are resized to their grid
 
@@ -94,7 +95,7 @@ class Forward:
             call_function=call,
         )
         if patch:
-            self._kernel = (embedding, own[0], _resampling(own[0].patch_size, patch))
+            self._kernel = (embedding, original, _resampling(original.patch_size, patch))
 
     def __call__(self, values: list, states: list, *inputs):
         """Return the model's output in training, logits (B, K) for a classifier.
@@ -112,11 +113,11 @@ class Forward:
 
     def _resampled(self, values):
         """Return (variable, value) of the stage's patch embedding, computed from the model's."""
-        stage, own, matrix = self._kernel
+        stage, original, matrix = self._kernel
         known = {id(variable): value for variable, value in zip(self._variables, values, strict=True)}
-        kernel, bias = (known.get(id(v), tf.convert_to_tensor(v.value)) for v in (own.kernel, own.bias))
-        rows = tf.reshape(kernel, (matrix.shape[1], -1))  # (P * P, C * D)
-        kernel = tf.reshape(tf.matmul(tf.constant(matrix), rows), tuple(stage.kernel.shape))
+        kernel, bias = (known.get(id(v), tf.convert_to_tensor(v.value)) for v in (original.kernel, original.bias))
+        flat = tf.reshape(kernel, (matrix.shape[1], -1))  # (P * P, C * D)
+        kernel = tf.reshape(tf.matmul(tf.constant(matrix), flat), tuple(stage.kernel.shape))
         return [(stage.kernel, kernel), (stage.bias, bias)]
 
 

@@ -28,7 +28,7 @@ class Step:
 
     In this order: the loss of each example, divided by the global batch size; its gradient, one micro-batch after
     another; the sum over micro-batches and replicas; with `sam`, the same again at perturbed weights; clipping by the
-    global norm; one update of the optimizer; the moving average. Where the gradient is not finite, the update and the
+    global norm; one update of the optimizer; the moving average. If the gradient is not finite, the update and the
     average are skipped if the recipe says so, or if the loss scale was too large.
     """
 
@@ -111,8 +111,8 @@ class Step:
             return self._part(values, images, targets, part, replica)
         numbers = tf.unstack(part * self.cores + tf.range(self.cores))  # each Python int would be traced again
         pieces = zip(cut((images, targets), self.cores), numbers, strict=True)
-        found = [self._part(values, *piece, number, replica) for piece, number in pieces]
-        losses, gradients = zip(*found, strict=True)
+        results = [self._part(values, *piece, number, replica) for piece, number in pieces]
+        losses, gradients = zip(*results, strict=True)
         return tf.add_n(losses), [tf.add_n(each) for each in zip(*map(_wide, gradients), strict=True)]
 
     def _of_part(self, values, images, targets, part, replica):
@@ -168,8 +168,8 @@ def early_casts(model, variables) -> list[bool]:
     another pass and twice the memory. On GPUs and TPUs XLA removes the casts.
     """
     layers = [layer for layer in layers_of(model) if isinstance(layer, Dense)]
-    found = {id(stored_kernel(layer)) for layer in layers if layer.compute_dtype == "bfloat16" and not by_xla()}
-    return [id(variable) in found for variable in variables]
+    kernels = {id(stored_kernel(layer)) for layer in layers if layer.compute_dtype == "bfloat16" and not by_xla()}
+    return [id(variable) in kernels for variable in variables]
 
 
 def _wide(gradients):

@@ -43,11 +43,11 @@ class Devices:
         if self.workers == 1 and not isinstance(self.strategy, tf.distribute.TPUStrategy):
             return self.strategy.experimental_distribute_dataset(batches((0, 1)))
 
-        def own(context):
+        def worker_batches(context):
             part = context.input_pipeline_id, context.num_input_pipelines
             return batches(part).rebatch(batch_size // self.replicas, drop_remainder=True)
 
-        return self.strategy.distribute_datasets_from_function(own)
+        return self.strategy.distribute_datasets_from_function(worker_batches)
 
     def summed(self, function: Callable) -> Callable:
         """Return a compiled function of a batch of `spread` that sums `function` over the replicas."""
@@ -63,12 +63,12 @@ class Devices:
         """Return a compiled function of a batch of `spread` that concatenates the outputs of `function`."""
 
         @tf.function
-        def rows(*batch):
+        def concatenated(*batch):
             parts = [self.strategy.run(function, args=part) for part in cut(batch, self.cores)]
-            found = [[self.strategy.gather(tensor, axis=0) for tensor in part] for part in parts]
-            return tuple(tf.concat(tensors, axis=0) for tensors in zip(*found, strict=True))
+            gathered = [[self.strategy.gather(tensor, axis=0) for tensor in part] for part in parts]
+            return tuple(tf.concat(tensors, axis=0) for tensors in zip(*gathered, strict=True))
 
-        return rows
+        return concatenated
 
     def agree(self, stop: bool, count: int, save: bool) -> tuple[bool, int, bool]:
         """Return the decisions of all workers: stop if any worker must, otherwise follow the chief."""
@@ -207,10 +207,10 @@ def _choose(name, tpu) -> Devices:
             raise ValueError(f"strategy 'tpu' expected a TPU, found none at {tpu or 'local'!r} ({reason}).") from None
     if name == "cores":
         return Devices(tf.distribute.get_strategy())  # listing devices would start TensorFlow's threads
-    found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
-    if name == "one" or (name == "auto" and len(found) == 1):
+    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    if name == "one" or (name == "auto" and len(devices) == 1):
         return Devices(tf.distribute.get_strategy())
-    return Devices(_mirrored(tuple(device.name for device in found)))
+    return Devices(_mirrored(tuple(device.name for device in devices)))
 
 
 # One strategy for all runs of a process. A second one would number its collectives from the start, and TensorFlow would

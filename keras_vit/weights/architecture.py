@@ -127,11 +127,11 @@ def architecture_of_contents(contents: Contents) -> Architecture:
         return Architecture("bit", root[2], units=units, width_factor=width_factor, classes=classes, **conventions)
     class_token = "class_token" in contents.prefix
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
-    found = prefix_and_grid(positions, contents.prefix_tokens)
+    layout = prefix_and_grid(positions, contents.prefix_tokens)
     if not positions[-1] and not contents.layout.fixed_positions:
         raise ValueError(
-            f"source expected a position embedding, as files of layout {contents.layout.name!r} have one, "
-            f"received {contents.source!r} without."
+            f"source expected a position embedding, as in layout {contents.layout.name!r}, "
+            f"received {contents.source!r} without one."
         )
     pooling = pooling_of("pooling/probe" in shapes, class_token, "pooled_norm/gamma" in shapes)
     if pooling == "map" and class_token and contents.layout.name == "timm":
@@ -150,7 +150,7 @@ def architecture_of_contents(contents: Contents) -> Architecture:
         units=units if "stem_root/kernel" in shapes else None,
         width_factor=root[3] / 64 if "stem_root/kernel" in shapes else 1.0,
         tokens=positions[-2],
-        grid=found and found[1],
+        grid=layout and layout[1],
         positions="learned" if positions[-1] else "sincos2d",
         representation_size=shapes.get("pre_logits/kernel", (0, None))[1],
         classes=classes,
@@ -191,9 +191,9 @@ def pooling_of(probe: bool, class_token: bool, norm_after_pooling: bool) -> str:
 def _units(contents) -> tuple[int, ...]:
     """Return the number of units per stage by the paths of their first convolutions."""
     paths = [path for path in contents.entries if path.endswith("conv1/kernel")]
-    found = [dict(find_place(contents.family, "keras", path).indices) for path in paths]
-    counts = Counter(indices["s"] for indices in found)
-    if any(indices["u"] > counts[indices["s"]] or indices["s"] > len(counts) for indices in found):
+    units = [dict(find_place(contents.family, "keras", path).indices) for path in paths]
+    counts = Counter(unit["s"] for unit in units)
+    if any(unit["u"] > counts[unit["s"]] or unit["s"] > len(counts) for unit in units):
         raise ValueError(f"source expected stages and units counted without a gap, received {paths} "
                          f"in {contents.source!r}.")  # fmt: skip
     return tuple(counts[stage] for stage in sorted(counts))
@@ -203,7 +203,7 @@ def architecture_of_model(model) -> Architecture:
     """Return the architecture of a model of this package by its layers.
 
     Raises:
-        ValueError: the model has not the nodes of this package.
+        ValueError: the model does not have the nodes of this package.
     """
     from keras_vit.composed import flattened
 
@@ -234,7 +234,7 @@ def architecture_of_model(model) -> Architecture:
     positions = layers["position_embedding"]
     prefix = {name: layers[name].count for name in (path.split("/")[0] for path in PREFIX) if name in layers}
     relative = any(getattr(layer, "relative_positions", False) for layer in blocks)
-    again = "layers" if "position_embedding_01" in layers else "shared"
+    repeated = "layers" if "position_embedding_01" in layers else "shared"
     # Only calls in this model: a submodel adds calls to the layer.
     calls = [call for call in calls_in(model) if call.operation is positions]
     everywhere = "position_embedding_01" in layers or len(calls) > 1
@@ -246,7 +246,7 @@ def architecture_of_model(model) -> Architecture:
         tokens=positions.prefix_tokens + positions.grid[0] * positions.grid[1],
         grid=positions.grid,
         positions="relative" if relative else _POSITIONS[type(positions).__name__],
-        positions_at=again if everywhere else "stem",
+        positions_at=repeated if everywhere else "stem",
         axial=bool(blocks) and type(blocks[0]).__name__ == "AxialBlock",
         representation_size=getattr(layers.get("pre_logits"), "units", None),
         class_token="class_token" in prefix,
@@ -293,7 +293,7 @@ def with_config(architecture: Architecture, fields: dict, source: str) -> Archit
     pooling = fields.get("pooling", architecture.pooling)
     if pooling in ("token", "gap") and architecture.pooling != "map" and architecture.class_token:
         changes["pooling"] = pooling
-    on_top = (architecture.classes, architecture.representation_size, architecture.norm_after_pooling)
-    if pooling is None and not any(on_top):
+    after_encoder = (architecture.classes, architecture.representation_size, architecture.norm_after_pooling)
+    if pooling is None and not any(after_encoder):
         changes["pooling"] = None
     return replace(architecture, **changes)

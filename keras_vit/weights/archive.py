@@ -14,7 +14,7 @@ from keras_vit.weights.layouts import IGNORED
 
 _MAPPED = 32 * 2**20
 _SMALL = 64 * 2**20  # bytes of arrays that any file may declare
-_MOST_EXPANSION = 100  # maximum ratio of arrays to file size; compression saves about a tenth of trained weights
+_MAX_EXPANSION = 100  # maximum ratio of arrays to file size; compression saves about a tenth of trained weights
 _STACKED = re.compile(r"^(.*)\[(\d+)\]$")
 _INTEGER = re.compile(r"(torch\.)?(u?int\d+|bool)|[IU]\d+|BOOL")  # names in NumPy, torch and safetensors
 
@@ -226,7 +226,7 @@ def require_plausible(size: int, file_size: int, source: str) -> None:
         file_size: size of the file in bytes.
         source: name of the file in the error message.
     """
-    most = max(_SMALL, _MOST_EXPANSION * file_size)
+    most = max(_SMALL, _MAX_EXPANSION * file_size)
     if size > most:
         raise Refused(
             f"source expected at most {most:,} bytes of arrays in a file of {file_size:,} bytes, received {size:,} "

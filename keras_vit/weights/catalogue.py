@@ -108,7 +108,7 @@ def find_released(name: str) -> Released:
 
 
 @dataclass(frozen=True)
-class Found:
+class PublishedCheckpoint:
     """One line of `weights find`."""
 
     tag: str
@@ -131,7 +131,7 @@ def find(
     sort: str = "accuracy",
     index: str | os.PathLike | None = None,
     parameters_of=None,
-) -> list[Found]:
+) -> list[PublishedCheckpoint]:
     """Return the published checkpoints that match, best first.
 
     Args:
@@ -149,10 +149,10 @@ def find(
     """
     if sort not in _SORTS:
         raise ValueError(f"sort expected one of {_SORTS}, received {sort!r}.")
-    lines = {} if index is None else {row.tag: row for row in _of_index(Path(index))}
+    lines = {} if index is None else {row.tag: row for row in _from_index(Path(index))}
     rows = []
     for released in RELEASED:
-        row = _of_released(released, parameters_of)
+        row = _from_released(released, parameters_of)
         same = next((lines.pop(name) for name in released.aliases if name in lines), row)
         rows.append(row if row.accuracy is not None else replace(row, accuracy=same.accuracy, source=same.source))
     rows += lines.values()
@@ -174,20 +174,20 @@ def find(
     return sorted(sorted(wanted, key=lambda row: row.tag), key=key, reverse=largest_first)
 
 
-def _names(row: Found) -> set[str]:
+def _names(row: PublishedCheckpoint) -> set[str]:
     short = {name for name, (model, _) in AUGREG_MODELS.items() if model == row.model}
     official = {name for name, (model, _) in OFFICIAL_MODELS.items() if model == row.model}
     arch = row.tag.partition(".")[0]
     return {row.model, row.tag, arch, re.sub(r"_\d+$", "", arch), *short, *official}
 
 
-def _of_released(row: Released, parameters_of) -> Found:
+def _from_released(row: Released, parameters_of) -> PublishedCheckpoint:
     dataset = {1000: "imagenet2012", 21843: "imagenet21k"}.get(row.classes)
     parameters = parameters_of(row.model) if parameters_of else None
-    return Found(row.tag, row.model, parameters, row.image_size, dataset, row.accuracy, row.source)
+    return PublishedCheckpoint(row.tag, row.model, parameters, row.image_size, dataset, row.accuracy, row.source)
 
 
-def _of_index(path: Path):
+def _from_index(path: Path):
     if not path.is_file():
         raise FileNotFoundError(f"index expected augreg's index.csv, found nothing at {str(path)!r}.")
     try:
@@ -196,18 +196,18 @@ def _of_index(path: Path):
         if not rows or not {"name", "filename"} <= rows[0].keys():
             raise ValueError
         for row in rows:
-            yield _of_line(row)
+            yield _from_index_row(row)
     except (ValueError, KeyError, TypeError, csv.Error):
         expected = "a table with the columns name, filename, adapt_filename, ..."
         raise ValueError(f"index expected {expected}, received another one in {str(path)!r}.") from None
 
 
-def _of_line(row: dict) -> Found:
+def _from_index_row(row: dict) -> PublishedCheckpoint:
     number = lambda key: float(row[key]) if row.get(key) not in (None, "", "nan") else None  # noqa: E731
     tag = row.get("adapt_filename") or row["filename"]
     resolution = number("adapt_resolution")
     accuracy = number("adapt_final_test") if row.get("adapt_filename") else number("final_test")
-    return Found(
+    return PublishedCheckpoint(
         tag,
         AUGREG_MODELS[row["name"]][0],
         int(number("params")) if number("params") else None,

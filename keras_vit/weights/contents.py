@@ -8,7 +8,7 @@ from keras_vit.weights.layouts import (
     IGNORED,
     INSIDE,
     LAYOUTS,
-    MOST,
+    MAX_INDEX,
     PREFIXES,
     WRAPPERS,
     Layout,
@@ -19,7 +19,7 @@ from keras_vit.weights.names import PREFIX, SHOWN, TABLES
 from keras_vit.weights.transforms import Transform
 from keras_vit.weights.unsupported import require_supported
 
-_MOST_WRAPPERS = 4  # number of wrapper prefixes to try, the most frequent first
+_MAX_WRAPPERS = 4  # number of wrapper prefixes to try, the most frequent first
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def read_contents(file, allow_unsupported: bool = False) -> Contents:
         require_supported(file)
     names = [*file.shapes, *file.integers]
     file.require_weights()
-    best = max(_candidates(names), key=lambda found: len(found[2]), default=None)
+    best = max(_candidates(names), key=lambda candidate: len(candidate[2]), default=None)
     if not best or not best[2]:
         require_supported(file)
         some = ", ".join(sorted(names)[:3]) or "nothing"
@@ -115,9 +115,9 @@ def read_contents(file, allow_unsupported: bool = False) -> Contents:
                 f"source expected {entry.names[0]!r} to have at least two axes, received shape {entry.shapes[0]} "
                 f"in {file.source!r}."
             )
-    spare = sorted(file.shapes.keys() - used)
-    ignored = sorted([*file.integers, *(name for name in spare if IGNORED.match(name))])
-    left_over = [name for name in spare if not IGNORED.match(name)]
+    unused = sorted(file.shapes.keys() - used)
+    ignored = sorted([*file.integers, *(name for name in unused if IGNORED.match(name))])
+    left_over = [name for name in unused if not IGNORED.match(name)]
     return Contents(file.source, family, LAYOUTS[layout], entries, left_over, ignored)
 
 
@@ -125,7 +125,7 @@ def _candidates(names):
     """Yield every (family, layout, places of the names), for every known prefix of the names."""
     inner = {name: INSIDE.sub("", name) for name in names}
     wrappers = Counter(match[0] for name in inner.values() if (match := WRAPPERS.match(name)))
-    fronts = ["", *(front for front, _ in wrappers.most_common(_MOST_WRAPPERS))]
+    fronts = ["", *(front for front, _ in wrappers.most_common(_MAX_WRAPPERS))]
     for front, (theirs, canonical) in itertools.product(fronts, PREFIXES):
         start = front + theirs
         if not any(name.startswith(start) for name in inner.values()):
@@ -145,18 +145,18 @@ def _entries(shapes, places):
     parts = {}
     for name, place in places.items():
         stacked = place.cell.names[place.part].endswith("[{i}]")
-        if stacked and shapes[name] and shapes[name][0] > MOST:
+        if stacked and shapes[name] and shapes[name][0] > MAX_INDEX:
             continue
         for i in range(shapes[name][0] if stacked and shapes[name] else 1):
             indices = dict(place.indices, **({"i": i} if stacked else {}))
-            found = parts.setdefault(format_name(place.row.ours, indices), (place.cell, {}))
+            _, arrays = parts.setdefault(format_name(place.row.ours, indices), (place.cell, {}))
             suffix, shape = (f"[{i}]", shapes[name][1:]) if stacked else ("", shapes[name])
-            found[1].setdefault(place.part, (name, name + suffix, shape))
+            arrays.setdefault(place.part, (name, name + suffix, shape))
     entries, used = {}, set()
-    for ours, (cell, found) in sorted(parts.items()):
-        if len(found) < len(cell.names):
+    for ours, (cell, arrays) in sorted(parts.items()):
+        if len(arrays) < len(cell.names):
             continue
-        in_order = [found[part] for part in range(len(cell.names))]
+        in_order = [arrays[part] for part in range(len(cell.names))]
         theirs = tuple(shape for _, _, shape in in_order)
         try:
             shape = cell.transform.shape(*theirs)

@@ -55,14 +55,14 @@ def find_conversion(target: Target, entry: Entry, contents: Contents) -> Convers
 
 
 def prefix_and_grid(shape: tuple[int, ...], prefix_tokens: int, grid=None) -> tuple[int, tuple[int, int]] | None:
-    """Return the prefix tokens and the grid of a position embedding, or None where its length is no square grid.
+    """Return the prefix tokens and the grid of a position embedding; None if its length is no square grid.
 
-    Official big_vision files keep no position for the class token; all others do.
+    Official big_vision files have no position for the class token; all others have one.
 
     Args:
         shape: (1, T, D) of the position embedding.
-        prefix_tokens: number of tokens in front of the patches, of which all or only the last have positions.
-        grid: (height, width) in patches, where it is known.
+        prefix_tokens: number of tokens in front of the patches; all or only the last ones have positions.
+        grid: (height, width) in patches, if known.
     """
     tokens = shape[-2]
     for prefix in range(min(prefix_tokens, tokens), -1, -1):
@@ -86,25 +86,23 @@ def other_grid(target: Target, entry: Entry, contents: Contents) -> bool:
     grid = tuple(target.layer.grid)
     if target.source_grid:
         return tuple(target.source_grid) != grid
-    found = prefix_and_grid(entry.shape, contents.prefix_tokens)
-    if found is None or found[1] == grid or found[0] != target.layer.prefix_tokens:
+    square = prefix_and_grid(entry.shape, contents.prefix_tokens)
+    if square is None or square[1] == grid or square[0] != target.layer.prefix_tokens:
         return False
-    raise ValueError(
-        f"source_grid expected {found[1]} or {grid}, which {contents.source!r} could both mean, received None."
-    )
+    raise ValueError(f"source_grid expected {square[1]} or {grid}, which both fit {contents.source!r}, received None.")
 
 
 def _fit_positions(target, entry, contents) -> Conversion:
     if entry.shape[-1] != target.shape[-1]:
         return None
     prefix, grid = target.layer.prefix_tokens, tuple(target.layer.grid)
-    found = prefix_and_grid(entry.shape, contents.prefix_tokens, target.source_grid)
-    if found is None and not target.source_grid:
-        found = prefix_and_grid(entry.shape, contents.prefix_tokens, grid)
-    if found is None:
+    source = prefix_and_grid(entry.shape, contents.prefix_tokens, target.source_grid)
+    if source is None and not target.source_grid:
+        source = prefix_and_grid(entry.shape, contents.prefix_tokens, grid)
+    if source is None:
         received = f"{entry.shape[-2]} tokens in {contents.source!r}"
         raise ValueError(f"source_grid expected (height, width) of a grid that is not square, received {received}.")
-    old_prefix, old_grid = found
+    old_prefix, old_grid = source
     if old_prefix > prefix:
         return None
     sentences = []
@@ -137,14 +135,14 @@ def _fit_kernel(target, entry) -> Conversion:
     if len(entry.shape) != 4 or entry.shape[3] != target.shape[3]:
         return None
     size, channels = target.shape[:2], target.shape[2]
-    resizes, folds = entry.shape[:2] != size, entry.shape[2] != channels
-    in_hybrid = target.path == "embedding/kernel" and entry.shape[2] > 4 and folds
-    if (resizes and target.path != "embedding/kernel") or in_hybrid:
+    resizes, changes_channels = entry.shape[:2] != size, entry.shape[2] != channels
+    other_stem_width = target.path == "embedding/kernel" and entry.shape[2] > 4 and changes_channels
+    if (resizes and target.path != "embedding/kernel") or other_stem_width:
         return None
     sentences = []
     if resizes:
         sentences.append(f"patch kernel resampled from {entry.shape[:2]} to {size}")
-    if folds:
+    if changes_channels:
         how = "summed" if channels == 1 else "repeated and rescaled"
         sentences.append(f"input channels {how} from {entry.shape[2]} to {channels}")
         if target.path != "embedding/kernel":
@@ -152,7 +150,7 @@ def _fit_kernel(target, entry) -> Conversion:
 
     def change(array):
         array = resize_kernel(array, size) if resizes else array
-        return resize_channels(array, channels) if folds else array
+        return resize_channels(array, channels) if changes_channels else array
 
     return change, "; ".join(sentences)
 

@@ -82,7 +82,7 @@ def download(released: Released | str, to: str | os.PathLike | None = None) -> P
         _require_unchanged(released, place)
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
-    with _only_one(place.with_name(place.name + ".lock")):
+    with _locked(place.with_name(place.name + ".lock")):
         if not place.is_file():  # another process may have downloaded it
             _fetch(released, place)
     return place
@@ -93,7 +93,7 @@ def _servers() -> list[str]:
 
 
 @contextlib.contextmanager
-def _only_one(lock: Path):
+def _locked(lock: Path):
     """Lock a file inside the `with`. The system releases the lock if the process dies."""
     try:
         import fcntl
@@ -128,7 +128,7 @@ def _fetch(released: Released, place: Path) -> None:
     if fault is not None:
         raise ValueError(fault)
     raise FileNotFoundError(
-        f"weights {released.tag!r} could not be fetched ({reasons[-1]}); put {released.url} at {str(place)!r}."
+        f"weights {released.tag!r} could not be downloaded ({reasons[-1]}); put {released.url} at {str(place)!r}."
     )
 
 
@@ -185,7 +185,7 @@ def _require_unchanged(released: Released, place: Path) -> None:
     if received != expected:
         raise ValueError(
             f"weights {released.tag!r} expected SHA-256 {expected}, received {received} of {str(place)!r}, which was "
-            f"changed or damaged: delete it and {_record(place).name!r}, and it is fetched again."
+            f"changed or damaged: delete it and {_record(place).name!r} to download it again."
         )
 
 

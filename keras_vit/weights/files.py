@@ -14,11 +14,10 @@ import numpy as np
 
 from keras_vit.weights.archive import NpzFile, Refused, WeightsFile, as_float, checksum, plain_name
 from keras_vit.weights.download import locate
-from keras_vit.weights.keras_file import WHOLE, KerasFile
-from keras_vit.weights.torch_file import ENDINGS as TORCH
-from keras_vit.weights.torch_file import TorchFile
+from keras_vit.weights.keras_file import MODEL_SUFFIXES, KerasFile
+from keras_vit.weights.torch_file import TORCH_SUFFIXES, TorchFile
 
-_OTHERS = (".npz", ".safetensors", ".safetensors.index.json", ".weights.h5", *TORCH)
+_WEIGHTS_SUFFIXES = (".npz", ".safetensors", ".safetensors.index.json", ".weights.h5", *TORCH_SUFFIXES)
 CHECKSUMS = "keras_vit.crc32"  # key in a `.safetensors` file's metadata: name -> `checksum`, as JSON
 
 
@@ -42,13 +41,13 @@ def open_weights(source: str | os.PathLike, model=None, *, verified: bool = True
     if path.is_dir():
         path = _in_folder(path)
     name = path.name
-    if name.endswith(WHOLE):
+    if name.endswith(MODEL_SUFFIXES):
         return KerasFile(path, model)
-    if not name.endswith(_OTHERS):
-        expected = f"{', '.join((*_OTHERS, *WHOLE[:-1]))} or {WHOLE[-1]}"
+    if not name.endswith(_WEIGHTS_SUFFIXES):
+        expected = f"{', '.join((*_WEIGHTS_SUFFIXES, *MODEL_SUFFIXES[:-1]))} or {MODEL_SUFFIXES[-1]}"
         raise ValueError(f"source expected a file that ends in {expected}, received {str(path)!r}.")
-    kind = NpzFile if name.endswith(".npz") else TorchFile if name.endswith(TORCH) else SafetensorsFile
-    file = kind(path, _config_beside(path))
+    kind = NpzFile if name.endswith(".npz") else TorchFile if name.endswith(TORCH_SUFFIXES) else SafetensorsFile
+    file = kind(path, _read_config(path))
     try:
         file.require_plausible_sizes()
     except Refused:
@@ -59,12 +58,12 @@ def open_weights(source: str | os.PathLike, model=None, *, verified: bool = True
 
 def is_weights(path: Path) -> bool:
     """Return whether a path has the suffix of a file of weights, which a complete Keras model is not."""
-    return path.name.endswith(_OTHERS)
+    return path.name.endswith(_WEIGHTS_SUFFIXES)
 
 
 def is_keras_model(path: Path) -> bool:
     """Return whether a path has the suffix of a complete Keras model."""
-    return path.name.endswith(WHOLE) and not is_weights(path)
+    return path.name.endswith(MODEL_SUFFIXES) and not is_weights(path)
 
 
 def holds_weights(folder: Path) -> bool:
@@ -86,8 +85,8 @@ def _in_folder(folder: Path) -> Path:
             return folder / name
     files = _loose(folder)
     if len(files) != 1:
-        found = ", ".join(path.name for path in files) or "no file of weights"
-        raise ValueError(f"source expected a folder with one file of weights, found {found} in {str(folder)!r}.")
+        names = ", ".join(path.name for path in files) or "no file of weights"
+        raise ValueError(f"source expected a folder with one file of weights, found {names} in {str(folder)!r}.")
     return files[0]
 
 
@@ -100,16 +99,17 @@ def config_path(path: Path) -> Path:
     return path.with_name("config.json" if path.name in _FOLDER_NAMES else f"{path.stem}.config.json")
 
 
-def _config_beside(path: Path) -> dict:
+def _read_config(path: Path) -> dict:
+    """Return the config of a file; empty without one."""
     stems = dict.fromkeys((path.stem, path.name.split(".")[0]))
-    for beside in (*(path.with_name(f"{stem}.config.json") for stem in stems), path.with_name("config.json")):
-        if beside.is_file():
+    for file in (*(path.with_name(f"{stem}.config.json") for stem in stems), path.with_name("config.json")):
+        if file.is_file():
             try:
-                config = json.loads(beside.read_text(encoding="utf-8"))
+                config = json.loads(file.read_text(encoding="utf-8"))
             except (ValueError, RecursionError):
-                raise ValueError(f"source expected a JSON object in {str(beside)!r}, received other text.") from None
+                raise ValueError(f"source expected a JSON object in {str(file)!r}, received other text.") from None
             if not isinstance(config, dict):
-                raise ValueError(f"source expected a JSON object in {str(beside)!r}, received {config!r}.")
+                raise ValueError(f"source expected a JSON object in {str(file)!r}, received {config!r}.")
             return config
     return {}
 
@@ -124,7 +124,7 @@ class SafetensorsFile(WeightsFile):
         super().__init__(path, config)
         from safetensors import SafetensorError, safe_open
 
-        self._of, self._checksums = {}, {}
+        self._tensors, self._checksums = {}, {}
         try:
             files = self._files_of(path)
             self.size = sum(file.stat().st_size for file in files)
@@ -137,10 +137,10 @@ class SafetensorsFile(WeightsFile):
     def _add(self, file: Path) -> None:
         """Map a file that the library has checked. Its arrays are read in place."""
         with file.open("rb") as opened:
-            whole = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-        self._maps.append(whole)
-        start = 8 + int.from_bytes(whole[:8], "little")
-        header = json.loads(whole[8:start])
+            mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        self._maps.append(mapped)
+        start = 8 + int.from_bytes(mapped[:8], "little")
+        header = json.loads(mapped[8:start])
         checksums = self._recorded(header.pop("__metadata__", {}))
         for name, tensor in header.items():
             if name in self.shapes:
@@ -150,7 +150,7 @@ class SafetensorsFile(WeightsFile):
             if not self._takes(name, tensor["dtype"] in _SAFETENSORS_FLOATS, tensor["dtype"]):
                 continue
             self.shapes[name] = tuple(tensor["shape"])
-            self._of[name] = (whole, start + tensor["data_offsets"][0], _SAFETENSORS_FLOATS[tensor["dtype"]])
+            self._tensors[name] = (mapped, start + tensor["data_offsets"][0], _SAFETENSORS_FLOATS[tensor["dtype"]])
 
     def _recorded(self, metadata: dict) -> dict | None:
         """Return the checksums of a file that this package wrote; None for other files."""
@@ -164,7 +164,7 @@ class SafetensorsFile(WeightsFile):
     def verify(self, names):
         for name in sorted({plain_name(name) for name in names} & self._checksums.keys()):
             if checksum(self._stored(name)) != self._checksums[name]:
-                raise self._refuse(f"{name!r} as it was written", "other bytes than its checksum is of")
+                raise self._refuse(f"{name!r} as it was written", "bytes with another checksum")
 
     def _files_of(self, path):
         if path.suffix != ".json":
@@ -177,15 +177,15 @@ class SafetensorsFile(WeightsFile):
             if not isinstance(name, str) or Path(name).name != name:
                 raise self._refuse("an index of files in its own folder", repr(name))
             if not path.with_name(name).is_file():
-                raise FileNotFoundError(f"source expected {name!r} beside {self.source!r}, found none.")
+                raise FileNotFoundError(f"source expected {name!r} in the folder of {self.source!r}, found none.")
         return [path.with_name(name) for name in names]
 
     def _stored(self, name) -> np.ndarray:
-        whole, offset, dtype = self._of[name]
-        return np.ndarray(self.shapes[name], dtype, whole, offset)
+        mapped, offset, dtype = self._tensors[name]
+        return np.ndarray(self.shapes[name], dtype, mapped, offset)
 
     def _read(self, name):
         return as_float(self._stored(name))
 
     def close(self):
-        self._of, self._maps = {}, []
+        self._tensors, self._maps = {}, []

@@ -1,4 +1,4 @@
-"""The preprocessing that configs state: timm's `pretrained_cfg` and transformers' `preprocessor_config.json`."""
+"""Read and write preprocessing in timm's `pretrained_cfg` and transformers' `preprocessor_config.json`."""
 
 import json
 import math
@@ -25,9 +25,9 @@ def read_spec(file, layout: str) -> ImageSpec | None:
     if hasattr(file, "model"):  # a `.keras` file, whose model states it
         return preprocessing_of(file.model)
     if layout == "timm":
-        return _checked(_of_timm, file.config, file.source)
+        return _checked(_from_timm, file.config, file.source)
     if layout == "hf":
-        return _checked(_of_hf, _processor_beside(Path(file.source)), file.source)
+        return _checked(_from_hf, _read_processor(Path(file.source)), file.source)
     return ImageSpec()
 
 
@@ -38,7 +38,7 @@ def _checked(read, config: dict, source: str) -> ImageSpec | None:
         raise ValueError(f"the config of {source!r} expected values of preprocessing, received {error}.") from None
 
 
-def _of_timm(config: dict) -> ImageSpec | None:
+def _from_timm(config: dict) -> ImageSpec | None:
     pretrained = config.get("pretrained_cfg", config)  # configs before 2023 have the keys at the top
     if not any(key in pretrained for key in _TIMM_KEYS):
         return None
@@ -79,24 +79,24 @@ def _resized(spec: ImageSpec, side: int) -> tuple[int, int]:
     return side, math.floor(side / spec.crop_fraction + 1e-6)
 
 
-def _processor_beside(path: Path) -> dict:
+def _read_processor(path: Path) -> dict:
     """Return the config of the image processor in a file's folder; empty without one."""
     for name in _PROCESSORS:
-        beside = path.with_name(name)
-        if not beside.is_file():
+        file = path.with_name(name)
+        if not file.is_file():
             continue
         try:
-            config = json.loads(beside.read_text(encoding="utf-8"))
+            config = json.loads(file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError):
             config = None
         if not isinstance(config, dict):
-            raise ValueError(f"source expected a JSON object in {str(beside)!r}, received other text.")
+            raise ValueError(f"source expected a JSON object in {str(file)!r}, received other text.")
         config = config.get("image_processor", config)
         return config if isinstance(config, dict) else {}
     return {}
 
 
-def _of_hf(config: dict) -> ImageSpec | None:
+def _from_hf(config: dict) -> ImageSpec | None:
     if "image_mean" not in config and config.get("do_normalize") is not False:
         return None
     normalizes = config.get("do_normalize", True)
@@ -129,12 +129,12 @@ def _hf_sizes(config: dict) -> tuple[str, int | None, tuple[int, int] | None]:
         resize = {"shortest_edge": resize} if kind.startswith(("CLIP", "Bit")) else {"height": resize, "width": resize}
     resize = resize or {}
     crop = {"height": crop, "width": crop} if isinstance(crop, int) else crop
-    whole = (resize["height"], resize["width"]) if "height" in resize else None
-    cut = (crop["height"], crop["width"]) if crop and config.get("do_center_crop") else None
+    resized = (resize["height"], resize["width"]) if "height" in resize else None
+    cropped = (crop["height"], crop["width"]) if crop and config.get("do_center_crop") else None
     shortest = resize.get("shortest_edge")
     if shortest:
-        return "center", shortest, cut
-    return "squash", whole and min(whole), cut or whole
+        return "center", shortest, cropped
+    return "squash", resized and min(resized), cropped or resized
 
 
 def processor_config(spec: ImageSpec, channels: int, size: tuple[int, int]) -> dict:

@@ -15,9 +15,9 @@ import numpy as np
 from keras_vit.weights.adapters import merge_note, readers, require_float
 from keras_vit.weights.archive import MappedZip, Refused, WeightsFile, checksum, require_plausible
 
-WHOLE = (".keras", ".h5", ".hdf5")  # suffixes of complete models
+MODEL_SUFFIXES = (".keras", ".h5", ".hdf5")  # suffixes of complete models
 _WEIGHTS = "model.weights.h5"  # member of a `.keras` file
-_MOST_CONFIG = 64 * 2**20  # bytes
+_MAX_CONFIG = 64 * 2**20  # bytes
 _CHECKSUM = "crc32"  # attribute of an array in an HDF5 file
 
 
@@ -68,7 +68,7 @@ def read_model(path: Path):
         model = keras.saving.get_registered_object("keras_vit>VisionModel")(
             model.input, model.output, name=model.name, **flag
         )
-    _warn_of_not_finite(model, path)
+    _warn_not_finite(model, path)
     return model
 
 
@@ -87,7 +87,7 @@ def read_config(path: Path) -> dict:
     """
     try:
         with zipfile.ZipFile(path) as file:
-            if file.getinfo("config.json").file_size > _MOST_CONFIG:
+            if file.getinfo("config.json").file_size > _MAX_CONFIG:
                 raise ValueError("its config is too large")
             return json.loads(file.read("config.json"))
     except (KeyError, RecursionError, UnicodeDecodeError, json.JSONDecodeError, NotImplementedError) as error:
@@ -149,12 +149,12 @@ def _opened(file, mode="r"):
 def _arrays(hdf5) -> list:
     import h5py
 
-    found = []
-    hdf5.visititems(lambda name, item: found.append((name, item)) if isinstance(item, h5py.Dataset) else None)
-    return found
+    arrays = []
+    hdf5.visititems(lambda name, item: arrays.append((name, item)) if isinstance(item, h5py.Dataset) else None)
+    return arrays
 
 
-def _warn_of_not_finite(model, path) -> None:
+def _warn_not_finite(model, path) -> None:
     import warnings
 
     for variable in model.variables:
@@ -173,7 +173,7 @@ class KerasFile(WeightsFile):
                 self.model = read_model(path)
             elif model is None:
                 raise Refused(
-                    f"source expected a file that says its architecture, received {self.source!r}: "
+                    f"source expected a file that states its architecture, received {self.source!r}: "
                     "build the model and pass it to load_weights, or save it as .keras."
                 )
             else:

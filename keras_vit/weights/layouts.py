@@ -93,7 +93,7 @@ PREFIXES = (
 WRAPPERS = re.compile(r"(?:(?:module|model|net|network|backbone|base_encoder)\.)+")
 # Prefixes that torch adds inside any module: `torch.compile`, FSDP, checkpointed activations.
 INSIDE = re.compile(r"(?<![^.])(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
-MOST = 999  # highest index of blocks, stages and units in a name
+MAX_INDEX = 999  # highest index of blocks, stages and units in a name
 # Arrays that are no weights of the image model: optimizer state, counters, a text tower.
 IGNORED = re.compile(r"^(opt(?!/target/)|extra|states?|chrono|step|epoch|params/txt|params/t|params/b|txt|t|b)(/|$)")
 
@@ -160,8 +160,8 @@ def _spellings(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _indices(groups: dict[str, str]) -> tuple[tuple[str, int], ...]:
-    found = {key[0]: int(value) + (key[1:] == "0") for key, value in groups.items()}
-    return tuple(sorted(found.items()))
+    indices = {key[0]: int(value) + (key[1:] == "0") for key, value in groups.items()}
+    return tuple(sorted(indices.items()))
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""How a row of the table of names is written: one variable of ours, and its names in each layout."""
+"""Define the rows of the table of names: a variable of this package, and its names in each layout."""
 
 from dataclasses import dataclass, field
 

@@ -191,20 +191,20 @@ VIT = (
 )
 
 
-_OF_BLOCKS = [row.ours.removeprefix(_OURS) for row in VIT if row.ours.startswith(_OURS)]
-VIT += tuple(  # of the paper's ablations; not in any published layout
+_BLOCK_VARIABLES = [row.ours.removeprefix(_OURS) for row in VIT if row.ours.startswith(_OURS)]
+VIT += tuple(  # for the paper's ablations; not in any published layout
     row_of_cells(path, {})
     for path in (
         *(f"position_embedding/{part}" for part in ("across", "down", "prefix")),
         *(f"position_embedding_{{i:02d}}/{part}" for part in ("embedding", "across", "down", "prefix")),
         _OURS + "attention/offsets",
-        *(f"{_OURS}{axis}/{part}" for axis in ("row", "column") for part in (*_OF_BLOCKS, "attention/offsets")),
+        *(f"{_OURS}{axis}/{part}" for axis in ("row", "column") for part in (*_BLOCK_VARIABLES, "attention/offsets")),
     )
 )
 
 
 TABLES = {"vit": VIT, "bit": BIT}
-# The variables (1, count, D) of the tokens in front of the patches, each in a layer of its own.
+# The variables (1, count, D) of the tokens in front of the patches, one layer each.
 PREFIX = ("class_token/token",)
 # Fields of a row that the shape of a variable shows: field -> (variable, the value by the shape).
 SHOWN = {"mlp_kernel_size": ("encoder_block_00/mlp/local/kernel", lambda shape: shape[0])}

@@ -1,4 +1,4 @@
-"""The table of names of BiT: ours <-> those of every published layout. `weights/names.py` explains the signs."""
+"""The table of names of BiT in every published layout. `weights/names.py` explains the signs."""
 
 from keras_vit.weights.name_rows import Row, row_of_cells
 from keras_vit.weights.transforms import CHANNELS, POINTWISE, SAME, TORCH_CONV, TORCH_POINTWISE, TRANSPOSED

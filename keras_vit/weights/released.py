@@ -170,8 +170,8 @@ def _augreg(short: str, data: str, how: str, suffix: str, lr: str | None = None,
 
 
 def _published(short, how, lr, size):
-    found = [top for *row, top in _RECOMMENDED if (*row, 384) == (short, how, lr, size)]
-    return {"accuracy": found[0], "source": _README} if found else {}
+    accuracies = [top for *row, top in _RECOMMENDED if (*row, 384) == (short, how, lr, size)]
+    return {"accuracy": accuracies[0], "source": _README} if accuracies else {}
 
 
 _AUGREG = (

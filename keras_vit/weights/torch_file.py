@@ -11,7 +11,7 @@ import numpy as np
 from keras_vit.weights.archive import MappedZip, Refused, WeightsFile, as_float, plain_name
 from keras_vit.weights.pickles import Inert, Name, Tensor, Unknown, read_pickle
 
-ENDINGS = (".pth", ".pt", ".bin", ".pth.tar", ".ckpt")
+TORCH_SUFFIXES = (".pth", ".pt", ".bin", ".pth.tar", ".ckpt")
 
 # Keys of a model's state in checkpoints, in order of preference: averaged weights, as timm and DeiT evaluate them, and
 # DINO's teacher.
@@ -30,7 +30,7 @@ _DTYPES = {
     "UntypedStorage": "u1",
 }
 _MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle of files before torch 1.6
-_MOST_PICKLE = 64 * 2**20  # bytes; the pickles of large public checkpoints have a few MB
+_MAX_PICKLE = 64 * 2**20  # bytes; the pickles of large public checkpoints have a few MB
 _RESAVE = (
     "if you trust the file, write its weights again with torch: "
     "torch.save(torch.load(FILE, weights_only=False)['state_dict'], NEW), with the key that they have in it"
@@ -74,7 +74,7 @@ class TorchFile(WeightsFile):
         folder = pickled.removesuffix("data.pkl")
         if f"{folder}byteorder" in members and self._zip.read(members[f"{folder}byteorder"]) != b"little":
             raise Refused(f"source expected little-endian values, received others in {self.source!r}; {_RESAVE}.")
-        if members[pickled].file_size > _MOST_PICKLE:
+        if members[pickled].file_size > _MAX_PICKLE:
             raise ValueError("the pickle is too large")
         self._members = {name.removeprefix(f"{folder}data/"): info for name, info in members.items()}
         self._parts = {}
@@ -121,12 +121,12 @@ class TorchFile(WeightsFile):
     def _take(self, state):
         """Find the model's state in a checkpoint, and its tensors."""
         for _ in _STATES:
-            found = [key for key in _STATES if isinstance(state, dict) and isinstance(state.get(key), dict)]
-            if not found:
+            keys = [key for key in _STATES if isinstance(state, dict) and isinstance(state.get(key), dict)]
+            if not keys:
                 break
-            if len(found) > 1:
-                self.notes.append(f"the file holds {' and '.join(map(repr, found))}; {found[0]!r} was read")
-            state = state[found[0]]
+            if len(keys) > 1:
+                self.notes.append(f"the file holds {' and '.join(map(repr, keys))}; {keys[0]!r} was read")
+            state = state[keys[0]]
         if isinstance(state, Inert):
             raise Unknown(state.kind.full.replace(" ", "."))
         if not isinstance(state, dict):

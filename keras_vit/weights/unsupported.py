@@ -19,13 +19,13 @@ class Feature:
         name: name of the part in papers and libraries.
         pattern: matches the names of arrays that show the part.
         without: names that must be absent from the file; `\\1` is the pattern's group.
-        beside: a name that must also be in the file.
+        required: a name that must also be in the file.
     """
 
     name: str
     pattern: str
     without: tuple[str, ...] = ()
-    beside: str | None = None
+    required: str | None = None
 
     def shown_by(self, names) -> str | None:
         """Return the first name that shows the part, or None."""
@@ -34,7 +34,7 @@ class Feature:
             match = pattern.search(name)
             if not match or any(match.expand(other) in names for other in self.without):
                 continue
-            if self.beside is None or match.expand(self.beside) in names:
+            if self.required is None or match.expand(self.required) in names:
                 return name
         return None
 
@@ -63,7 +63,7 @@ FEATURES = (
     Feature("batch norm", r"(?:^|\.)running_(mean|var)$"),
     Feature("a convolutional stem", r"(?:^|\.)patch_embed\.(proj|conv\w*)\.\d+\."),
     Feature("a ResNet stem of several convolutions", r"(?:^|\.)stem\.conv1\."),
-    Feature("attention pooling beside a class token", r"^(.*)attn_pool\.latent$", beside=r"\1cls_token"),
+    Feature("attention pooling beside a class token", r"^(.*)attn_pool\.latent$", required=r"\1cls_token"),
     Feature("RMSNorm", r"^(.*(?<![qk]_)norm\d?)\.weight$", without=(r"\1.bias",)),
     Feature(
         "query, key and value without bias",
@@ -84,13 +84,13 @@ def unsupported(file) -> dict[str, str]:
     """
     shapes = {name: shape for name, shape in file.shapes.items() if not (IGNORED.match(name) or OPTIONAL.match(name))}
     names = {**shapes, **dict.fromkeys(file.integers)}
-    found = {feature.name: feature.shown_by(names) for feature in FEATURES}
-    found["a gated MLP (SwiGLU)"] = found["a gated MLP (SwiGLU)"] or _packed_gate(shapes)
-    found["patches in time (video)"] = next((name for name, shape in shapes.items() if len(shape) == 5), None)
-    row = find_timm_architecture(file.config)
-    for feature in row.features if row else ():
-        found[feature] = found.get(feature) or f"architecture {row.architecture}"
-    return {name: sign for name, sign in found.items() if sign}
+    signs = {feature.name: feature.shown_by(names) for feature in FEATURES}
+    signs["a gated MLP (SwiGLU)"] = signs["a gated MLP (SwiGLU)"] or _packed_gate(shapes)
+    signs["patches in time (video)"] = next((name for name, shape in shapes.items() if len(shape) == 5), None)
+    architecture = find_timm_architecture(file.config)
+    for feature in architecture.features if architecture else ():
+        signs[feature] = signs.get(feature) or f"architecture {architecture.architecture}"
+    return {name: sign for name, sign in signs.items() if sign}
 
 
 def _packed_gate(shapes) -> str | None:
@@ -104,10 +104,10 @@ def _packed_gate(shapes) -> str | None:
 
 def require_supported(file) -> None:
     """Raise a ValueError that names every unsupported part of a file's model."""
-    found = unsupported(file)
-    if found:
-        parts = ", ".join(f"{name} ({sign})" for name, sign in found.items())
+    signs = unsupported(file)
+    if signs:
+        parts = ", ".join(f"{name} ({sign})" for name, sign in signs.items())
         raise ValueError(
-            f"source expected a model of parts that this package has, received {file.source!r}, "
-            f"whose model has parts that are not supported yet: {parts}."
+            f"source expected a model that this package supports, received {file.source!r}, "
+            f"whose model has unsupported parts: {parts}."
         )

@@ -23,8 +23,8 @@ from keras_vit.weights.layouts import LAYOUTS, WRITABLE, find_place, format_name
 if TYPE_CHECKING:  # some commands do not import Keras
     import keras
 
-_ENDINGS = {"npz": ".npz", "linen": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
-_OWN = (".keras", ".weights.h5")
+_SUFFIXES = {"npz": ".npz", "linen": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
+_KERAS_SUFFIXES = (".keras", ".weights.h5")
 
 
 def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | None = None) -> None:
@@ -46,16 +46,18 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
             has the wrong suffix for the layout.
     """
     path = Path(path)
-    if layout is None and path.name.endswith(_OWN):
+    if layout is None and path.name.endswith(_KERAS_SUFFIXES):
         _write_atomically(path, model.save if path.suffix == ".keras" else lambda partial: _write_hdf5(partial, model))
         return
     layout = layout or ("npz" if path.suffix == ".npz" else None)
     if layout not in WRITABLE:
         raise ValueError(f"layout expected one of {WRITABLE}, received {layout!r}.")
-    as_folder = _ENDINGS[layout] == ".safetensors" and (path.is_dir() or not path.suffix)
+    as_folder = _SUFFIXES[layout] == ".safetensors" and (path.is_dir() or not path.suffix)
     file = path / "model.safetensors" if as_folder else path
-    if file.suffix != _ENDINGS[layout]:
-        raise ValueError(f"path expected to end in {_ENDINGS[layout]!r} for layout {layout!r}, received {str(path)!r}.")
+    if file.suffix != _SUFFIXES[layout]:
+        raise ValueError(
+            f"path expected to end in {_SUFFIXES[layout]!r} for layout {layout!r}, received {str(path)!r}."
+        )
     from keras_vit.composed import flattened, require_direct_classifier  # imports Keras
 
     model = flattened(model)
@@ -65,12 +67,12 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
     if positions != "learned" and not (fixed and positions == "sincos2d"):
         raise ValueError(f"layout {layout!r} expected learned positions, received {positions!r}.")
     if architecture.positions_at != "stem":
-        raise ValueError(f"layout {layout!r} expected positions behind the stem alone, received those of "
+        raise ValueError(f"layout {layout!r} expected positions only after the stem, received "
                          f"positions_at={architecture.positions_at!r}.")  # fmt: skip
     spec = preprocessing_of(model)
-    config = None if _ENDINGS[layout] == ".npz" else write_config(architecture, layout, spec)
+    config = None if _SUFFIXES[layout] == ".npz" else write_config(architecture, layout, spec)
     arrays = _arrays(model, layout)
-    _note_origin(architecture, layout)
+    _print_differences(architecture, layout)
     if not spec.is_plain_scaling and not (layout == "timm" or (layout == "hf" and as_folder)):
         print(f"layout {layout!r}: its readers scale images to [-1, 1], the model's are {spec}.", file=sys.stderr)
     if note := merge_note(model):
@@ -91,18 +93,18 @@ def _arrays(model, layout):
     """Map names in the layout to (reader, transform, part, heads), in the model's order. Read no data."""
     require_float(model, f"layout {layout!r}", "save the model before `quantize`, or quantized as .keras")
     family = architecture_of_model(model).family
-    arrays, homeless = {}, []
+    arrays, unsupported = {}, []
     for path, read in readers(model).items():
         place = find_place(family, "keras", path)
         cell = place and place.row.cells.get(layout)
         if cell is None or path.startswith(LAYOUTS[layout].never_written):
-            homeless.append(path)
+            unsupported.append(path)
             continue
         heads = getattr(model.get_layer(path.split("/")[0]), "num_heads", 1)
         for part, name in enumerate(cell.names):
             arrays[format_name(name, dict(place.indices))] = (read, cell.transform, part, heads)
-    if homeless:
-        raise ValueError(f"layout {layout!r} has no place for {', '.join(homeless)}.")
+    if unsupported:
+        raise ValueError(f"layout {layout!r} has no place for {', '.join(unsupported)}.")
     return {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
 
 
@@ -149,12 +151,12 @@ def _write_atomically(path: Path, write) -> None:
 _IN_CONFIG = {"timm": ("activation", "pooling"), "hf": ("activation", "layer_norm_epsilon")}
 
 
-def _note_origin(model, layout):
+def _print_differences(model, layout):
     """Print fields of the model that the file cannot state, and that its readers therefore assume differently."""
     usual = origin(LAYOUTS[layout], model.family, model.units is not None)
     if model.family == "vit":
         usual["pooling"] = pooling_of(model.pooling == "map", model.class_token, model.norm_after_pooling)
     for name, theirs in usual.items():
-        mine = getattr(model, name)
-        if mine != theirs and name not in _IN_CONFIG.get(layout, ()):
-            print(f"layout {layout!r}: its readers take {name}={theirs!r}, the model has {mine!r}.", file=sys.stderr)
+        value = getattr(model, name)
+        if value != theirs and name not in _IN_CONFIG.get(layout, ()):
+            print(f"layout {layout!r}: its readers assume {name}={theirs!r}, the model has {value!r}.", file=sys.stderr)

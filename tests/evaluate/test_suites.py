@@ -33,7 +33,7 @@ SHORT += ("augment.flip=false", "data.resize=null")
 
 
 def shaded(labels, channels=3, side=9, seed=0):
-    """Noise around a shade that hangs on the label."""
+    """Noise around a shade that depends on the label."""
     noise = np.random.default_rng(seed).normal(0, 12, (len(labels), side, side, channels))
     return np.clip(40 * (np.asarray(labels) % 6)[:, None, None, None] + 20 + noise, 0, 255).astype("uint8")
 

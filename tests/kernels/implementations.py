@@ -1,4 +1,4 @@
-"""The forms by XLA beside the plain ones."""
+"""Pairs of an XLA implementation and its reference."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What a backward pass keeps of the forward one."""
+"""The tensors that a backward pass takes from the forward pass."""
 
 import math
 
@@ -17,7 +17,7 @@ def _as_run(function, *inputs):
 
 
 def saved_activations(form, inputs, least):
-    """Types and shapes of the tensors of `least` numbers or more that the backward pass takes of the forward one."""
+    """Return types and shapes of the tensors of `least` or more values that the backward pass reads."""
     before = []
 
     @tf.function

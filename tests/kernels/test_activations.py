@@ -1,4 +1,4 @@
-"""GELU's forms by XLA, beside the plain ones."""
+"""GELU compiled by XLA against the reference."""
 
 import numpy as np
 import pytest

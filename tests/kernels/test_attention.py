@@ -1,4 +1,4 @@
-"""The loops beside attention's products, beside plain operations in float64."""
+"""The elementwise loops of attention against plain operations in float64."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The norms' forms by XLA, beside the plain ones."""
+"""Norms compiled by XLA against the reference."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""oneDNN's operations, beside what they stand for."""
+"""oneDNN's operations against plain operations."""
 
 import importlib
 import platform

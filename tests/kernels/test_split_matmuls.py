@@ -1,4 +1,4 @@
-"""Attention and MLPs by smaller products, beside the plain forms."""
+"""Attention and MLPs by smaller matmuls against the reference."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Sums in the functions that XLA compiles."""
+"""Sums in functions that XLA compiles."""
 
 import ast
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_no_function_that_xla_compiles_asks_for_such_a_sum(path):
 
 
 def test_what_is_looked_for_is_in_a_plain_sum():
-    """Where it no longer is, `sum_in_xla` may be `tf.reduce_sum` again, if that is as fast."""
+    """If it no longer is, `sum_in_xla` may be `tf.reduce_sum` again, if that is as fast."""
     program = xla_compiled(lambda x: tf.reduce_sum(x, axis=1)).experimental_get_compiler_ir(X)
     assert "__ynn_fusion" in program(stage="optimized_hlo")
 

@@ -1,4 +1,4 @@
-"""The forms of GELU, attention, norms and biases that training on CPUs uses, beside the plain ones."""
+"""GELU, attention, norms and biases for training on CPUs against the reference."""
 
 import dataclasses
 import math
@@ -76,7 +76,7 @@ def test_a_norm_keeps_as_much_as_its_input_for_the_backward_pass(form, plain, sh
 def test_an_activated_product_keeps_its_inputs_alone_but_of_few_rows(form, plain, dtype, monkeypatch):
     inputs = [tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 24), (24,), (24, 8))]
     monkeypatch.setattr(token_sums, "SAVE_BELOW", 34)
-    of_few = 1 if dtype == "bfloat16" else 0  # value and slope in place of x
+    of_few = 1 if dtype == "bfloat16" else 0  # value and slope instead of x
     assert saved_activations(form.matmul, inputs, 192) == [(dtype, (24, 8)), *[(dtype, (33, 24))] * (1 + of_few)]
     monkeypatch.setattr(token_sums, "SAVE_BELOW", 33)
     assert saved_activations(form.matmul, inputs, 192) == [(dtype, (24, 8)), (dtype, (33, 24))]

@@ -1,4 +1,4 @@
-"""Attention and its product as training on CPUs computes them, beside the plain form."""
+"""Attention and its output projection for training on CPUs against the reference."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ def _attention(dtype="float32"):
 
 
 def _plain(dtype="float32"):
-    """The layer's own form of `attention_and_projection()`."""
+    """The reference of `attention_and_projection()`."""
     attention = _attention(dtype)
 
     def plain(qkv, bias, kernel):

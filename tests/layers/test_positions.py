@@ -234,7 +234,7 @@ def test_a_file_of_ours_says_what_it_is(positions, at, axial, tmp_path):
     again = keras_vit.from_pretrained(str(tmp_path / "model.keras"), name="again")  # an option: it is built anew
     assert again.name == "again" and max_difference(again(images), model(images)) == 0
     if positions == "none" or at == "shared":
-        word = "learned positions" if positions == "none" else "positions behind the stem alone"
+        word = "learned positions" if positions == "none" else "positions only after the stem"
         with pytest.raises(ValueError, match=f"layout 'npz' expected {word}, received"):
             keras_vit.save_weights(model, tmp_path / "model.npz")
     else:

@@ -144,7 +144,9 @@ def test_what_cannot_be_fetched_says_where_to_put_it(server, capsys):
 def test_without_a_network(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_HOME", str(tmp_path))
     monkeypatch.setenv("KERAS_VIT_WEIGHTS_URL", "http://127.0.0.1:9")
-    with pytest.raises(FileNotFoundError, match=r"could not be fetched \(.*refused.*put https://.* at .*ViT-B_16.npz"):
+    with pytest.raises(
+        FileNotFoundError, match=r"could not be downloaded \(.*refused.*put https://.* at .*ViT-B_16.npz"
+    ):
         keras_vit.create_model(TAG)
 
 

@@ -28,7 +28,7 @@ TIMM = {"input_size": [3, 8, 8], "interpolation": "bicubic", "crop_pct": 0.9, "m
 
 
 def saved(folder, layout, **changes):
-    """A folder as a library's hub has it, with other preprocessing: that of transformers in its own file."""
+    """A hub folder with other preprocessing, which transformers states in its own file."""
     keras_vit.save_weights(randomise(keras_vit.build(TINY, classes=3)), folder, layout=layout)
     name, key = ("config.json", "pretrained_cfg") if layout == "timm" else ("preprocessor_config.json", None)
     config = json.loads((folder / name).read_text())

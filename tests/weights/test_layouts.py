@@ -109,7 +109,7 @@ def test_a_torch_file_without_positions_is_refused(tmp_path):
     values = load_file(GOLDENS / "t1.weights.safetensors")
     del values["pos_embed"]
     save_file(values, tmp_path / "t1.safetensors")
-    with pytest.raises(ValueError, match="expected a position embedding, as files of layout 'timm' have one"):
+    with pytest.raises(ValueError, match="expected a position embedding, as in layout 'timm', received"):
         keras_vit.from_pretrained(tmp_path / "t1.safetensors", num_heads=3)
 
 
@@ -235,7 +235,7 @@ def test_our_own_files(tmp_path):
     larger = keras_vit.from_pretrained(tmp_path / "model.keras", input_shape=(96, 96, 3), classes=4)
     assert larger.output_shape == (None, 4)
     assert larger.get_layer("position_embedding").grid == (6, 6)
-    with pytest.raises(ValueError, match="expected a file that says its architecture, .*build the model"):
+    with pytest.raises(ValueError, match="expected a file that states its architecture, .*build the model"):
         keras_vit.from_pretrained(tmp_path / "model.weights.h5")
     with pytest.raises(ValueError, match="expected a Keras file that fits"):
         keras_vit.load_weights(keras_vit.from_pretrained(GOLDENS / "g1.weights.npz"), tmp_path / "model.weights.h5")

@@ -65,9 +65,9 @@ def test_a_decoder_and_a_projection_head_may_be_left_out(tmp_path, capsys):
 def test_what_the_answers_depend_on_may_not_be_left_out(tmp_path):
     model = keras_vit.from_pretrained(T1, num_heads=3)
     sentences = {
-        "blocks.1.attn.proj.bias": "not supported yet: dense layers without bias",
+        "blocks.1.attn.proj.bias": "unsupported parts: dense layers without bias",
         "cls_token": "missing from the file: class_token/token",
-        "norm.bias": "not supported yet: RMSNorm",
+        "norm.bias": "unsupported parts: RMSNorm",
         "pos_embed": "missing from the file: position_embedding/embedding",
         "blocks.0.extra.weight": "left over in the file: blocks.0.extra.weight",
         "input_norm.mean": "left over in the file: input_norm.mean",

@@ -1,4 +1,4 @@
-"""Files into models of another size: what is converted, what is said, what is refused."""
+"""Loading files into models of another size: conversions, messages and errors."""
 
 import json
 import shutil

@@ -52,7 +52,7 @@ def test_a_file_says_which_part_is_not_supported(strict, tmp_path):
     files = {part: changed(added) for part, added in ADDED.items()}
     files |= {part: changed(without=names) for part, names in LEFT_OUT.items()}
     for part, arrays in files.items():
-        with pytest.raises(ValueError, match="parts that are not supported yet") as error:
+        with pytest.raises(ValueError, match="unsupported parts") as error:
             keras_vit.from_pretrained(write(tmp_path, arrays), num_heads=3, strict=strict)
         assert f"{part} (" in str(error.value) and "\n" not in str(error.value)
 
@@ -76,7 +76,7 @@ def test_a_model_that_is_there_is_not_filled_from_such_a_file(tmp_path):
 )
 def test_an_architecture_has_parts_that_no_array_shows(architecture, part, tmp_path):
     folder = write(tmp_path, changed(), {"architecture": architecture})
-    with pytest.raises(ValueError, match="parts that are not supported yet") as error:
+    with pytest.raises(ValueError, match="unsupported parts") as error:
         keras_vit.from_pretrained(folder, num_heads=3)
     assert f"{part} (architecture {architecture})" in str(error.value)
 
@@ -93,7 +93,7 @@ def test_no_name_that_this_package_reads_shows_an_unsupported_part():
     names = {name.removesuffix("[{i}]").format(**numbers) for cell in cells for name in cell.names}
     assert len(names) > 300
     names |= {"cls_token_of_another_model"}
-    alone = [feature for feature in FEATURES if not feature.without and not feature.beside]
+    alone = [feature for feature in FEATURES if not feature.without and not feature.required]
     assert {feature.name: feature.shown_by(names) for feature in alone} == {feature.name: None for feature in alone}
 
 

@@ -221,14 +221,14 @@ def test_what_readers_will_compute_otherwise_is_said(tmp_path, capsys):
     model = keras_vit.build(TINY, activation="gelu", layer_norm_epsilon=1e-12)
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     said = capsys.readouterr().err
-    assert "layout 'npz': its readers take activation='gelu_tanh', the model has 'gelu'." in said
-    assert "layout 'npz': its readers take layer_norm_epsilon=1e-06, the model has 1e-12." in said
+    assert "layout 'npz': its readers assume activation='gelu_tanh', the model has 'gelu'." in said
+    assert "layout 'npz': its readers assume layer_norm_epsilon=1e-06, the model has 1e-12." in said
     keras_vit.save_weights(model, tmp_path / "hf", layout="hf")
     assert capsys.readouterr().err == ""
     pooled = keras_vit.build(TINY, include_top=False, pooling="gap", class_token=True)
     for layout, path in {"npz": "gap.npz", "linen": "gap.npz", "hf": "hf", "timm": "timm"}.items():
         keras_vit.save_weights(pooled, tmp_path / path, layout=layout)
-        note = f"layout {layout!r}: its readers take pooling='token', the model has 'gap'."
+        note = f"layout {layout!r}: its readers assume pooling='token', the model has 'gap'."
         assert (note in capsys.readouterr().err) == (layout != "timm")  # whose config has a key for it
 
 

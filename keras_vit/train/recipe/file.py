@@ -31,12 +31,12 @@ def load_recipe(path: str | os.PathLike) -> Recipe:
         raise FileNotFoundError(f"recipe expected a Python file that defines `recipe`, found none at {str(path)!r}.")
     if path.suffix == ".json":
         return from_json(path.read_text())
-    found = recipes_in(path)
-    if row in found:
-        return found[row]
-    some = difflib.get_close_matches(row, found, n=5, cutoff=0) if row else list(found)
+    recipes = recipes_in(path)
+    if row in recipes:
+        return recipes[row]
+    some = difflib.get_close_matches(row, recipes, n=5, cutoff=0) if row else list(recipes)
     nearest = ", ".join(some[:SHOWN]) + f" and {len(some) - SHOWN} more" * (len(some) > SHOWN)
-    raise ValueError(f"recipe expected one of the {len(found)} rows of {path.name} behind a colon, received {row!r}; "
+    raise ValueError(f"recipe expected one of the {len(recipes)} rows of {path.name} behind a colon, received {row!r}; "
                      f"{'the nearest' if row else 'they'} are {nearest}.")  # fmt: skip
 
 
@@ -52,16 +52,16 @@ def recipes_in(path: str | os.PathLike) -> dict[str, Recipe]:
         raise ValueError(f"recipe expected a .py or .json file, received {str(path)!r}.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = dict(getattr(module, "recipes", {}))
+    recipes = dict(getattr(module, "recipes", {}))
     if hasattr(module, "recipe"):
-        found[""] = module.recipe
-    wrong = [value for value in found.values() if not isinstance(value, Recipe)]
-    if wrong or not found:
+        recipes[""] = module.recipe
+    wrong = [value for value in recipes.values() if not isinstance(value, Recipe)]
+    if wrong or not recipes:
         raise ValueError(
             f"recipe expected {str(path)!r} to define `recipe = Recipe(...)`, or several in `recipes`, found "
             f"{wrong[0] if wrong else None!r}."
         )
-    return found
+    return recipes
 
 
 def to_json(recipe: Recipe) -> str:
@@ -114,7 +114,7 @@ def _flat(value, path=""):
     if not isinstance(value, dict):
         return {path: value}
     parts = (_flat(inner, f"{path}.{name}" if path else name) for name, inner in value.items())
-    return {inner: found for part in parts for inner, found in part.items()}
+    return {inner: leaf for flat in parts for inner, leaf in flat.items()}
 
 
 def _value(text):
