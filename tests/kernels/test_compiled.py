@@ -109,12 +109,12 @@ def test_frozen_it_refuses_other_weights_until_it_is_told_to_take_them(name):
         lambda: model.set_weights([weight[::-1] for weight in model.get_weights()]),
         lambda: one_more(model),
     ):
-        kept = model.get_weights()
+        weights = model.get_weights()
         change()
         for count in (3, 1):
             with pytest.raises(ValueError, match=OTHERS):
                 answer(images_for(model, count))
-        model.set_weights(kept)  # written anew, and the same
+        model.set_weights(weights)  # written again, with equal values
         assert max_difference(answer(images), model(images)) < 2e-5
         change()
         answer.refresh()
@@ -247,7 +247,7 @@ def test_frozen_on_jax_it_outlives_an_evaluation():
 @needs_tensorflow
 @pytest.mark.parametrize("name", first_quick(["hybrid", "token", "bit"]))
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_frozen_kernels_of_blocks_are_held_and_other_weights_are_constants(name, dtype):
+def test_frozen_kernels_of_blocks_are_prepacked_and_other_weights_are_constants(name, dtype):
     from keras_vit.kernels import onednn
     from keras_vit.kernels.split_matmuls import split_weights
 
@@ -260,9 +260,9 @@ def test_frozen_kernels_of_blocks_are_held_and_other_weights_are_constants(name,
     head, of_blocks = model.get_layer("head").kernel, {tuple(w.shape) for layer in kernels for w in layer.weights}
     assert tuple(head.shape) in constants and not any(len(shape) == 2 for shape in constants & of_blocks)
     of_first_token = 4 * (name != "bit")  # attention of the last block has another form
-    held = dtype == "mixed_bfloat16" and onednn.has_prepacked_matmul()
+    prepacked = dtype == "mixed_bfloat16" and onednn.has_prepacked_matmul()
     found = [operation.type for operation in operations].count("_MklNativeFusedMatMul")
-    assert found == (sum(map(len, kernels.values())) - of_first_token if held else 0)
+    assert found == (sum(map(len, kernels.values())) - of_first_token if prepacked else 0)
     assert max_difference(answer(images_for(model)), model(images_for(model))) < (2e-5 if dtype == "float32" else 0.05)
 
 

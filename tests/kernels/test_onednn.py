@@ -18,7 +18,7 @@ WIDTH, WIDE = 32, 48
 
 
 @pytest.fixture
-def held():
+def has_prepacked_matmul():
     if not onednn.has_prepacked_matmul():
         pytest.skip("TensorFlow has no such product by oneDNN here")
 
@@ -34,7 +34,7 @@ def rows(count, dtype="bfloat16"):
 
 
 def of_any_count(call, dtype="bfloat16"):
-    """One graph for any number of rows."""
+    """One graph for any number of tokens."""
     return tf.function(call, [tf.TensorSpec((None, WIDTH), dtype)], autograph=False)
 
 
@@ -43,7 +43,7 @@ def kinds(call):
 
 
 @pytest.mark.parametrize("activation", [None, gelu, gelu_tanh, tf.nn.relu])
-def test_a_held_product_is_the_product_for_any_number_of_rows(held, activation):
+def test_a_prepacked_matmul_equals_the_matmul_for_any_number_of_tokens(has_prepacked_matmul, activation):
     kernel, bias = weights()
     call = of_any_count(lambda x: prepacked_matmul(x, kernel, bias, activation))
     assert "_MklNativeFusedMatMul" in kinds(call) and "MatMul" not in kinds(call)
@@ -54,7 +54,7 @@ def test_a_held_product_is_the_product_for_any_number_of_rows(held, activation):
         np.testing.assert_allclose(tf.cast(call(x), tf.float32), expected, rtol=2**-7, atol=2**-7)
 
 
-def test_each_product_of_a_graph_holds_its_own_kernel(held):
+def test_each_matmul_of_a_graph_has_its_own_kernel(has_prepacked_matmul):
     kernel, bias = weights()
     call = of_any_count(lambda x: [prepacked_matmul(x, kernel * scale, bias) for scale in (1, -2)])
     for count in (4, 9):
@@ -64,7 +64,7 @@ def test_each_product_of_a_graph_holds_its_own_kernel(held):
 
 
 @pytest.mark.parametrize("activation", [None, gelu, gelu_tanh])
-def test_a_held_product_has_the_products_gradients(held, activation):
+def test_a_prepacked_matmul_has_the_gradients_of_the_matmul(has_prepacked_matmul, activation):
     (kernel, bias), x = weights(), rows(7)
 
     def of(product):

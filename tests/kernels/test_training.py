@@ -62,7 +62,7 @@ def test_a_convolution_of_one_pixel_without_strides_is_a_product_where_a_model_t
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("form", "plain", "shape"), NORMS)
-def test_a_norm_keeps_as_much_as_its_input_for_the_backward_pass(form, plain, shape, dtype):
+def test_a_norm_saves_only_its_input_for_the_backward_pass(form, plain, shape, dtype):
     x = tf.cast(tf.random.stateless_normal(shape, (0, 0)), dtype)
     inputs, least = [x, tf.fill((64,), 0.5), tf.ones((64,))], math.prod(shape)
     found = saved_activations(lambda *inputs: form(*inputs, 1e-6), inputs, least)
@@ -73,7 +73,7 @@ def test_a_norm_keeps_as_much_as_its_input_for_the_backward_pass(form, plain, sh
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("form", "plain"), ACTIVATIONS)
-def test_an_activated_product_keeps_its_inputs_alone_but_of_few_rows(form, plain, dtype, monkeypatch):
+def test_an_activated_matmul_saves_only_its_inputs_except_for_few_tokens(form, plain, dtype, monkeypatch):
     inputs = [tf.cast(tf.random.stateless_normal(shape, (1, 2)), dtype) for shape in ((33, 24), (24,), (24, 8))]
     monkeypatch.setattr(token_sums, "SAVE_BELOW", 34)
     of_few = 1 if dtype == "bfloat16" else 0  # value and slope instead of x
@@ -89,7 +89,7 @@ def test_an_activated_product_keeps_its_inputs_alone_but_of_few_rows(form, plain
 
 @pytest.mark.parametrize(("dtype", "few"), [("float32", False), ("bfloat16", False), ("bfloat16", True)])
 @pytest.mark.parametrize(("form", "plain"), ACTIVATIONS)
-def test_an_activated_product_has_the_plain_value_and_gradients(form, plain, dtype, few, monkeypatch):
+def test_an_activated_matmul_has_the_reference_value_and_gradients(form, plain, dtype, few, monkeypatch):
     if dtype == "bfloat16":
         need_rounded_bfloat16()
     monkeypatch.setattr(token_sums, "SAVE_BELOW", 34 if few else 33)
@@ -121,7 +121,7 @@ def test_a_unit_has_fused_group_norms_while_it_trains():
 
 @pytest.mark.parametrize(("wide", "many"), first_quick([(True, True), (True, False), (False, False)]))
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu"])
-def test_a_fused_model_trains_as_before_and_predicts_by_the_plain_form(activation, wide, many, monkeypatch):
+def test_a_model_with_overrides_trains_as_before_and_predicts_by_the_reference(activation, wide, many, monkeypatch):
     monkeypatch.setattr(dispatch, "WIDE", 16 if wide else 17)
     monkeypatch.setattr(attended, "MANY_TOKENS", 5 if many else 6)
     model = randomise(keras_vit.build(ROW, classes=5, activation=activation))

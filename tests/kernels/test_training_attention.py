@@ -41,7 +41,7 @@ def _plain(dtype="float32"):
 
 @pytest.mark.broad
 @pytest.mark.parametrize("many", [False, True])
-def test_attention_keeps_its_projections_and_of_many_tokens_what_it_gathered(many, monkeypatch):
+def test_attention_saves_its_projections_and_the_attended_values_of_many_tokens(many, monkeypatch):
     monkeypatch.setattr(attended, "MANY_TOKENS", 9 if many else 10)
     monkeypatch.setattr(token_sums, "SAVE_BELOW", 45)
     numbers = _numbers()
@@ -54,10 +54,10 @@ def test_attention_keeps_its_projections_and_of_many_tokens_what_it_gathered(man
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_of_few_rows_and_where_asked_to_the_weights_are_kept(dtype, monkeypatch):
-    for few, again, times in ((46, True, True), (45, True, False), (45, False, True)):
+def test_the_weights_are_saved_for_few_tokens_and_without_recompute(dtype, monkeypatch):
+    for few, recompute, times in ((46, True, True), (45, True, False), (45, False, True)):
         monkeypatch.setattr(token_sums, "SAVE_BELOW", few)
-        found = saved_activations(attended.attention_and_projection(again), _numbers(dtype), 5 * 9 * 8)
+        found = saved_activations(attended.attention_and_projection(recompute), _numbers(dtype), 5 * 9 * 8)
         assert found.count((dtype, (5, 2, 9, 9))) == times
 
 
@@ -72,7 +72,7 @@ def _names_before(operation):
 
 
 def test_images_are_cut_up_for_the_gradient_no_sooner_than_it_is_there(monkeypatch):
-    """Cut up they are a copy, which would be kept from the forward pass on."""
+    """Cut up they are a copy, which would stay in memory from the forward pass on."""
     monkeypatch.setattr(attended, "MANY_TOKENS", 9)
     qkv, bias, kernel = _numbers()
 
