@@ -52,7 +52,7 @@ def with_values(mapping) -> keras.StatelessScope:
 class Recomputed(keras.layers.Layer):
     """Computes a layer twice, so that only its input is saved for the gradient.
 
-    Both computations use the same values and dropout seeds, so the gradient is that of the layer.
+    Both computations use the same values and dropout seeds, so the gradient equals the gradient of the layer.
 
     Args:
         layer: the layer.

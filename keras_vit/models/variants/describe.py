@@ -1,4 +1,4 @@
-"""Describe the rows for people: as Markdown tables, and in words."""
+"""Describe the rows as Markdown tables and in words."""
 
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, Variant
 
@@ -41,5 +41,6 @@ def describe_variant(variant: Variant | BiTVariant) -> str:
     row = f"{variant.depth} {kind} of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
     if variant.stem is None:
         return f"{row}, patches of {variant.patch_size} pixels"
-    units = ", ".join(map(str, variant.stem.units)) or "no"
-    return f"{row}, patches of {variant.patch_size} cells on a ResNet of stages with {units} units"
+    units = ", ".join(map(str, variant.stem.units))
+    stem = f"a ResNet with stages of {units} units" if units else "a convolutional stem"
+    return f"{row}, patches of {variant.patch_size} cell{'s' * (variant.patch_size != 1)} on {stem}"

@@ -25,7 +25,7 @@ def R_ViT_Ti16(
 ) -> keras.Model:
     """Build R+ViT-Ti/16: 6,337,704 parameters with 1000 classes.
 
-    The model has 12 blocks of width 192, 3 heads, MLP 768, patches of 8 cells on a ResNet of stages with no units.
+    The model has 12 blocks of width 192, 3 heads, MLP 768, patches of 8 cells on a convolutional stem.
 
     Args:
         include_top: whether the model ends in the classifier.
@@ -83,7 +83,7 @@ def R26_ViT_S32(
 ) -> keras.Model:
     """Build R26+ViT-S/32: 36,431,912 parameters with 1000 classes.
 
-    The model has 12 blocks of width 384, 6 heads, MLP 1536, patches of 1 cells on a ResNet of stages with 2, 2, 2, 2
+    The model has 12 blocks of width 384, 6 heads, MLP 1536, patches of 1 cell on a ResNet with stages of 2, 2, 2, 2
     units.
 
     Args:
@@ -142,7 +142,7 @@ def R26_ViT_B32(
 ) -> keras.Model:
     """Build R26+ViT-B/32: 101,383,976 parameters with 1000 classes.
 
-    The model has 12 blocks of width 768, 12 heads, MLP 3072, patches of 1 cells on a ResNet of stages with 2, 2, 2, 2
+    The model has 12 blocks of width 768, 12 heads, MLP 3072, patches of 1 cell on a ResNet with stages of 2, 2, 2, 2
     units.
 
     Args:
@@ -201,7 +201,7 @@ def R50_ViT_B16(
 ) -> keras.Model:
     """Build R50+ViT-B/16: 98,659,112 parameters with 1000 classes.
 
-    The model has 12 blocks of width 768, 12 heads, MLP 3072, patches of 1 cells on a ResNet of stages with 3, 4, 9
+    The model has 12 blocks of width 768, 12 heads, MLP 3072, patches of 1 cell on a ResNet with stages of 3, 4, 9
     units.
 
     Args:
@@ -260,7 +260,7 @@ def R50_ViT_B32(
 ) -> keras.Model:
     """Build R50+ViT-B/32: 110,945,832 parameters with 1000 classes.
 
-    The model has 12 blocks of width 768, 12 heads, MLP 3072, patches of 1 cells on a ResNet of stages with 3, 4, 6, 3
+    The model has 12 blocks of width 768, 12 heads, MLP 3072, patches of 1 cell on a ResNet with stages of 3, 4, 6, 3
     units.
 
     Args:
@@ -319,7 +319,7 @@ def R50_ViT_L16(
 ) -> keras.Model:
     """Build R50+ViT-L/16: 316,483,624 parameters with 1000 classes.
 
-    The model has 24 blocks of width 1024, 16 heads, MLP 4096, patches of 1 cells on a ResNet of stages with 3, 4, 9
+    The model has 24 blocks of width 1024, 16 heads, MLP 4096, patches of 1 cell on a ResNet with stages of 3, 4, 9
     units.
 
     Args:
@@ -378,7 +378,7 @@ def R50_ViT_L32(
 ) -> keras.Model:
     """Build R50+ViT-L/32: 328,994,856 parameters with 1000 classes.
 
-    The model has 24 blocks of width 1024, 16 heads, MLP 4096, patches of 1 cells on a ResNet of stages with 3, 4, 6, 3
+    The model has 24 blocks of width 1024, 16 heads, MLP 4096, patches of 1 cell on a ResNet with stages of 3, 4, 6, 3
     units.
 
     Args:
