@@ -199,7 +199,7 @@ def test_frozen_it_is_not_traced_into_a_function_that_would_not_look():
 @needs_tensorflow
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_function_of_a_layers_own_keeps_nothing(frozen):
-    """It is traced within ours, and would go on with the forms and weights that it found there."""
+    """It is traced within ours, and would cache the overrides and weights of that trace."""
     import tensorflow as tf
 
     model = randomise(CASES["token"].make())
@@ -207,7 +207,7 @@ def test_a_function_of_a_layers_own_keeps_nothing(frozen):
     answer, call = keras_vit.compiled(model, frozen=frozen), block.call
     block.call = tf.function(call, autograph=False)
     if frozen:
-        with pytest.raises(ValueError, match="frozen expected blocks that are called in the model's own graph"):
+        with pytest.raises(ValueError, match="frozen expected blocks that are called in the model's graph"):
             answer(images)
     else:
         answer(images)
