@@ -171,5 +171,5 @@ def test_modes_that_are_not_ours_and_subclasses_are_refused():
 
     layer = Doubled(3)
     layer.build((None, 4))
-    with pytest.raises(NotImplementedError, match="Doubled may compute anything"):
+    with pytest.raises(NotImplementedError, match="Doubled may override `call`"):
         layer.quantize("int8")

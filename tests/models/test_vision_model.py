@@ -269,7 +269,7 @@ def test_whoever_makes_a_model_of_it_to_compute_with_makes_a_lean_one():
     for call in (
         named_outputs(model),
         logits_model(model),
-        few_shot.features_of(model),
+        few_shot.feature_function(model),
         lambda images: neighbours.features_of(model, images.clip(-1, 1)),
     ):
         assert rows_normalised(model, lambda call=call: call(IMAGES)) == [1]
