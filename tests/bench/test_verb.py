@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import needs_tensorflow
 
-from benchmarks.harness import machine, matmul, page, plan, settings, verb
+from benchmarks.harness import conduct, machine, matmul, page, plan, settings, verb
 from keras_vit import cli
 
 FAKE = Path(__file__).with_name("fake_peer.py")
@@ -39,6 +39,7 @@ def fast(monkeypatch):
 @needs_tensorflow
 def test_a_run_measures_ours_and_writes_both_files(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(matmul, "LIBRARIES", ("numpy",))
+    monkeypatch.setattr(conduct, "free_memory", lambda: 20e9)  # room for all processes at once
     peers = [f"{FAKE}:{name}" for name in ("good", "absent")]
     status, result, text = run(tmp_path, "--peers", ",".join(peers))
     printed = capsys.readouterr()
