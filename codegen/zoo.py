@@ -43,10 +43,10 @@ _DOCS = {
     "name": "name of the Keras model.",
     "patch_size": "side of a patch in pixels, instead of the row's; one int or (height, width).",
     "representation_size": "width of a tanh layer before the classifier, as in ImageNet-21k pre-training.",
-    "activation": "`gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of "
-    "the weights, and means `gelu_tanh` without weights.",
-    "layer_norm_epsilon": "epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without "
-    "weights.",
+    "activation": "`gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP). "
+    "None follows the origin of the weights, and means `{row.activation}` without weights.",
+    "layer_norm_epsilon": "epsilon of the layer norms. None follows the origin of the weights, and means "
+    "{row.layer_norm_epsilon:g} without weights.",
     "dropout_rate": "rate after the position embedding and every dense layer but query, key and value, in [0, 1).",
     "attention_dropout_rate": "rate on the attention weights, in [0, 1).",
     "drop_path_rate": "stochastic depth of the last block, in [0, 1). The rate rises linearly from 0 at the first "
@@ -105,7 +105,7 @@ def _function(row, reference: str) -> str:
         *_paragraph(f"The model has {describe_variant(row)}.", 4),
         "",
         "Args:",
-        *(line for p in parameters for line in _paragraph(f"{p.name}: {docs[p.name]}", 8)),
+        *(line for p in parameters for line in _paragraph(f"{p.name}: {docs[p.name].format(row=row)}", 8)),
         "",
         "Returns:",
         f"    A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top {features}.",

@@ -79,5 +79,5 @@ def _position_table(model):
         tokens = np.zeros((1, layer.prefix_tokens + layer.grid[0] * layer.grid[1], width), "float32")
         patches = np.zeros((1, *layer.grid, width), "float32")
         table = layer(*[tokens, patches][: len(keras.tree.flatten(layer.input))])
-    table = to_float32(table)[0, layer.prefix_tokens :].astype("float64")
+    table = to_float32(table)[0, -layer.grid[0] * layer.grid[1] :].astype("float64")
     return layer, table if table.any() else None

@@ -15,10 +15,12 @@ from keras_vit.layers.embedding import GridToTokens as GridToTokens
 from keras_vit.layers.embedding import PatchEmbedding as PatchEmbedding
 from keras_vit.layers.embedding import PatchExtraction as PatchExtraction
 from keras_vit.layers.embedding import PositionEmbedding as PositionEmbedding
+from keras_vit.layers.embedding import RegisterTokens as RegisterTokens
 from keras_vit.layers.encoder import EncoderBlock as EncoderBlock
 from keras_vit.layers.encoder import LayerNorm as LayerNorm
 from keras_vit.layers.groupnorm import GroupNorm as GroupNorm
 from keras_vit.layers.initial_values import use_initial_values as use_initial_values
+from keras_vit.layers.layer_scale import LayerScale as LayerScale
 from keras_vit.layers.masked import PatchCorruption as PatchCorruption
 from keras_vit.layers.masked import PatchPrediction as PatchPrediction
 from keras_vit.layers.mlp import MLPBlock as MLPBlock

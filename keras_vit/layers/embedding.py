@@ -1,6 +1,6 @@
 """From an image to the first token sequence (section 3.1, equation 1).
 
-The steps are patch embedding, flattening to a sequence, class token, position embedding.
+The steps are patch embedding, flattening to a sequence, registers and class token, position embedding.
 
 B batch, H W C image, P patch height or width, h w patch grid, N tokens, D width.
 """
@@ -81,6 +81,7 @@ class PatchEmbedding(Biased, PatchExtraction):
     Args:
         width: D, the width of an embedding.
         patch_size: pixels of a patch, one int or (height, width).
+        use_bias: whether a bias is added.
         conversion: how a loaded kernel was converted; saved in the config.
         image_spec: fields of the `keras_vit.ImageSpec` of the weights; saved in the config.
 
@@ -94,12 +95,14 @@ class PatchEmbedding(Biased, PatchExtraction):
         self,
         width: int,
         patch_size: int | tuple[int, int],
+        use_bias: bool = True,
         conversion: str | None = None,
         image_spec: dict | None = None,
         **kwargs: Any,
     ):
         super().__init__(patch_size, **kwargs)
         self.width = width
+        self.use_bias = use_bias
         self.conversion = conversion
         self.image_spec = image_spec
 
@@ -107,7 +110,8 @@ class PatchEmbedding(Biased, PatchExtraction):
         super().build(input_shape)
         kernel_shape = (*self.patch_size, input_shape[-1], self.width)
         self.kernel = self.add_weight(name="kernel", shape=kernel_shape, initializer="lecun_normal")
-        self.bias = self.add_weight(name="bias", shape=(self.width,), initializer="zeros")
+        if self.use_bias:
+            self.bias = self.add_weight(name="bias", shape=(self.width,), initializer="zeros")
 
     def compute_output_shape(self, input_shape):
         return (*super().compute_output_shape(input_shape)[:-1], self.width)
@@ -116,7 +120,8 @@ class PatchEmbedding(Biased, PatchExtraction):
         patches = super().call(images)  # (B, h, w, P * P * C)
         _, h, w, pixels = ops.shape(patches)
         flat = ops.reshape(patches, (-1, pixels))  # flattened, so that the bias fuses into the matmul
-        flat = self.add_bias(ops.matmul(flat, ops.reshape(self.kernel, (pixels, self.width))), training)
+        flat = ops.matmul(flat, ops.reshape(self.kernel, (pixels, self.width)))
+        flat = self.add_bias(flat, training) if self.use_bias else flat
         return ops.reshape(flat, (-1, h, w, self.width))
 
 
@@ -184,9 +189,19 @@ class ClassToken(PrefixTokens):
     kind = "class"
 
 
+class RegisterTokens(PrefixTokens):
+    """Put learned register tokens in front of a sequence (arXiv 2309.16588).
+
+    Input shape: (B, N, D). Output shape: (B, count + N, D).
+    """
+
+    kind = "register"
+    initializer = keras.initializers.RandomNormal(stddev=1e-6)
+
+
 # The layers that put tokens in front of the patches, in the order they are called: the tokens of the last layer come
 # first. A key is the layer's name in a model, and the name of the row's field or builder's option with the count.
-PREFIX_LAYERS = {"class_token": ClassToken}
+PREFIX_LAYERS = {"registers": RegisterTokens, "class_token": ClassToken}
 
 
 class Positions(Layer):
@@ -214,7 +229,8 @@ class PositionEmbedding(Positions):
 
     Args:
         grid: patches (down, across) of the stored embedding.
-        prefix_tokens: tokens in front of the patches (the class token).
+        prefix_tokens: tokens in front of the patches (class token, registers).
+        prefix_positions: whether the tokens in front of the patches have positions, too.
         conversion: how a loaded embedding was converted; saved in the config.
 
     Input: tokens (B, prefix_tokens + h * w, D) and, if the image size is free at run time, the embedded patches
@@ -226,20 +242,34 @@ class PositionEmbedding(Positions):
     """
 
     def __init__(
-        self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs: Any
+        self,
+        grid: int | tuple[int, int],
+        prefix_tokens: int = 0,
+        prefix_positions: bool = True,
+        conversion: str | None = None,
+        **kwargs: Any,
     ):
         super().__init__(grid, prefix_tokens, **kwargs)
+        self.prefix_positions = prefix_positions
         self.conversion = conversion
+
+    @property
+    def stored_prefix(self) -> int:
+        """Return the number of tokens in front of the patches that have a position."""
+        return self.prefix_tokens if self.prefix_positions else 0
 
     def build(self, tokens_shape, patches_shape=None):
         super().build(tokens_shape, patches_shape)
         self.embedding = self.add_weight(
             name="embedding",
-            shape=(1, self.num_tokens, tokens_shape[-1]),
+            shape=(1, self.stored_prefix + self.grid[0] * self.grid[1], tokens_shape[-1]),
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
     def call(self, tokens, patches=None):
-        if patches is None or tuple(patches.shape[1:3]) == self.grid:
-            return tokens + self.embedding
-        return tokens + resized_positions(self.embedding, self.prefix_tokens, self.grid, ops.shape(patches)[1:3])
+        embedding = self.embedding
+        if patches is not None and tuple(patches.shape[1:3]) != self.grid:
+            embedding = resized_positions(embedding, self.stored_prefix, self.grid, ops.shape(patches)[1:3])
+        if self.stored_prefix < self.prefix_tokens:
+            embedding = ops.pad(embedding, ((0, 0), (self.prefix_tokens, 0), (0, 0)))
+        return tokens + embedding

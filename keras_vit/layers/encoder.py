@@ -11,6 +11,7 @@ from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.base import Layer, half_on_jax, is_plain_dense, require_rank, require_rate
 from keras_vit.layers.capture import is_captured
 from keras_vit.layers.dropout import Dropout, StochasticDepth
+from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.local_conv import require_kernel_size
 from keras_vit.layers.mlp import MLPBlock
 from keras_vit.layers.override import override_of
@@ -62,6 +63,8 @@ class LayerNorm(Layer):
 class EncoderBlock(Layer):
     """x += attention(norm(x)); x += mlp(norm(x)), with dropout and stochastic depth on both branches.
 
+    With a `layer_scale`, each branch is multiplied by a learned factor per feature before it is added.
+
     Args:
         num_heads: heads of the attention; must divide the width.
         mlp_dim: width between the MLP's dense layers.
@@ -73,6 +76,7 @@ class EncoderBlock(Layer):
         mlp_kernel_size: kernel size of the depth-wise convolution inside the MLP, odd; 0 for none.
         prefix_tokens: number of tokens in front of the patches (the class token); the convolution skips them.
         relative_positions: whether the attention uses relative positions.
+        layer_scale: initial value of the `LayerScale` at the end of both branches; None for none.
 
     Input: tokens (B, N, D) and, with an `mlp_kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
     Output shape: (B, N, D). With `class_token_only`, the output is the class token, (B, 1, D); `compute_output_shape`
@@ -95,6 +99,7 @@ class EncoderBlock(Layer):
         mlp_kernel_size: int = 0,
         prefix_tokens: int = 0,
         relative_positions: bool = False,
+        layer_scale: float | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -108,6 +113,7 @@ class EncoderBlock(Layer):
         self.mlp_kernel_size = require_kernel_size("mlp_kernel_size", mlp_kernel_size)
         self.prefix_tokens = prefix_tokens
         self.relative_positions = relative_positions
+        self.layer_scale = layer_scale
 
     def build(self, tokens_shape, patches_shape=None):
         require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
@@ -121,8 +127,15 @@ class EncoderBlock(Layer):
         for part in (self.attention_norm, self.attention, self.mlp_norm):
             part.build(tokens_shape)
         self.mlp.build(tokens_shape, patches_shape)
+        self.attention_scale, self.mlp_scale = self._make_scale("attention_scale"), self._make_scale("mlp_scale")
+        for scale in (self.attention_scale, self.mlp_scale):
+            if scale is not None:
+                scale.build(tokens_shape)
         self.dropout = Dropout(self.dropout_rate, dtype=policy)
         self.drop_path = StochasticDepth(self.drop_path_rate, dtype=policy)
+
+    def _make_scale(self, name):
+        return None if self.layer_scale is None else self.make_part(LayerScale, self.layer_scale, name=name)
 
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape
@@ -140,9 +153,11 @@ class EncoderBlock(Layer):
                              "captured attention or an attention of another class, received True.")  # fmt: skip
         branch = self.attention(self.attention_norm(tokens), class_token_only=class_token_only, training=training)
         branch = self.dropout(branch, training=training)
+        branch = branch if self.attention_scale is None else self.attention_scale(branch)
         tokens = tokens[:, :1] if class_token_only else tokens
         tokens = tokens + self.drop_path(branch, lines=lines, training=training)
         branch = self.mlp(self.mlp_norm(tokens), patches, training=training)
+        branch = branch if self.mlp_scale is None else self.mlp_scale(branch)
         return tokens + self.drop_path(branch, lines=lines, training=training)
 
     def attention_weights(self, tokens: Any) -> Any:

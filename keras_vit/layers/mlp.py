@@ -34,12 +34,21 @@ def gelu(x):
     return 0.5 * x * (1.0 + ops.erf(x / math.sqrt(2.0)))
 
 
+def quick_gelu(x):
+    """Return x * sigmoid(1.702 x), OpenAI's approximation of GELU in CLIP."""
+    return x * ops.sigmoid(1.702 * x)
+
+
+ACTIVATIONS = {"gelu_tanh": gelu_tanh, "gelu": gelu, "quick_gelu": quick_gelu}
+
+
 def activation_function(name: str):
-    """Return the activation `name`: `gelu_tanh`, `gelu`, or an activation of Keras."""
+    """Return the activation `name`: one of `ACTIVATIONS`, or an activation of Keras."""
     try:
-        return {"gelu_tanh": gelu_tanh, "gelu": gelu}.get(name) or keras.activations.get(name)
+        return ACTIVATIONS.get(name) or keras.activations.get(name)
     except ValueError:
-        raise ValueError(f"activation expected gelu_tanh, gelu or a Keras activation, received {name!r}.") from None
+        known = ", ".join(ACTIVATIONS)
+        raise ValueError(f"activation expected {known} or a Keras activation, received {name!r}.") from None
 
 
 class MLPBlock(Layer):
@@ -50,7 +59,7 @@ class MLPBlock(Layer):
 
     Args:
         mlp_dim: M, the width between the two dense layers.
-        activation: `gelu_tanh`, `gelu`, or an activation of Keras.
+        activation: `gelu_tanh`, `gelu`, `quick_gelu`, or an activation of Keras.
         dropout_rate: rate after each dense layer, in [0, 1).
         kernel_size: side of the convolution's kernel in patches, odd; 0 for no convolution.
         prefix_tokens: tokens in front of the patches (the class token).

@@ -16,6 +16,7 @@ _TYPES = {
     bool: (lambda value: isinstance(value, bool), "true or false"),
     int: (is_whole, "a positive int"),
     float: (is_positive, "a positive number"),
+    float | None: (is_positive, "a positive number or null"),
     str: (lambda value: isinstance(value, str) and value != "", "a name"),
     str | None: (is_text, "a name or null"),
     tuple[int, ...]: (lambda value: isinstance(value, tuple) and all(map(is_whole, value)), "a tuple of positive ints"),
@@ -68,6 +69,12 @@ def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
     if variant.positions == "relative" and free:
         raise ValueError("input_shape expected a known size with positions='relative', which are stored for one, "
                          "received a free one.")  # fmt: skip
+    if not variant.prefix_positions and variant.positions not in ("learned", "1d"):
+        raise ValueError(f"prefix_positions expected True with positions={variant.positions!r}, which class token and "
+                         "registers have or have not by their kind, received False.")  # fmt: skip
+    if variant.axial and variant.registers:
+        raise ValueError(f"registers expected 0 with axial blocks, which have no place for them, received "
+                         f"{variant.registers}.")  # fmt: skip
     if variant.axial and any(prefix.values()):
         raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
                          "received one.")  # fmt: skip
@@ -83,6 +90,9 @@ def check_pooling(variant, pooling, has_head, class_token, norm_after_pooling) -
         raise ValueError("pooling expected one of ('token', 'gap', 'map') under a classifier, received None.")
     if class_token is False and pooling == "token":
         raise ValueError("class_token expected True or None with pooling='token', received False.")
+    if pooling == "map" and variant.registers:
+        raise ValueError("pooling expected 'token', 'gap' or None with registers, which attention pooling would pool, "
+                         "received 'map'.")  # fmt: skip
     if norm_after_pooling and pooling is None:
         raise ValueError("norm_after_pooling expected False with pooling=None, received True.")
 

@@ -8,7 +8,7 @@ from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNet
 from keras_vit.weights.architecture import Architecture, architecture_of_model
 
 _SIZES = ("name", "width", "depth", "mlp_dim", "num_heads", "patch_size", "stem", "image_size")
-_NOTES = ("paper_name", "timm_name", "parameters")
+_NOTES = ("paper_name", "timm_name", "parameters", "activation", "layer_norm_epsilon")
 _OPTIONS = [field for field in fields(Variant) if field.name not in (*_SIZES, *_NOTES)]
 
 
@@ -54,8 +54,9 @@ def vit_row(architecture: Architecture, source, num_heads: int | None = None) ->
     for row in candidates:
         same_stem = (row.stem and row.stem.units) == architecture.units and architecture.width_factor == 1
         same_patch = (row.patch_size, row.patch_size) == architecture.patch_size
-        compared = options.keys() - {"positions", "positions_at"}
+        compared = options.keys() - {"positions", "positions_at", "layer_scale"}
         same_blocks = row.num_heads == heads and all(getattr(row, name) == options[name] for name in compared)
+        same_blocks = same_blocks and (row.layer_scale is None) == (options["layer_scale"] is None)
         if same_stem and same_patch and same_blocks:
             return replace(row, stem=stem, **options)
     name = "ViT" if stem is None else "R_ViT"

@@ -1,9 +1,9 @@
 """Build a Vision Transformer from a row: a flat functional Keras model.
 
 Every stage is a named node of the model's graph. In order:
-images, rescaling, (in a hybrid stem_root, stem_stage1 and so on,) embedding, tokens, class_token, position_embedding,
-embedding_dropout, encoder_block_00, (position_embedding_01 if every block has one,) encoder_block_01 and so on,
-encoder_norm, pooling, (pooled_norm instead of encoder_norm,) pre_logits, head, predictions.
+images, rescaling, (in a hybrid stem_root, stem_stage1 and so on,) embedding, tokens, registers, class_token,
+position_embedding, embedding_dropout, pre_norm, encoder_block_00, (position_embedding_01 if every block has one,)
+encoder_block_01 and so on, encoder_norm, pooling, (pooled_norm instead of encoder_norm,) pre_logits, head, predictions.
 
 B batch, H W C image, h w patch grid, N tokens, D width.
 """
@@ -75,7 +75,7 @@ def build(
         attention_dropout_rate=attention_dropout_rate,
         drop_path_rate=drop_path_rate,
         policy=policy,
-        **(conventions | chosen),
+        **({name: getattr(variant, name) for name in ("activation", "layer_norm_epsilon")} | conventions | chosen),
     )
     images, x = image_input(input_tensor, input_shape, variant.image_size, include_preprocessing, policy)
     check_row(variant, config.prefix, None in x.shape[1:3])
@@ -104,7 +104,8 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
     policy = config.policy
     if variant.stem is not None:
         x = resnet_stem(x, variant.stem, policy)  # (B, H / stride, W / stride, C)
-    patches = layers.PatchEmbedding(variant.width, config.patch_size, name="embedding", dtype=policy)(x)  # (B, h, w, D)
+    sizes = (variant.width, config.patch_size, variant.patch_bias)
+    patches = layers.PatchEmbedding(*sizes, name="embedding", dtype=policy)(x)  # (B, h, w, D)
     x = layers.GridToTokens(name="tokens", dtype=policy)(patches)  # (B, h * w, D)
     x = x if corrupt is None else corrupt(x)
     x, prefix = add_prefix(x, config.prefix, policy)  # (B, prefix + h * w, D)
@@ -114,11 +115,14 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
     layout = TokenLayout(prefix, grid)
 
     def position_layer(name):
-        return POSITIONS[variant.positions](grid, layout.prefix_tokens, name=name, dtype=policy)
+        options = {} if variant.prefix_positions else {"prefix_positions": False}
+        return POSITIONS[variant.positions](grid, layout.prefix_tokens, **options, name=name, dtype=policy)
 
     positions = position_layer("position_embedding")
     x = positions(x, patches) if free else positions(x)
     x = Dropout(config.dropout_rate, name="embedding_dropout", dtype=policy)(x)
+    if variant.pre_norm:
+        x = layers.LayerNorm(config.layer_norm_epsilon, name="pre_norm", dtype=policy)(x)
     for i in range(variant.depth):
         if i and variant.positions_at == "layers":
             positions = position_layer(f"position_embedding_{i:02d}")
@@ -135,7 +139,7 @@ def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int)
     Raises:
         ValueError: the row sets an option that axial blocks do not have.
     """
-    available = {**vars(config), **vars(variant), "prefix_tokens": layout.prefix_tokens}
+    available = {**vars(variant), **vars(config), "prefix_tokens": layout.prefix_tokens}
     available["drop_path_rate"] = config.drop_path_rate * i / max(variant.depth - 1, 1)
     available["relative_positions"] = variant.positions == "relative"
     kind = layers.AxialBlock if variant.axial else layers.EncoderBlock

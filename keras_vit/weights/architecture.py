@@ -93,17 +93,19 @@ class Architecture:
 CONVENTIONS = ("activation", "layer_norm_epsilon", "group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
 
 
-def origin(layout: Layout, family: str, stem: bool = True) -> dict:
+def origin(layout: Layout, family: str, stem: bool = True, pre_norm: bool = False) -> dict:
     """Return the conventions of a layout's origin, as fields of `Architecture`.
 
     Args:
         layout: layout of the file.
         family: `vit` or `bit`.
         stem: whether a ViT has a ResNet stem.
+        pre_norm: whether a ViT has a norm before its first block; CLIP's norms have torch's default epsilon.
     """
     if family == "bit":
         return {"weight_epsilon": layout.bit_weight_epsilon, "weight_epsilon_on": "variance"}
-    return {name: getattr(layout, name) for name in (CONVENTIONS if stem else CONVENTIONS[:2])}
+    conventions = {name: getattr(layout, name) for name in (CONVENTIONS if stem else CONVENTIONS[:2])}
+    return conventions | ({"layer_norm_epsilon": 1e-5} if pre_norm else {})
 
 
 def architecture_of_contents(contents: Contents) -> Architecture:
@@ -121,23 +123,26 @@ def architecture_of_contents(contents: Contents) -> Architecture:
         raise ValueError(f"source expected a kernel of a convolution, received shape {root} in {contents.source!r}.")
     units = _units(contents)
     classes = shapes["head/kernel"][-1] if "head/kernel" in shapes else None
-    conventions = origin(contents.layout, contents.family)
+    conventions = origin(contents.layout, contents.family, pre_norm="pre_norm" in contents.options)
     if contents.family == "bit":
         width_factor = root[3] / 64
         return Architecture("bit", root[2], units=units, width_factor=width_factor, classes=classes, **conventions)
     class_token = "class_token" in contents.prefix
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
     layout = prefix_and_grid(positions, contents.prefix_tokens)
+    # timm's models with `no_embed_class`: DeiT III, and those with registers
+    in_front = contents.layout.name == "timm" and contents.prefix_tokens and layout and not layout[0]
+    without_prefix = {"prefix_positions": False} if in_front else {}
     if not positions[-1] and not contents.layout.fixed_positions:
         raise ValueError(
             f"source expected a position embedding, as in layout {contents.layout.name!r}, "
             f"received {contents.source!r} without one."
         )
     pooling = pooling_of("pooling/probe" in shapes, class_token, "pooled_norm/gamma" in shapes)
-    if pooling == "map" and class_token and contents.layout.name == "timm":
+    if pooling == "map" and contents.prefix_tokens and contents.layout.name == "timm":
         raise ValueError(
-            "source expected attention pooling without a class token, which timm leaves out of it and this package "
-            f"does not, received {contents.source!r}."
+            "source expected attention pooling without a class token or registers, which timm leaves out of it and "
+            f"this package does not, received {contents.source!r}."
         )
     return Architecture(
         "vit",
@@ -158,7 +163,7 @@ def architecture_of_contents(contents: Contents) -> Architecture:
         prefix_tokens=contents.prefix_tokens,
         pooling=pooling,
         norm_after_pooling="pooled_norm/gamma" in shapes,
-        options={**contents.prefix, **contents.options},
+        options={**contents.prefix, **contents.options, **without_prefix},
         **conventions,
     )
 
@@ -243,7 +248,7 @@ def architecture_of_model(model) -> Architecture:
         width=layers["embedding"].width,
         depth=len(blocks),
         patch_size=layers["embedding"].patch_size,
-        tokens=positions.prefix_tokens + positions.grid[0] * positions.grid[1],
+        tokens=getattr(positions, "stored_prefix", positions.prefix_tokens) + positions.grid[0] * positions.grid[1],
         grid=positions.grid,
         positions="relative" if relative else _POSITIONS[type(positions).__name__],
         positions_at=repeated if everywhere else "stem",
@@ -253,7 +258,13 @@ def architecture_of_model(model) -> Architecture:
         prefix_tokens=sum(prefix.values()),
         pooling=_POOLING.get(type(layers.get("pooling")).__name__),
         norm_after_pooling="pooled_norm" in layers,
-        options={**config, **prefix},
+        options={
+            **config,
+            **prefix,
+            "prefix_positions": getattr(positions, "prefix_positions", True),
+            "pre_norm": "pre_norm" in layers,
+            "patch_bias": layers["embedding"].use_bias,
+        },
         **common,
         **stem,
         **block,

@@ -35,8 +35,15 @@ KEYS = (
     Key("labels", None, "label_names"),
 )
 _ACTIVATIONS = {
-    "hf": {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "relu": "relu", "silu": "silu"},
-    "timm": {"gelu": "gelu", "gelu_tanh": "gelu_tanh", "relu": "relu", "silu": "silu"},
+    "hf": {
+        "gelu": "gelu",
+        "gelu_pytorch_tanh": "gelu_tanh",
+        "gelu_new": "gelu_tanh",
+        "quick_gelu": "quick_gelu",
+        "relu": "relu",
+        "silu": "silu",
+    },
+    "timm": {name: name for name in ("gelu", "gelu_tanh", "quick_gelu", "relu", "silu")},
 }
 # Keys of transformers' BitConfig with the only values that this package supports.
 _BIT_FIXED = {
@@ -224,7 +231,8 @@ def _timm(model, spec):
     ours = {key.removeprefix("keras_vit."): value for key, value in values.items() if "keras_vit." in key}
     arguments |= {"mlp_ratio": model.mlp_dim / model.width, "class_token": model.class_token}
     arguments["fc_norm"] = model.norm_after_pooling
-    architecture = "vit_base_patch16_224" if model.units is None else _timm_hybrid(model)
+    arguments |= _timm_options(model)
+    architecture = _timm_plain(model) if model.units is None else _timm_hybrid(model)
     config = {
         "architecture": architecture,
         "num_classes": model.classes or 0,
@@ -237,6 +245,28 @@ def _timm(model, spec):
     if model.labels:
         config["label_names"] = list(model.labels)
     return config
+
+
+def _timm_options(model) -> dict:
+    """Return timm's arguments for the fields of a row that its architecture's name does not state."""
+    options = model.options
+    arguments = {
+        "init_values": options.get("layer_scale"),
+        "reg_tokens": options.get("registers"),
+        "pre_norm": options.get("pre_norm"),
+        "no_embed_class": not options.get("prefix_positions", True),
+    }
+    if bool(options.get("pre_norm")) == options.get("patch_bias", True):
+        raise ValueError(
+            "layout 'timm' expected a patch embedding with a bias, or without one and with pre_norm, received "
+            f"patch_bias={options['patch_bias']} and pre_norm={options['pre_norm']}."
+        )
+    return {name: value for name, value in arguments.items() if value}
+
+
+def _timm_plain(model) -> str:
+    # All norms of timm's CLIP models have an epsilon of 1e-5, for which timm has no argument.
+    return "vit_base_patch16_clip_224" if model.options.get("pre_norm") else "vit_base_patch16_224"
 
 
 # timm's hybrids state the stages of their ResNet in the name, not in the arguments.

@@ -75,7 +75,9 @@ class Contents:
     def options(self) -> dict[str, object]:
         """Fields of the row that the shapes show, by name."""
         shapes = {path: entry.shape for path, entry in self.entries.items()}
-        return {field: value(shapes[path]) for field, (path, value) in SHOWN.items() if path in shapes}
+        shown = {field: value(shapes[path]) for field, (path, value) in SHOWN.items() if path in shapes}
+        # Patch embeddings without bias are followed by a norm, in CLIP. Elsewhere the bias is missing.
+        return shown | ({"patch_bias": False} if "pre_norm" in shown and "embedding/bias" not in shapes else {})
 
     @property
     def prefix_tokens(self) -> int:

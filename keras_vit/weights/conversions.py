@@ -57,7 +57,8 @@ def find_conversion(target: Target, entry: Entry, contents: Contents) -> Convers
 def prefix_and_grid(shape: tuple[int, ...], prefix_tokens: int, grid=None) -> tuple[int, tuple[int, int]] | None:
     """Return the prefix tokens and the grid of a position embedding; None if its length is no square grid.
 
-    Official big_vision files have no position for the class token; all others have one.
+    Either all tokens in front of the patches have positions, or only the class token (DINOv2 with registers), or none
+    (big_vision, DeiT III, timm's models with registers).
 
     Args:
         shape: (1, T, D) of the position embedding.
@@ -65,7 +66,7 @@ def prefix_and_grid(shape: tuple[int, ...], prefix_tokens: int, grid=None) -> tu
         grid: (height, width) in patches, if known.
     """
     tokens = shape[-2]
-    for prefix in range(min(prefix_tokens, tokens), -1, -1):
+    for prefix in sorted({min(prefix_tokens, count) for count in (prefix_tokens, 1, 0)}, reverse=True):
         body = tokens - prefix
         if grid and grid[0] * grid[1] == body:
             return prefix, tuple(grid)
@@ -87,7 +88,7 @@ def other_grid(target: Target, entry: Entry, contents: Contents) -> bool:
     if target.source_grid:
         return tuple(target.source_grid) != grid
     square = prefix_and_grid(entry.shape, contents.prefix_tokens)
-    if square is None or square[1] == grid or square[0] != target.layer.prefix_tokens:
+    if square is None or square[1] == grid or square[0] != target.layer.stored_prefix:
         return False
     raise ValueError(f"source_grid expected {square[1]} or {grid}, which both fit {contents.source!r}, received None.")
 
@@ -95,7 +96,7 @@ def other_grid(target: Target, entry: Entry, contents: Contents) -> bool:
 def _fit_positions(target, entry, contents) -> Conversion:
     if entry.shape[-1] != target.shape[-1]:
         return None
-    prefix, grid = target.layer.prefix_tokens, tuple(target.layer.grid)
+    prefix, grid = target.layer.stored_prefix, tuple(target.layer.grid)
     source = prefix_and_grid(entry.shape, contents.prefix_tokens, target.source_grid)
     if source is None and not target.source_grid:
         source = prefix_and_grid(entry.shape, contents.prefix_tokens, grid)
@@ -107,7 +108,8 @@ def _fit_positions(target, entry, contents) -> Conversion:
         return None
     sentences = []
     if old_prefix < prefix:
-        sentences.append("the class token's position is zeros")
+        without = "the class token's position is" if prefix == 1 else "positions of tokens in front of the patches are"
+        sentences.append(f"{without} zeros")
     if old_grid != grid:
         sentences.append(f"positions resized from {old_grid} to {grid} by {target.position_resize!r}")
 
@@ -117,7 +119,7 @@ def _fit_positions(target, entry, contents) -> Conversion:
         if old_grid != grid:
             body = resize_grid(body.reshape(*old_grid, -1), grid, target.position_resize).reshape(-1, array.shape[-1])
         slots = np.zeros((prefix - old_prefix, array.shape[-1]), "float32")
-        return np.concatenate([slots, array[:old_prefix], body])[None]
+        return np.concatenate([array[:old_prefix], slots, body])[None]
 
     return change, "; ".join(sentences)
 

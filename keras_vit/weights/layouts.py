@@ -69,6 +69,8 @@ SYNONYMS = tuple(
         (r"^Transformer/posembed_input/pos_embedding$", "pos_embedding"),  # the released files' with stacked blocks
         # big_vision's ViT-G had its MAP head at the root.
         (r"^(probe|MlpBlock_0|MultiHeadDotProductAttention_0|LayerNorm_0)(?=/|$)", r"MAPHead_0/\1"),
+        (r"^blocks\.(\d+)\.gamma_([12])$", r"blocks.\1.ls\2.gamma"),  # DeiT III
+        (r"^register_tokens$", "reg_token"),  # DINOv2
         (r"/standardized_conv2d_\d+/", "/standardized_conv2d/"),  # TensorFlow counted BiT's layers
         (r"^patch_embed\.backbone\.(conv|norm)\.", r"patch_embed.backbone.stem.\1."),  # timm's stem without stages
     )

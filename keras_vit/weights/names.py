@@ -114,6 +114,7 @@ VIT = (
         hf="vit.embeddings.patch_embeddings.projection.bias",
     ),
     make_row("class_token/token", npz="cls", timm="cls_token", hf="vit.embeddings.cls_token"),
+    row_of_cells("registers/token", {"timm": ("reg_token", SAME)}),
     make_row(
         "position_embedding/embedding",
         npz="Transformer/posembed_input/pos_embedding",
@@ -121,6 +122,7 @@ VIT = (
         timm="pos_embed",
         hf="vit.embeddings.position_embeddings",
     ),
+    *_only_timm("pre_norm", "norm_pre"),
     *_norm(
         _OURS + "attention_norm",
         _NPZ + "LayerNorm_0",
@@ -155,6 +157,7 @@ VIT = (
         timm="blocks.{i}.attn.proj.bias",
         hf=_HF + "attention.output.dense.bias",
     ),
+    row_of_cells(_OURS + "attention_scale/gamma", {"timm": ("blocks.{i}.ls1.gamma", SAME)}),
     *_norm(
         _OURS + "mlp_norm",
         _NPZ + "LayerNorm_2",
@@ -177,6 +180,7 @@ VIT = (
         "blocks.{i}.mlp.fc2",
         _HF + "output.dense",
     ),
+    row_of_cells(_OURS + "mlp_scale/gamma", {"timm": ("blocks.{i}.ls2.gamma", SAME)}),
     *_norm("encoder_norm", "Transformer/encoder_norm", timm="norm", hf="vit.layernorm"),
     *_only_timm("pooled_norm", "fc_norm"),
     make_row("pooling/probe", npz=_MAP + "probe", timm="attn_pool.latent"),
@@ -205,6 +209,10 @@ VIT += tuple(  # for the paper's ablations; not in any published layout
 
 TABLES = {"vit": VIT, "bit": BIT}
 # The variables (1, count, D) of the tokens in front of the patches, one layer each.
-PREFIX = ("class_token/token",)
+PREFIX = ("class_token/token", "registers/token")
 # Fields of a row that the shape of a variable shows: field -> (variable, the value by the shape).
-SHOWN = {"mlp_kernel_size": ("encoder_block_00/mlp/local/kernel", lambda shape: shape[0])}
+SHOWN = {
+    "mlp_kernel_size": ("encoder_block_00/mlp/local/kernel", lambda shape: shape[0]),
+    "layer_scale": ("encoder_block_00/attention_scale/gamma", lambda shape: 1e-5),  # replaced by the file's factors
+    "pre_norm": ("pre_norm/gamma", lambda shape: True),
+}

@@ -41,8 +41,8 @@ class Feature:
 
 _AT = r"(?:^|[./])"  # start of a component of a name
 FEATURES = (
-    Feature("LayerScale", _AT + r"(ls_?\d?\.gamma|gamma_\d|layer_scale\d?(\.lambda1)?|lambda_\d)$"),
-    Feature("register tokens", _AT + r"(reg|register|storage)_tokens?$"),
+    Feature("LayerScale", _AT + r"(layer_scale\d?(\.lambda1)?|lambda_\d)$"),
+    Feature("register tokens", _AT + r"(embeddings\.register|storage)_tokens$"),
     Feature("a distillation token", _AT + r"(dist_token|distillation_token|head_dist|distillation_classifier)(\.|$)"),
     Feature("detection tokens", _AT + r"detection_tokens$"),
     Feature("relative position bias", _AT + r"(relative_position_bias\w*|relative_position_index|\w*rel_pos\w*)(\.|$)"),
@@ -53,7 +53,7 @@ FEATURES = (
     Feature("biases of query and value alone", _AT + r"attn\.[qv]_bias$"),
     Feature("a norm of query and key", _AT + r"([qk]_norm|(query|key)_(norm|ln))[./]"),
     Feature("a norm inside attention or the MLP", _AT + r"(attn\.(norm|inner_attn_ln)|mlp\.(norm|ffn_ln)|ffn_ln)\."),
-    Feature("a norm before the first block (CLIP)", _AT + r"(norm_pre|ln_pre|pre_layrnorm|pre_layernorm)\."),
+    Feature("a norm before the first block (CLIP)", _AT + r"(ln_pre|pre_layrnorm|pre_layernorm)\."),
     Feature("a norm in the patch embedding", r"(?:^|\.)patch_embed\.norm\."),
     Feature("parallel blocks", r"(?:^|\.)blocks\.\d+\.(attns|ffns|in_norm|in_proj|attn_out_proj|mlp_out_proj)\."),
     Feature("differential attention", r"(?:^|\.)lambda_[qk]\d$"),
@@ -71,7 +71,11 @@ FEATURES = (
         without=(r"\1.bias", r"\2attn.q_bias"),
     ),
     Feature("dense layers without bias", r"^(.*\.\d+\.(?:attn\.proj|mlp\.fc\d))\.weight$", without=(r"\1.bias",)),
-    Feature("a patch embedding without bias", r"^(.*patch_embed\.proj|.*patch_embedding)\.weight$", (r"\1.bias",)),
+    Feature(
+        "a patch embedding without bias",
+        r"^((.*)patch_embed\.proj|.*patch_embedding)\.weight$",
+        without=(r"\1.bias", r"\2norm_pre.weight"),
+    ),
     Feature("no final norm", r"^(|(?!.*stages).*\.)blocks\.0\.norm1\.weight$", (r"\1norm.weight", r"\1fc_norm.weight")),
 )
 

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,8 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
     if architecture.positions_at != "stem":
         raise ValueError(f"layout {layout!r} expected positions only after the stem, received "
                          f"positions_at={architecture.positions_at!r}.")  # fmt: skip
+    if layout != "timm" and not architecture.options.get("patch_bias", True):
+        raise ValueError(f"layout {layout!r} expected a patch embedding with a bias, received one without.")
     spec = preprocessing_of(model)
     config = None if _SUFFIXES[layout] == ".npz" else write_config(architecture, layout, spec)
     arrays = _arrays(model, layout)
@@ -100,12 +103,20 @@ def _arrays(model, layout):
         if cell is None or path.startswith(LAYOUTS[layout].never_written):
             unsupported.append(path)
             continue
-        heads = getattr(model.get_layer(path.split("/")[0]), "num_heads", 1)
+        layer = model.get_layer(path.split("/")[0])
+        heads = getattr(layer, "num_heads", 1)
+        if layout != "timm" and getattr(layer, "stored_prefix", None) == 0:
+            read = partial(_with_prefix, read, layer.prefix_tokens)
         for part, name in enumerate(cell.names):
             arrays[format_name(name, dict(place.indices))] = (read, cell.transform, part, heads)
     if unsupported:
         raise ValueError(f"layout {layout!r} has no place for {', '.join(unsupported)}.")
     return {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
+
+
+def _with_prefix(read, prefix_tokens: int) -> np.ndarray:
+    """Return a position embedding (1, h * w, D) with zeros for the tokens in front of the patches."""
+    return np.pad(read(), ((0, 0), (prefix_tokens, 0), (0, 0)))
 
 
 def _array(read, transform, part, heads) -> np.ndarray:
@@ -153,7 +164,7 @@ _IN_CONFIG = {"timm": ("activation", "pooling"), "hf": ("activation", "layer_nor
 
 def _print_differences(model, layout):
     """Print fields of the model that the file cannot state, and that its readers therefore assume differently."""
-    usual = origin(LAYOUTS[layout], model.family, model.units is not None)
+    usual = origin(LAYOUTS[layout], model.family, model.units is not None, model.options.get("pre_norm", False))
     if model.family == "vit":
         usual["pooling"] = pooling_of(model.pooling == "map", model.class_token, model.norm_after_pooling)
     for name, theirs in usual.items():

@@ -39,6 +39,8 @@ HYBRID = replace(TINY, patch_size=1, stem=keras_vit.ResNetStem((1, 1), 0.5))
 STEM_ONLY = replace(TINY, patch_size=2, stem=keras_vit.ResNetStem((), 0.5))
 LOCAL = replace(TINY, mlp_kernel_size=3)
 AXIAL = replace(TINY, axial=True, positions="none")
+REGISTERS = replace(TINY, registers=2, layer_scale=0.5, prefix_positions=False, activation="gelu")
+CLIP = replace(TINY, pre_norm=True, patch_bias=False, activation="quick_gelu", layer_norm_epsilon=1e-5)
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
 AXIAL_BIT = replace(BIT, axial=True)
 TOKENS = ((6, 16),)
@@ -48,15 +50,28 @@ DROPS = {"dropout_rate": 0.1, "attention_dropout_rate": 0.1, "drop_path_rate": 0
 LAYERS = (
     Case("PatchExtraction", layers.PatchExtraction, {"patch_size": (2, 4)}),
     Case("PatchEmbedding", layers.PatchEmbedding, {"width": 16, "patch_size": (2, 4)}, ((9, 10, 3),)),
+    Case(
+        "PatchEmbedding_without_bias",
+        layers.PatchEmbedding,
+        {"width": 16, "patch_size": 4, "use_bias": False},
+        ((8, 8, 3),),
+    ),
     Case("GridToTokens", layers.GridToTokens, shapes=((2, 3, 16),)),
     Case("TokensToGrid", layers.TokensToGrid, {"prefix_tokens": 1}, ((7, 16), (2, 3, 5))),
     Case("ClassToken", layers.ClassToken, shapes=TOKENS),
+    Case("RegisterTokens", layers.RegisterTokens, {"count": 3}, TOKENS),
     Case("PositionEmbedding", layers.PositionEmbedding, {"grid": (2, 3)}, TOKENS),
     Case(
         "PositionEmbedding_resized",
         layers.PositionEmbedding,
         {"grid": (3, 2), "prefix_tokens": 1},
         ((7, 16), (2, 3, 16)),
+    ),
+    Case(
+        "PositionEmbedding_of_patches",
+        layers.PositionEmbedding,
+        {"grid": (3, 2), "prefix_tokens": 2, "prefix_positions": False},
+        ((8, 16), (2, 3, 16)),
     ),
     Case(
         "PositionEmbedding2D",
@@ -84,6 +99,8 @@ LAYERS = (
         {"mlp_dim": 24, "kernel_size": 3, "prefix_tokens": 1},
         ((7, 16), (2, 3, 5)),
     ),
+    Case("LayerScale", layers.LayerScale, {"initial_value": 0.5}, TOKENS),
+    Case("EncoderBlock_scaled", layers.EncoderBlock, {**BLOCK, **DROPS, "layer_scale": 0.5}, TOKENS),
     Case("LayerNorm", layers.LayerNorm, {"epsilon": 1e-6}, TOKENS),
     Case("StochasticDepth", layers.StochasticDepth, {"rate": 0.5}, TOKENS),
     Case("EncoderBlock", layers.EncoderBlock, {**BLOCK, **DROPS}, TOKENS),
@@ -137,6 +154,9 @@ MODELS = (
     Case("dropped", arguments=DROPS),
     Case("sincos", arguments={"variant": replace(TINY, positions="sincos2d"), "pooling": "gap"}),
     Case("labelled", arguments={"labels": ("a", "b", "c", "d", "e")}),
+    Case("registers", arguments={"variant": REGISTERS}),
+    Case("registers_gap", arguments={"variant": REGISTERS, "pooling": "gap"}),
+    Case("clip", arguments={"variant": CLIP}),
     Case("free_size", shapes=((None, None, 3),), static_size=False),
     Case("gap_beside_a_class_token", arguments={"pooling": "gap", "class_token": True, "norm_after_pooling": True}),
     Case("hybrid", arguments={"variant": HYBRID}, shapes=((32, 32, 3),)),
@@ -172,6 +192,7 @@ MODELS = (
 CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
+PRINCIPAL += ("registers", "clip")
 
 
 SINGLE_LAYERS = tuple(case for case in LAYERS if "_" not in case.name)  # one for each class

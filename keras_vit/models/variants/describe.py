@@ -1,6 +1,7 @@
 """Describe the rows as Markdown tables and in words."""
 
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, Variant
+from keras_vit.weights.timm_architectures import timm_architectures
 
 
 def variants_table() -> str:
@@ -10,7 +11,7 @@ def variants_table() -> str:
         "|---|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row in VARIANTS:
-        timm = f"`{row.timm_name}_{row.image_size}`" if row.timm_name else "–"
+        timm = f"`{_timm_architecture(row)}`" if row.timm_name else "–"
         lines.append(
             f"| `{row.name}` | {row.paper_name} | {timm} | {row.width} | {row.depth} | {row.num_heads} | {row.mlp_dim} "
             f"| {_patch(row)} | {row.parameters.classes_1000:,} |"
@@ -27,9 +28,22 @@ def variants_table() -> str:
     return "\n".join(lines)
 
 
+def _timm_architecture(row) -> str:
+    """Return timm's name of a row. The names of DINOv2's models do not state the image size."""
+    return row.timm_name if row.timm_name in timm_architectures() else f"{row.timm_name}_{row.image_size}"
+
+
 def _patch(row) -> str:
     """Return the side of a patch in pixels; for a hybrid, pixels of a cell times cells of a patch."""
     return str(row.patch_size) if row.stem is None else f"{row.stem.stride} × {row.patch_size}"
+
+
+def _extras(row: Variant) -> str:
+    """Return the parts that a row has in addition to a plain Vision Transformer's, in words."""
+    extras = ["LayerScale"] if row.layer_scale is not None else []
+    extras += [f"{row.registers} register tokens"] if row.registers else []
+    extras += ["a norm before the first block"] if row.pre_norm else []
+    return f", {' and '.join(extras)}" if extras else ""
 
 
 def describe_variant(variant: Variant | BiTVariant) -> str:
@@ -40,7 +54,7 @@ def describe_variant(variant: Variant | BiTVariant) -> str:
     kind = "axial blocks" if variant.axial else "blocks"
     row = f"{variant.depth} {kind} of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
     if variant.stem is None:
-        return f"{row}, patches of {variant.patch_size} pixels"
+        return f"{row}, patches of {variant.patch_size} pixels{_extras(variant)}"
     units = ", ".join(map(str, variant.stem.units))
     stem = f"a ResNet with stages of {units} units" if units else "a convolutional stem"
     return f"{row}, patches of {variant.patch_size} cell{'s' * (variant.patch_size != 1)} on {stem}"

@@ -5,10 +5,10 @@ import fnmatch
 import re
 from dataclasses import replace
 
-from keras_vit.models.variants import axial, bit, hybrid, vit
+from keras_vit.models.variants import axial, bit, clip, deit, dinov2, hybrid, vit
 from keras_vit.models.variants.rows import BiTVariant, Variant
 
-FAMILIES = (vit, hybrid, bit, axial)
+FAMILIES = (vit, deit, dinov2, clip, hybrid, bit, axial)
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 VARIANTS = tuple(row for row in ROWS if isinstance(row, Variant))
 BIT_VARIANTS = tuple(row for row in ROWS if isinstance(row, BiTVariant))

@@ -59,6 +59,14 @@ class Variant:
             arXiv 2104.05707), odd; 0 for no convolution, as in the paper.
         axial: whether a block attends along the rows of the grid and then along its columns (appendix D.6), instead of
             to all patches. Axial models have no class token.
+        layer_scale: initial value of the learned factors at the end of both branches of a block (LayerScale, arXiv
+            2103.17239); None for no factors.
+        registers: number of register tokens between the class token and the patches (arXiv 2309.16588).
+        prefix_positions: whether class token and registers have a learned position, as the patches do.
+        pre_norm: whether the tokens are normalised before the first block, as in CLIP.
+        patch_bias: whether the patch embedding has a bias; CLIP's has none.
+        activation: activation of the MLPs if neither the builder's argument nor the weights state one.
+        layer_norm_epsilon: epsilon of the layer norms if neither the builder's argument nor the weights state one.
         image_size: image side in pixels if the builder receives no `input_shape`.
         paper_name: name in the papers' tables, such as `ViT-B/16`.
         timm_name: name of the same architecture in timm, without the image size.
@@ -76,6 +84,13 @@ class Variant:
     positions_at: str = "stem"
     mlp_kernel_size: int = 0
     axial: bool = False
+    layer_scale: float | None = None
+    registers: int = 0
+    prefix_positions: bool = True
+    pre_norm: bool = False
+    patch_bias: bool = True
+    activation: str = "gelu_tanh"
+    layer_norm_epsilon: float = 1e-6
     image_size: int = 224
     paper_name: str | None = None
     timm_name: str | None = None

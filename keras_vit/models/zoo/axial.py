@@ -41,9 +41,9 @@ def AxialViT_B16(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -99,9 +99,9 @@ def AxialViT_B32(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).

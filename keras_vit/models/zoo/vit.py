@@ -40,9 +40,9 @@ def ViT_Ti16(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -98,9 +98,9 @@ def ViT_S32(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -156,9 +156,9 @@ def ViT_S16(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -214,9 +214,9 @@ def ViT_S8(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -272,9 +272,9 @@ def ViT_B32(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -330,9 +330,9 @@ def ViT_B16(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -388,9 +388,9 @@ def ViT_B8(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -446,9 +446,9 @@ def ViT_L32(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -504,9 +504,9 @@ def ViT_L16(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -562,9 +562,9 @@ def ViT_H16(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -620,9 +620,9 @@ def ViT_H14(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -678,9 +678,9 @@ def ViT_g14(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
@@ -736,9 +736,9 @@ def ViT_G14(
         name: name of the Keras model.
         patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
         representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
-        activation: `gelu_tanh` (official code) or `gelu` (exact, timm and transformers). None follows the origin of the
-            weights, and means `gelu_tanh` without weights.
-        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-6 without
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu_tanh` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
             weights.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
         attention_dropout_rate: rate on the attention weights, in [0, 1).
