@@ -24,7 +24,7 @@ from keras_vit.train.engine import train
 from keras_vit.train.recipe import Model
 from keras_vit.train.recipe.file import override
 from keras_vit.weights import is_weights
-from keras_vit.weights.architecture import architecture_of_model
+from keras_vit.weights.model_architecture import architecture_of_model
 
 SUITES = ("vtab1k", "paper", "fewshot", "real")
 SIZE = 384  # image size of fine-tuning in pixels (Table 4)

@@ -14,12 +14,13 @@ from keras_vit.models.model_interface import scales_pixels
 from keras_vit.models.rows_from_weights import bit_row, require_same, vit_row
 from keras_vit.models.vit import build as build_vit
 from keras_vit.private import parts_of
-from keras_vit.weights.architecture import Architecture, architecture_of_contents, architecture_of_model, with_config
+from keras_vit.weights.architecture import Architecture, architecture_of_contents, with_config
 from keras_vit.weights.config_fields import config_fields
 from keras_vit.weights.contents import read_contents
 from keras_vit.weights.files import open_weights
 from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.load import InitialWeights, load_open_file
+from keras_vit.weights.model_architecture import architecture_of_model
 from keras_vit.weights.notes import print_preprocessing
 from keras_vit.weights.resize import require_method
 

@@ -5,7 +5,8 @@ from dataclasses import fields, replace
 import keras
 
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
-from keras_vit.weights.architecture import Architecture, architecture_of_model
+from keras_vit.weights.architecture import Architecture
+from keras_vit.weights.model_architecture import architecture_of_model
 
 _SIZES = ("name", "width", "depth", "mlp_dim", "num_heads", "patch_size", "stem", "image_size")
 _NOTES = ("paper_name", "timm_name", "parameters", "activation", "layer_norm_epsilon")

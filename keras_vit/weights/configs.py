@@ -232,7 +232,9 @@ def _timm(model, spec):
     arguments |= {"mlp_ratio": model.mlp_dim / model.width, "class_token": model.class_token}
     arguments["fc_norm"] = model.norm_after_pooling
     arguments |= _timm_options(model)
-    architecture = _timm_plain(model) if model.units is None else _timm_hybrid(model)
+    # All norms of timm's CLIP models have an epsilon of 1e-5, for which timm has no argument.
+    plain = "vit_base_patch16_clip_224" if model.options.get("pre_norm") else "vit_base_patch16_224"
+    architecture = plain if model.units is None else _timm_hybrid(model)
     config = {
         "architecture": architecture,
         "num_classes": model.classes or 0,
@@ -262,11 +264,6 @@ def _timm_options(model) -> dict:
             f"patch_bias={options['patch_bias']} and pre_norm={options['pre_norm']}."
         )
     return {name: value for name, value in arguments.items() if value}
-
-
-def _timm_plain(model) -> str:
-    # All norms of timm's CLIP models have an epsilon of 1e-5, for which timm has no argument.
-    return "vit_base_patch16_clip_224" if model.options.get("pre_norm") else "vit_base_patch16_224"
 
 
 # timm's hybrids state the stages of their ResNet in the name, not in the arguments.

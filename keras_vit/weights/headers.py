@@ -2,11 +2,12 @@
 
 import os
 
-from keras_vit.weights.architecture import architecture_of_model, origin
+from keras_vit.weights.architecture import origin
 from keras_vit.weights.config_fields import config_fields
 from keras_vit.weights.contents import read_contents
 from keras_vit.weights.files import open_weights
 from keras_vit.weights.keras_file import KerasFile
+from keras_vit.weights.model_architecture import architecture_of_model
 
 
 def conventions_of(source: str | os.PathLike) -> dict:

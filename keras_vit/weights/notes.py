@@ -3,8 +3,9 @@
 import sys
 
 from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
-from keras_vit.weights.architecture import architecture_of_model, origin
+from keras_vit.weights.architecture import origin
 from keras_vit.weights.contents import Contents
+from keras_vit.weights.model_architecture import architecture_of_model
 
 
 def preprocessing_notes(model, spec: ImageSpec | None) -> list[str]:

@@ -13,13 +13,14 @@ import numpy as np
 
 from keras_vit.preprocessing.image_spec import preprocessing_of
 from keras_vit.weights.adapters import merge_note, readers, require_float
-from keras_vit.weights.architecture import architecture_of_model, origin, pooling_of
+from keras_vit.weights.architecture import origin, pooling_of
 from keras_vit.weights.archive import checksum
 from keras_vit.weights.configs import write_config
 from keras_vit.weights.files import CHECKSUMS, config_path
 from keras_vit.weights.image_configs import processor_config
 from keras_vit.weights.keras_file import write_checksums
 from keras_vit.weights.layouts import LAYOUTS, WRITABLE, find_place, format_name, spell
+from keras_vit.weights.model_architecture import architecture_of_model
 
 if TYPE_CHECKING:  # some commands do not import Keras
     import keras
@@ -64,14 +65,7 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
     model = flattened(model)
     require_direct_classifier(model, f"layout {layout!r}")
     architecture = architecture_of_model(model)
-    positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
-    if positions != "learned" and not (fixed and positions == "sincos2d"):
-        raise ValueError(f"layout {layout!r} expected learned positions, received {positions!r}.")
-    if architecture.positions_at != "stem":
-        raise ValueError(f"layout {layout!r} expected positions only after the stem, received "
-                         f"positions_at={architecture.positions_at!r}.")  # fmt: skip
-    if layout != "timm" and not architecture.options.get("patch_bias", True):
-        raise ValueError(f"layout {layout!r} expected a patch embedding with a bias, received one without.")
+    _require_place(architecture, layout)
     spec = preprocessing_of(model)
     config = None if _SUFFIXES[layout] == ".npz" else write_config(architecture, layout, spec)
     arrays = _arrays(model, layout)
@@ -90,6 +84,18 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
         size = architecture.full_size or spec.size or (224, 224)
         processor = processor_config(spec, architecture.channels, size)
         _write_atomically(file.with_name("preprocessor_config.json"), lambda partial: _write_json(partial, processor))
+
+
+def _require_place(architecture, layout: str) -> None:
+    """Raise a ValueError if a layout has no place for the model's positions or patch embedding."""
+    positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
+    if positions != "learned" and not (fixed and positions == "sincos2d"):
+        raise ValueError(f"layout {layout!r} expected learned positions, received {positions!r}.")
+    if architecture.positions_at != "stem":
+        raise ValueError(f"layout {layout!r} expected positions only after the stem, received "
+                         f"positions_at={architecture.positions_at!r}.")  # fmt: skip
+    if layout != "timm" and not architecture.options.get("patch_bias", True):
+        raise ValueError(f"layout {layout!r} expected a patch embedding with a bias, received one without.")
 
 
 def _arrays(model, layout):

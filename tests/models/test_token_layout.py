@@ -1,6 +1,6 @@
 """The token layout is known in one place: every tool follows it when other tokens stand in front of the patches."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -10,29 +10,15 @@ from support import randomise
 import keras_vit
 from keras_vit import analysis, layers
 from keras_vit.export.rollout import attention_layers, rollout
-from keras_vit.layers import embedding
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 CLASS = ("class",)
 
 
-class Registers(embedding.PrefixTokens):
-    kind = "register"
-
-
-@dataclass(frozen=True)
-class RowWithRegisters(keras_vit.Variant):
-    registers: int = 3
-
-
 @pytest.fixture
-def registers(monkeypatch):
+def registers():
     """A row whose models have three registers behind the class token."""
-    ours = {"registers": Registers, **embedding.PREFIX_LAYERS}
-    for name, kind in ours.items():
-        monkeypatch.delitem(embedding.PREFIX_LAYERS, name, raising=False)
-        monkeypatch.setitem(embedding.PREFIX_LAYERS, name, kind)
-    return RowWithRegisters(**vars(ROW))
+    return replace(ROW, registers=3)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Models as timm and transformers make them: computed alike, or refused by the names of their parts."""
 
-import json
-
 import numpy as np
 import parity
 import pytest
@@ -12,30 +10,11 @@ import keras_vit
 from keras_vit.weights.timm_architectures import timm_architectures
 from keras_vit.weights.unsupported import unsupported
 
-SMALL = {"embed_dim": 96, "depth": 2, "img_size": 64, "num_classes": 5}
-
-
-def timm_folder(timm, name, folder):
-    """A small model of an architecture with random weights, saved as its hub folders are; the model."""
-    import torch
-    from safetensors.torch import save_file
-
-    torch.manual_seed(0)
-    model = quietly(lambda: timm.create_model(name, **SMALL).eval())
-    for parameter in model.parameters():
-        parameter.data.normal_(std=0.5)
-    folder.mkdir()
-    save_file(model.state_dict(), folder / "model.safetensors")
-    config = {"architecture": name, "num_classes": 5, "global_pool": model.global_pool, "model_args": {"img_size": 64}}
-    config["pretrained_cfg"] = {key: model.pretrained_cfg[key] for key in ("mean", "std", "crop_pct", "interpolation")}
-    (folder / "config.json").write_text(json.dumps(config))
-    return model
-
 
 @pytest.mark.parametrize("name", ["vit_base_patch32_siglip_256", "vit_so400m_patch16_siglip_gap_256"])
 def test_an_architecture_of_timm_needs_no_options(name, tmp_path, capsys):
     timm = parity.timm()
-    theirs = timm_folder(timm, name, tmp_path / "model")
+    theirs = parity.timm_folder(timm, name, tmp_path / "model")
     images = np.random.default_rng(0).uniform(-1, 1, (2, 64, 64, 3)).astype("float32")
     expected = quietly(lambda: theirs(nchw(images)).numpy())
     ours = keras_vit.from_pretrained(tmp_path / "model")
@@ -68,23 +47,23 @@ TIMM = {
     "vit_tiny_r_s16_p8_224": (),
     "vit_small_r26_s32_224": (),
     "resnetv2_50x1_bit": (),
-    "deit3_small_patch16_224": ("LayerScale",),
-    "vit_small_patch14_dinov2": ("LayerScale",),
-    "vit_small_patch14_reg4_dinov2": ("LayerScale", "register tokens"),
-    "vit_giant_patch14_dinov2": ("LayerScale", "a gated MLP (SwiGLU)"),
+    "deit3_small_patch16_224": (),
+    "vit_small_patch14_dinov2": (),
+    "vit_small_patch14_reg4_dinov2": (),
+    "vit_giant_patch14_dinov2": ("a gated MLP (SwiGLU)",),
     "deit_tiny_distilled_patch16_224": ("a distillation token",),
-    "vit_xsmall_patch16_clip_224": ("a norm before the first block (CLIP)", "a patch embedding without bias"),
-    "beit_base_patch16_224": ("LayerScale", "relative position bias", "biases of query and value alone"),
+    "vit_xsmall_patch16_clip_224": (),
+    "beit_base_patch16_224": ("relative position bias", "biases of query and value alone"),
     "beit3_base_patch16_224": ("a norm inside attention or the MLP",),
     "eva02_tiny_patch14_224": ("rotary position embedding (RoPE)", "biases of query and value alone"),
     "eva02_base_patch14_224": ("a gated MLP (SwiGLU)", "query, key and value apart"),
-    "vit_small_patch16_dinov3": ("register tokens", "rotary position embedding (RoPE)"),
+    "vit_small_patch16_dinov3": ("rotary position embedding (RoPE)",),
     "vit_base_patch16_sapiens2": ("a norm of query and key", "RMSNorm"),
     "vit_relpos_small_patch16_224": ("relative position bias",),
     "vit_base_patch16_rpn_224": ("query, key and value without bias", "post-norm blocks"),
     "vit_base_patch16_224_miil": ("query, key and value without bias",),
-    "vit_base_patch16_radio_v3": ("register tokens", "no final norm"),
-    "vit_intern300m_patch14_448": ("LayerScale", "no final norm"),
+    "vit_base_patch16_radio_v3": ("no final norm",),
+    "vit_intern300m_patch14_448": ("no final norm",),
     "vit_pe_core_tiny_patch16_384": ("attention pooling beside a class token",),
     "vit_dwee_patch16_reg1_gap_256": ("differential attention",),
     "vit_pwee_patch16_reg1_gap_256": ("parallel blocks",),

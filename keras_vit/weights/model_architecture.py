@@ -1,0 +1,84 @@
+"""Determine the architecture of a model from its layers."""
+
+from collections import Counter
+
+from keras_vit.private import calls_in
+from keras_vit.weights.architecture import Architecture
+from keras_vit.weights.names import PREFIX
+
+
+def architecture_of_model(model) -> Architecture:
+    """Return the architecture of a model of this package by its layers.
+
+    Raises:
+        ValueError: the model does not have the nodes of this package.
+    """
+    from keras_vit.composed import flattened
+
+    model = flattened(model)
+    layers = {layer.name: layer for layer in model.layers}
+    head = getattr(layers.get("head"), "units", None)
+    labels = getattr(layers.get("head"), "labels", None)
+    height, width, channels = model.input_shape[1:]
+    image_size = (height, width) if height and width else None
+    common = {"classes": head, "labels": labels, "channels": channels, "image_size": image_size}
+    units = [layer for name, layer in layers.items() if "_unit" in name]
+    counts = Counter(layer.name.split("_unit")[0] for layer in units)
+    root = layers.get("root") or layers.get("stem_root")
+    stem = {}
+    if root is not None:
+        stem = {"units": tuple(counts.values()), "width_factor": root.filters / 64}
+        stem |= {"weight_epsilon": root.epsilon, "weight_epsilon_on": root.epsilon_on}
+    if "root" in layers:
+        return Architecture("bit", axial=any(unit.axial for unit in units), **common, **stem)
+    if "embedding" not in layers or "position_embedding" not in layers:
+        raise ValueError(f"model expected a model of keras_vit, received {model.name!r}.")
+    if root is not None:
+        stem["group_norm_epsilon"] = layers["stem_root_norm"].epsilon
+    return _vit(model, layers, {**common, **stem})
+
+
+def _vit(model, layers: dict, known: dict) -> Architecture:
+    """Return the architecture of a ViT by its layers; `known` are the fields of its stem, images and classes."""
+    blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]
+    config = blocks[0].get_config() if blocks else {"num_heads": 1, "mlp_dim": 1}
+    names = ("num_heads", "mlp_dim", "activation", "layer_norm_epsilon")
+    block = {name: config[name] for name in names if name in config}
+    positions = layers["position_embedding"]
+    prefix = {name: layers[name].count for name in (path.split("/")[0] for path in PREFIX) if name in layers}
+    relative = any(getattr(layer, "relative_positions", False) for layer in blocks)
+    repeated = "layers" if "position_embedding_01" in layers else "shared"
+    # Only calls in this model: a submodel adds calls to the layer.
+    calls = [call for call in calls_in(model) if call.operation is positions]
+    everywhere = "position_embedding_01" in layers or len(calls) > 1
+    return Architecture(
+        "vit",
+        width=layers["embedding"].width,
+        depth=len(blocks),
+        patch_size=layers["embedding"].patch_size,
+        tokens=getattr(positions, "stored_prefix", positions.prefix_tokens) + positions.grid[0] * positions.grid[1],
+        grid=positions.grid,
+        positions="relative" if relative else _POSITIONS[type(positions).__name__],
+        positions_at=repeated if everywhere else "stem",
+        axial=bool(blocks) and type(blocks[0]).__name__ == "AxialBlock",
+        representation_size=getattr(layers.get("pre_logits"), "units", None),
+        class_token="class_token" in prefix,
+        prefix_tokens=sum(prefix.values()),
+        pooling=_POOLING.get(type(layers.get("pooling")).__name__),
+        norm_after_pooling="pooled_norm" in layers,
+        options={
+            **config,
+            **prefix,
+            "prefix_positions": getattr(positions, "prefix_positions", True),
+            "pre_norm": "pre_norm" in layers,
+            "patch_bias": layers["embedding"].use_bias,
+        },
+        **known,
+        **block,
+    )
+
+
+_POSITIONS = {
+    "PositionEmbedding": "learned", "SinCosPositions": "sincos2d", "PositionEmbedding2D": "2d", "NoPositions": "none",
+}  # fmt: skip
+_POOLING = {"TokenPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map"}
