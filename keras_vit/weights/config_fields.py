@@ -9,7 +9,8 @@ from keras_vit.weights.contents import Contents
 from keras_vit.weights.timm_architectures import find_timm_architecture
 
 # transformers' models that compute the same as this package. Others have the same names of arrays, but differ.
-_MODEL_TYPES = ("vit", "vit_mae", "vit_msn", "ijepa", "dpt", "bit", "vit-hybrid", "vit_hybrid")
+_MODEL_TYPES = ("vit", "vit_mae", "vit_msn", "ijepa", "dpt", "bit", "vit-hybrid", "vit_hybrid", "dinov2")
+_MODEL_TYPES += ("dinov2_with_registers", "clip_vision_model")
 
 
 def config_fields(file, contents: Contents) -> dict:

@@ -181,6 +181,11 @@ def _hf(model):
             f"layout 'hf' expected a representation layer of the model's width {model.width}, "
             f"received {model.representation_size}."
         )
+    parts = [name for name in ("layer_scale", "registers", "pre_norm") if model.options.get(name)]
+    if parts:
+        raise ValueError(
+            f"layout 'hf' expected a plain ViT, received one with {', '.join(parts)}; timm's layout has them."
+        )
     config = {key: value for key, value in _values(model, "hf").items() if value is not None}
     config |= {
         "architectures": ["ViTForImageClassification" if model.classes else "ViTModel"],

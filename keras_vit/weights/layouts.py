@@ -61,6 +61,25 @@ LAYOUTS = {
 }
 WRITABLE = tuple(layout.name for layout in LAYOUTS.values() if layout.writable)
 
+_IN_VIT = {
+    "norm1": "layernorm_before",
+    "norm2": "layernorm_after",
+    "layer_norm1": "layernorm_before",
+    "layer_norm2": "layernorm_after",
+    "mlp.fc1": "intermediate.dense",
+    "mlp.fc2": "output.dense",
+    "self_attn.q_proj": "attention.attention.query",
+    "self_attn.k_proj": "attention.attention.key",
+    "self_attn.v_proj": "attention.attention.value",
+    "self_attn.out_proj": "attention.output.dense",
+}
+
+
+def _as_vit(match: re.Match) -> str:
+    """Return the start of a name in transformers' ViT for the same layer of its DINOv2 or CLIP."""
+    return f"{match[1]}.{match[2]}.{_IN_VIT.get(match[3], match[3])}."
+
+
 # Other spellings of the table's names in files.
 SYNONYMS = tuple(
     (re.compile(pattern), name)
@@ -71,6 +90,13 @@ SYNONYMS = tuple(
         (r"^(probe|MlpBlock_0|MultiHeadDotProductAttention_0|LayerNorm_0)(?=/|$)", r"MAPHead_0/\1"),
         (r"^blocks\.(\d+)\.gamma_([12])$", r"blocks.\1.ls\2.gamma"),  # DeiT III
         (r"^register_tokens$", "reg_token"),  # DINOv2
+        # transformers' DINOv2 and CLIP, by the names of its ViT
+        (r"^(vit\.encoder\.layer)s\.(\d+)\.(\w+_proj|self_attn\.\w+|layer_norm\d|mlp\.fc\d)\.", _as_vit),
+        (r"^(vit\.encoder\.layer)\.(\d+)\.(norm\d|mlp\.fc\d)\.", _as_vit),
+        (r"^vit\.embeddings\.class_embedding$", "vit.embeddings.cls_token"),
+        (r"^vit\.embeddings\.patch_embedding\.", "vit.embeddings.patch_embeddings.projection."),
+        (r"^vit\.embeddings\.position_embedding\.weight$", "vit.embeddings.position_embeddings"),
+        (r"^vit\.post_layernorm\.", "vit.layernorm."),
         (r"/standardized_conv2d_\d+/", "/standardized_conv2d/"),  # TensorFlow counted BiT's layers
         (r"^patch_embed\.backbone\.(conv|norm)\.", r"patch_embed.backbone.stem.\1."),  # timm's stem without stages
     )
@@ -89,6 +115,9 @@ PREFIXES = (
     ("params/img/", ""),
     ("img/", ""),
     ("", "vit."),  # transformers' ViTModel
+    ("dinov2.", "vit."),
+    ("dinov2_with_registers.", "vit."),
+    ("vision_model.", "vit."),  # CLIPVisionModel
     ("", "bit."),  # and BitModel
 )
 # Prefixes of wrappers and training scripts, in any order: DataParallel, Lightning, DINO, MoCo v3.
@@ -97,7 +126,10 @@ WRAPPERS = re.compile(r"(?:(?:module|model|net|network|backbone|base_encoder)\.)
 INSIDE = re.compile(r"(?<![^.])(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 MAX_INDEX = 999  # highest index of blocks, stages and units in a name
 # Arrays that are no weights of the image model: optimizer state, counters, a text tower.
-IGNORED = re.compile(r"^(opt(?!/target/)|extra|states?|chrono|step|epoch|params/txt|params/t|params/b|txt|t|b)(/|$)")
+IGNORED = re.compile(
+    r"^(opt(?!/target/)|extra|states?|chrono|step|epoch|params/txt|params/t|params/b|txt|t|b)(/|$)"
+    r"|^(\w+\.)*embeddings\.mask_token$"  # DINOv2's, for training
+)
 
 # Arrays that `strict=False` ignores, because the encoder's output does not depend on them: heads, decoders and
 # training state.

@@ -49,11 +49,16 @@ def _norm(ours: str, npz: str, linen: str | None = None, transform: Transform = 
     )
 
 
-def _only_timm(ours: str, name: str):
+def _torch_norm(ours: str, **names: str):
+    """Make the two rows of a norm that only torch's layouts have."""
     return tuple(
-        row_of_cells(f"{ours}/{mine}", {"timm": (f"{name}.{word}", SAME)})
+        row_of_cells(f"{ours}/{mine}", {layout: (f"{name}.{word}", SAME) for layout, name in names.items()})
         for mine, word in (("gamma", "weight"), ("beta", "bias"))
     )
+
+
+def _torch(ours: str, timm: str, hf: str) -> Row:
+    return row_of_cells(ours, {"timm": (timm, SAME), "hf": (hf, SAME)})
 
 
 def _projection(ours: str, linen: str, timm: str, kernel: Transform, bias: Transform):
@@ -114,7 +119,7 @@ VIT = (
         hf="vit.embeddings.patch_embeddings.projection.bias",
     ),
     make_row("class_token/token", npz="cls", timm="cls_token", hf="vit.embeddings.cls_token"),
-    row_of_cells("registers/token", {"timm": ("reg_token", SAME)}),
+    _torch("registers/token", "reg_token", "vit.embeddings.register_tokens"),
     make_row(
         "position_embedding/embedding",
         npz="Transformer/posembed_input/pos_embedding",
@@ -122,7 +127,7 @@ VIT = (
         timm="pos_embed",
         hf="vit.embeddings.position_embeddings",
     ),
-    *_only_timm("pre_norm", "norm_pre"),
+    *_torch_norm("pre_norm", timm="norm_pre", hf="vit.pre_layrnorm"),
     *_norm(
         _OURS + "attention_norm",
         _NPZ + "LayerNorm_0",
@@ -157,7 +162,7 @@ VIT = (
         timm="blocks.{i}.attn.proj.bias",
         hf=_HF + "attention.output.dense.bias",
     ),
-    row_of_cells(_OURS + "attention_scale/gamma", {"timm": ("blocks.{i}.ls1.gamma", SAME)}),
+    _torch(_OURS + "attention_scale/gamma", "blocks.{i}.ls1.gamma", _HF + "layer_scale1.lambda1"),
     *_norm(
         _OURS + "mlp_norm",
         _NPZ + "LayerNorm_2",
@@ -180,9 +185,9 @@ VIT = (
         "blocks.{i}.mlp.fc2",
         _HF + "output.dense",
     ),
-    row_of_cells(_OURS + "mlp_scale/gamma", {"timm": ("blocks.{i}.ls2.gamma", SAME)}),
+    _torch(_OURS + "mlp_scale/gamma", "blocks.{i}.ls2.gamma", _HF + "layer_scale2.lambda1"),
     *_norm("encoder_norm", "Transformer/encoder_norm", timm="norm", hf="vit.layernorm"),
-    *_only_timm("pooled_norm", "fc_norm"),
+    *_torch_norm("pooled_norm", timm="fc_norm"),
     make_row("pooling/probe", npz=_MAP + "probe", timm="attn_pool.latent"),
     *_projection("pooling/query", _MAP_MHA + "query", "attn_pool.q", IN_KERNEL, IN_BIAS),
     *_projection("pooling/key_value", _MAP_MHA + "&", "attn_pool.kv", KV_KERNEL, KV_BIAS),

@@ -40,20 +40,21 @@ class Feature:
 
 
 _AT = r"(?:^|[./])"  # start of a component of a name
+_CLIP = ("pre_layrnorm.weight", "vision_model.pre_layrnorm.weight")  # of transformers' CLIP, spelt so
 FEATURES = (
-    Feature("LayerScale", _AT + r"(layer_scale\d?(\.lambda1)?|lambda_\d)$"),
-    Feature("register tokens", _AT + r"(embeddings\.register|storage)_tokens$"),
+    Feature("LayerScale", _AT + r"((?<!encoder\.)layer\.\d+\.layer_scale\d\.lambda1|lambda_\d)$"),
+    Feature("register tokens", _AT + r"storage_tokens$"),
     Feature("a distillation token", _AT + r"(dist_token|distillation_token|head_dist|distillation_classifier)(\.|$)"),
     Feature("detection tokens", _AT + r"detection_tokens$"),
     Feature("relative position bias", _AT + r"(relative_position_bias\w*|relative_position_index|\w*rel_pos\w*)(\.|$)"),
     Feature("windowed attention with a neck (SAM)", r"(?:^|\.)neck\."),
     Feature("rotary position embedding (RoPE)", _AT + r"(rope\w*|rotary\w*|freqs_(cos|sin|cis))(\.|$)"),
     Feature("a gated MLP (SwiGLU)", _AT + r"(mlp|ffn)\.(fc1_[gx]|gate_proj|w12|w[123]|weights_in)\."),
-    Feature("query, key and value apart", _AT + r"\w*(attn|attention)\.[qkv]_proj\."),
+    Feature("query, key and value apart", _AT + r"\w*(attn|attention)\.[qkv]_proj\.", without=_CLIP),
     Feature("biases of query and value alone", _AT + r"attn\.[qv]_bias$"),
     Feature("a norm of query and key", _AT + r"([qk]_norm|(query|key)_(norm|ln))[./]"),
     Feature("a norm inside attention or the MLP", _AT + r"(attn\.(norm|inner_attn_ln)|mlp\.(norm|ffn_ln)|ffn_ln)\."),
-    Feature("a norm before the first block (CLIP)", _AT + r"(ln_pre|pre_layrnorm|pre_layernorm)\."),
+    Feature("a norm before the first block (CLIP)", _AT + r"(ln_pre|pre_layernorm)\."),
     Feature("a norm in the patch embedding", r"(?:^|\.)patch_embed\.norm\."),
     Feature("parallel blocks", r"(?:^|\.)blocks\.\d+\.(attns|ffns|in_norm|in_proj|attn_out_proj|mlp_out_proj)\."),
     Feature("differential attention", r"(?:^|\.)lambda_[qk]\d$"),
@@ -73,8 +74,8 @@ FEATURES = (
     Feature("dense layers without bias", r"^(.*\.\d+\.(?:attn\.proj|mlp\.fc\d))\.weight$", without=(r"\1.bias",)),
     Feature(
         "a patch embedding without bias",
-        r"^((.*)patch_embed\.proj|.*patch_embedding)\.weight$",
-        without=(r"\1.bias", r"\2norm_pre.weight"),
+        r"^((.*?)(?:patch_embed\.proj|embeddings\.patch_embedding))\.weight$",
+        without=(r"\1.bias", r"\2norm_pre.weight", *_CLIP),
     ),
     Feature("no final norm", r"^(|(?!.*stages).*\.)blocks\.0\.norm1\.weight$", (r"\1norm.weight", r"\1fc_norm.weight")),
 )

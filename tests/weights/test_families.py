@@ -73,6 +73,40 @@ def test_the_official_names_of_deit_iii_and_dinov2_are_read(tmp_path):
         assert max_difference(ours(IMAGES), expected) < 3e-6 * np.abs(expected).max(), name
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("Dinov2", {}),
+        ("Dinov2WithRegisters", {}),
+        ("CLIPVision", {"intermediate_size": 96}),
+        ("CLIPVision", {"intermediate_size": 96, "hidden_act": "gelu"}),
+    ],
+)
+def test_a_folder_of_transformers_computes_alike(kind, options, tmp_path, capsys):
+    transformers = parity.transformers()
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 32, "patch_size": 8}
+    theirs = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**sizes, **options)).eval()
+    for parameter in theirs.parameters():
+        parameter.data.normal_(std=0.5)
+    quietly(lambda: theirs.save_pretrained(tmp_path / "model"))
+    images = IMAGES[:, :32, :32]
+    expected = quietly(lambda: theirs(nchw(images)).pooler_output.numpy())
+    capsys.readouterr()
+    ours = keras_vit.from_pretrained(tmp_path / "model")
+    assert max_difference(ours(images), expected) < 3e-6 * np.abs(expected).max()
+    assert "assumed, because neither" not in capsys.readouterr().err
+
+
+def test_dinov2s_classifier_of_transformers_is_refused(tmp_path):
+    """It sees the class token and the mean of the patches side by side."""
+    transformers = parity.transformers()
+    sizes = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 3, "image_size": 32, "patch_size": 8}
+    model = transformers.Dinov2ForImageClassification(transformers.Dinov2Config(**sizes, num_labels=5))
+    quietly(lambda: model.save_pretrained(tmp_path / "model"))
+    with pytest.raises(ValueError, match=r"classifier.weight \(expected \(5, 48\), received \(5, 96\)\)"):
+        keras_vit.from_pretrained(tmp_path / "model")
+
+
 def test_clip_without_a_config_has_its_epsilon_and_says_what_is_assumed(tmp_path, capsys):
     timm_folder(parity.timm(), "vit_base_patch16_clip_224", tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text(json.dumps({"model_args": {"img_size": 64}}))
@@ -102,11 +136,11 @@ def test_layouts_without_a_place_for_a_part_refuse_it_and_positions_are_filled_w
     assert not np.any(whole.get_layer("position_embedding").embedding[0, 0])
     for field, name in {"layer_scale": "attention_scale/gamma", "registers": "registers/token"}.items():
         model = keras_vit.build(replace(TINY, **{field: 1}), classes=3)
-        for layout in ("npz", "hf"):
-            path = tmp_path / f"other.{'npz' if layout == 'npz' else 'safetensors'}"
-            with pytest.raises(ValueError, match=f"layout '{layout}' has no place for .*{name}"):
-                keras_vit.save_weights(model, path, layout=layout)
-            assert not path.exists()
+        with pytest.raises(ValueError, match=f"layout 'npz' has no place for .*{name}"):
+            keras_vit.save_weights(model, tmp_path / "other.npz")
+        with pytest.raises(ValueError, match=f"layout 'hf' expected a plain ViT, received one with {field}"):
+            keras_vit.save_weights(model, tmp_path / "other.safetensors", layout="hf")
+        assert not list(tmp_path.glob("other*"))
     clip = keras_vit.build(replace(TINY, pre_norm=True, patch_bias=False), classes=3)
     with pytest.raises(ValueError, match="layout 'npz' expected a patch embedding with a bias, received one without"):
         keras_vit.save_weights(clip, tmp_path / "clip.npz")

@@ -100,10 +100,10 @@ TRANSFORMERS = {
     ("DeiTForImageClassification", "DeiTConfig"): ("a distillation token",),
     ("BeitForImageClassification", "BeitConfig"): ("LayerScale",),
     ("Data2VecVisionForImageClassification", "Data2VecVisionConfig"): ("LayerScale",),
-    ("Dinov2Model", "Dinov2Config"): ("LayerScale",),
-    ("Dinov2WithRegistersModel", "Dinov2WithRegistersConfig"): ("LayerScale", "register tokens"),
-    ("DINOv3ViTModel", "DINOv3ViTConfig"): ("LayerScale", "register tokens"),
-    ("CLIPVisionModel", "CLIPVisionConfig"): ("a norm before the first block (CLIP)",),
+    ("Dinov2Model", "Dinov2Config"): (),
+    ("Dinov2WithRegistersModel", "Dinov2WithRegistersConfig"): (),
+    ("DINOv3ViTModel", "DINOv3ViTConfig"): ("LayerScale", "query, key and value apart"),
+    ("CLIPVisionModel", "CLIPVisionConfig"): (),
     ("SiglipVisionModel", "SiglipVisionConfig"): ("query, key and value apart",),
     ("SamVisionModel", "SamVisionConfig"): ("windowed attention with a neck (SAM)",),
     ("VideoMAEModel", "VideoMAEConfig"): ("patches in time (video)",),
@@ -115,7 +115,7 @@ TRANSFORMERS = {
 @pytest.mark.parametrize(("model", "config"), TRANSFORMERS)
 def test_each_kind_of_transformers_is_read_or_named(model, config, tmp_path):
     transformers = parity.transformers()
-    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 96}
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 192}
     settings = getattr(transformers, config)(**sizes, image_size=32, patch_size=8)
     quietly(lambda: getattr(transformers, model)(settings).save_pretrained(tmp_path))
     parts = TRANSFORMERS[model, config]
