@@ -119,7 +119,7 @@ def _labelled_tables(labelled, name):
         title = f"The {len(mistakes)} most confident mistakes" if len(mistakes) > 1 else "The only mistake"
         tables.append(_folded(title, _table(("image", "true class", "predicted class", "score"), mistakes)))
     header = ("number", "class", "images", "correct", "most often taken for")
-    return [*tables, _folded(f"The {len(classes)} classes", _table(header, classes))]
+    return [*tables, _folded("Images and mistakes per class", _table(header, classes))]
 
 
 def _predictions_table(images, name):

@@ -59,7 +59,7 @@ def _attention(inputs: ReportInputs):
     captions = {
         "attention.png": f"Attention of the {query} in the {layer}, averaged over the heads, and attention rollout, "
         "which multiplies attention through all blocks with skip connections. Uniform attention is 1. A line encloses "
-        "values above half of the colour bar.",
+        "values above three quarters of the colour bar.",
         "attention_heads.png": f"Attention of the {query} in the {layer}, one map per head.",
     }
     if attention.pooling != "map":

@@ -11,6 +11,7 @@ import numpy as np
 from keras_vit.analysis.plots.names import shortened
 from keras_vit.analysis.plots.style import COLOUR_MAP, INK, canvas, show_image, to_rgb
 
+OUTLINE = 0.75  # level of the outlines, as a share of the colour bar
 GREY_RANGE = (0.1, 0.6)  # of the image under a map: colours differ from each other on white and on black images
 
 
@@ -28,7 +29,7 @@ def plot_attention(
 ):
     """Draw images, and maps over them, with one colour bar per kind of map.
 
-    A dark line with a light halo encloses values above half of the colour bar.
+    A dark line with a light halo encloses values above three quarters of the colour bar.
 
     Args:
         images: (B, H, W, 1 or 3).
@@ -97,7 +98,7 @@ def _draw_maps(figure, panels, images, maps, patch, title, unit, horizontal):
     )  # fmt: skip
     bar.set_label(f"{unit},\n× mean" if horizontal else f"{unit}, × mean", fontsize=9)
     bar.outline.set_visible(False)
-    (bar.ax.axhline if horizontal else bar.ax.axvline)(top / 2, color=INK, lw=0.8)  # the level of the outlines
+    (bar.ax.axhline if horizontal else bar.ax.axvline)(OUTLINE * top, color=INK, lw=0.8)  # the level of the outlines
 
 
 def _draw_overlay(axes, image, attention, patch, top):
@@ -119,7 +120,7 @@ def _draw_overlay(axes, image, attention, patch, top):
         attention, cmap=ListedColormap(colours), vmin=0, vmax=top, interpolation="bicubic", extent=covered,
         interpolation_stage="data",
     )  # fmt: skip
-    _draw_outline(axes, attention, patch, top / 2)
+    _draw_outline(axes, attention, patch, OUTLINE * top)
     axes.set(xlim=(0, width), ylim=(height, 0))
     return overlay
 

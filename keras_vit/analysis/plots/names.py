@@ -56,6 +56,7 @@ def set_fonts(figure) -> None:
             text.set_text("".join(PLACEHOLDER if c in missing else c for c in text.get_text()))
         if len(families) > 1:
             text.set_fontfamily(list(families))
+            text.set_fontweight("normal")  # many of these fonts have no bold face, which Matplotlib warns about
 
 
 def fonts_for(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
