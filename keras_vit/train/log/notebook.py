@@ -23,7 +23,7 @@ class Line:
         self._handle = None
 
     def show(self, text: str) -> None:
-        """Show a text in place of the one before."""
+        """Replace the text by another one."""
         data = {"text/plain": text}
         if self._handle is None:
             from IPython.display import display

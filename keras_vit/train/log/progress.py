@@ -74,7 +74,7 @@ class _NotebookBar(tqdm):
         super().__init__(ncols=NOTEBOOK_COLUMNS, **options)
 
     def display(self, msg=None, pos=None, **_):
-        """Show the bar in place of the one before; tqdm calls this method."""
+        """Replace the shown bar; tqdm calls this method."""
         text = str(self) if msg is None else msg
         if text:
             self._line.show(text)
