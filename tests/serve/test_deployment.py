@@ -125,23 +125,3 @@ def test_the_classifier_of_ray_serve_answers_as_the_newest_export(ray_serve, exp
     assert list(broken) == ["error"] and broken["error"]
     with pytest.raises(ValueError, match="folder expected versions with a SavedModel"):
         ray_serve.Classifier(tmp_path)
-
-
-@pytest.mark.large
-def test_ray_serve_answers_over_http(ray_serve, exports):
-    ray = pytest.importorskip("ray")
-    serve = pytest.importorskip("ray.serve")
-    import cloudpickle
-
-    cloudpickle.register_pickle_by_value(ray_serve)
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False)
-    try:
-        serve.start(http_options={"port": 18517})
-        serve.run(ray_serve.build({"folder": str(exports / "photos")}))
-        with urllib.request.urlopen(urllib.request.Request("http://localhost:18517/", png()), timeout=60) as answer:
-            assert json.load(answer) == pytest.approx(ray_serve.Classifier(exports / "photos").classify([png()])[0])
-        with pytest.raises(urllib.error.HTTPError, match="400"):
-            urllib.request.urlopen(urllib.request.Request("http://localhost:18517/", b"no image"), timeout=60)
-    finally:
-        serve.shutdown()
-        ray.shutdown()
