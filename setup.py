@@ -66,6 +66,8 @@ setup(
             "pytest-xdist>=3.6",
             "ruff>=0.15",
             "mypy>=2.1",
+            "nbclient>=0.10",  # runs the notebook of a test
+            "ipykernel>=6.29",
             "jax",
             "optax",
             "scipy",

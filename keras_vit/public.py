@@ -1,6 +1,8 @@
 """Every public name of `keras_vit`, listed by hand. `import keras_vit` brings them all, and registers the layers."""
 
 from keras_vit import layers as layers
+from keras_vit.analysis.show import Picture as Picture
+from keras_vit.analysis.show import show as show
 from keras_vit.kernels.compiled import compiled as compiled
 from keras_vit.models.builders import build as build
 from keras_vit.models.builders import create_model as create_model

@@ -58,9 +58,9 @@ IN_GRAPHS = {"preprocessing/graph.py"}
 
 
 # Public names beside the builders, which are the rows of the table.
-PUBLIC = {"BiTVariant", "ImageSpec", "ResNetStem", "TokenLayout", "Variant"}
+PUBLIC = {"BiTVariant", "ImageSpec", "Picture", "ResNetStem", "TokenLayout", "Variant"}
 PUBLIC |= {"build", "compiled", "create_model", "feature_model", "from_pretrained", "layers", "load_model"}
-PUBLIC |= {"list_models", "list_weights", "load_weights", "save_weights", "token_layout"}
+PUBLIC |= {"list_models", "list_weights", "load_weights", "save_weights", "show", "token_layout"}
 PUBLIC |= {"decode_predictions", "preprocess_input", "preprocessing_of"}
 LAYERS = {name for name, value in vars(keras_vit.layers).items() if inspect.isfunction(value) or inspect.isclass(value)}
 KERAS_METHODS = {"build", "call", "compute_output_shape", "get_config", "from_config"}  # Keras calls them, untyped

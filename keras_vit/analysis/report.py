@@ -11,6 +11,7 @@ import numpy as np
 from keras_vit.analysis.arrays import as_model_input, split_batches, to_float32
 from keras_vit.analysis.capturing import encoder_blocks
 from keras_vit.analysis.report_inputs import ReportInputs
+from keras_vit.analysis.report_labelled import labelled_part, require_labels
 from keras_vit.analysis.report_page import write_page
 from keras_vit.analysis.report_parts import PARTS, available_parts
 from keras_vit.composed import flattened
@@ -28,6 +29,8 @@ def analyze(
     parts: Sequence[str] | None = None,
     sample_images=None,
     sample_names: Sequence[str] | None = None,
+    test_images=None,
+    test_labels=None,
     extra_pictures: dict[str, str] | None = None,
     top: int = 5,
     max_drawn: int = 8,
@@ -45,6 +48,9 @@ def analyze(
             the model has; the last two need five images.
         sample_images: (N, H, W, C), for statistics over many images; `images` if None.
         sample_names: N names of these, usually classes; `names` if `sample_images` is None.
+        test_images: (N, H, W, C) in the model's input range, images with known classes. The page begins with their
+            confusion matrix and the most confident mistakes.
+        test_labels: N class indices of these.
         extra_pictures: more PNG files in `output` for the page, file -> caption.
         top: number of predicted classes per image.
         max_drawn: maximum number of images in a picture.
@@ -55,7 +61,8 @@ def analyze(
         `effective_patches` and `attention_distance` in pixels, both per block and head.
 
     Raises:
-        ValueError: the model lacks a part, or images, labels or names do not match.
+        ValueError: the model lacks a part, or images, labels or names do not match. Or `test_images` are given
+            without `test_labels`, or for a model without a classifier.
         FileNotFoundError: an image file does not exist.
     """
     model = flattened(model)
@@ -64,9 +71,13 @@ def analyze(
     inputs = _inputs(
         model, images, names, sample_images, sample_names, labels, top, Path(output), max_drawn, batch_size
     )
+    if (test_images is None) != (test_labels is None):
+        raise ValueError("test_images expected test_labels with them, received only one of the two.")
+    labelled = None if test_images is None else require_labels(inputs, test_images, test_labels)
     inputs.output.mkdir(parents=True, exist_ok=True)
     parts = available_parts(model, len(inputs.sample_images)) if parts is None else parts
-    return _write(inputs, {part: PARTS[part](inputs) for part in parts}, extra_pictures or {})
+    results = {} if labelled is None else {"labelled": labelled_part(inputs, *labelled)}
+    return _write(inputs, results | {part: PARTS[part](inputs) for part in parts}, extra_pictures or {})
 
 
 def _inputs(model, images, names, sample_images, sample_names, labels, top, output, max_drawn, batch_size):
@@ -79,6 +90,7 @@ def _inputs(model, images, names, sample_images, sample_names, labels, top, outp
     images = as_model_input(model, images)
     names = [str(i) for i in range(len(images))] if names is None else list(names)
     _require_names("names", names, images)
+    labels = _class_names(interface, labels)
     predictions = _predictions(model, interface, images, labels, top, batch_size)
     if sample_images is None:
         sample_images, sample_names = images, names if sample_names is None else sample_names
@@ -87,7 +99,7 @@ def _inputs(model, images, names, sample_images, sample_names, labels, top, outp
         _require_names("sample_names", sample_names, sample_images)
     sample_images = as_model_input(model, sample_images)
     return ReportInputs(
-        model, interface, images, names, predictions, sample_images, sample_names, output, max_drawn, batch_size
+        model, interface, images, names, labels, predictions, sample_images, sample_names, output, max_drawn, batch_size
     )
 
 
@@ -102,7 +114,7 @@ def _write(inputs, results, extra_pictures) -> dict:
     analysis |= {"pictures": [file for result in results.values() for file in result.captions], "images": rows}
     (inputs.output / "analysis.json").write_text(json.dumps(analysis, indent=1) + "\n")
     captions = {part: result.captions for part, result in results.items()}
-    write_page(inputs.output / "index.html", analysis, {"extra_pictures": extra_pictures} | captions)
+    write_page(inputs.output / "index.html", analysis, captions | {"extra_pictures": extra_pictures}, inputs.aliases)
     return analysis
 
 
@@ -127,20 +139,30 @@ def _load_images(interface: ModelInterface, files):
     return images if interface.takes_pixels else preprocess_input(images)
 
 
-def _predictions(model, interface: ModelInterface, images, labels, top, batch_size):
-    """Return the best classes of each image as dicts with `label` and `score`; empty lists without a classifier."""
+def _class_names(interface: ModelInterface, labels) -> list[str]:
+    """Return the names of the classes; an empty list without a classifier."""
     if interface.classes is None:
-        return [[] for _ in images]
+        return []
     labels = interface.labels if labels is None else list(labels)
     if len(labels) != interface.classes:
         raise ValueError(f"labels expected {interface.classes} names, one per class, received {len(labels)}.")
+    return [str(label) for label in labels]
+
+
+def _predictions(model, interface: ModelInterface, images, labels, top, batch_size):
+    """Return the best classes of each image as dicts of `class`, `label` and `score`.
+
+    The lists are empty without a classifier.
+    """
+    if interface.classes is None:
+        return [[] for _ in images]
     outputs = named_outputs(model)
     scores = np.concatenate(
         [to_float32(outputs(batch, training=False)["probabilities"]) for batch in split_batches(images, batch_size)]
     )
     best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
     return [
-        [{"label": str(labels[i]), "score": float(row[i])} for i in indices]
+        [{"class": int(i), "label": labels[i], "score": float(row[i])} for i in indices]
         for row, indices in zip(scores, best, strict=True)
     ]
 

@@ -4,12 +4,14 @@ B images, N sample images, H W C image, K maps, (down, across) patch grid.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import keras
 import numpy as np
 
 from keras_vit.analysis.plots.attention import plot_attention
+from keras_vit.analysis.plots.names import drawable
 from keras_vit.models.model_interface import ModelInterface
 
 
@@ -22,7 +24,8 @@ class ReportInputs:
         interface: the model's inputs and outputs.
         images: (B, H, W, C) in the model's input range.
         names: B names of the images.
-        predictions: the best classes of each image, as dicts with `label` and `score`.
+        labels: names of the classes; empty without a classifier.
+        predictions: the best classes of each image, as dicts with `class`, `label` and `score`.
         sample_images: (N, H, W, C), for statistics over many images.
         sample_names: N names of the sample images, usually classes; None without names.
         output: folder of the pictures.
@@ -34,6 +37,7 @@ class ReportInputs:
     interface: ModelInterface
     images: np.ndarray
     names: list[str]
+    labels: list[str]
     predictions: list[list[dict]]
     sample_images: np.ndarray
     sample_names: list[str] | None
@@ -44,10 +48,36 @@ class ReportInputs:
     @property
     def captions(self) -> list[str]:
         """The predicted class of each image with its score; the image's name without a classifier."""
+        labels, names = self.drawable_labels, drawable(self.names, "image")
         return [
-            f"{best[0]['label']}, {best[0]['score']:.0%}" if best else name
-            for name, best in zip(self.names, self.predictions, strict=True)
+            f"{labels[best[0]['class']]}, {best[0]['score']:.0%}" if best else name
+            for name, best in zip(names, self.predictions, strict=True)
         ]
+
+    @cached_property
+    def drawable_labels(self) -> list[str]:
+        """The names of the classes for pictures; "class 3" for a name that no font can draw."""
+        return drawable(self.labels)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Name -> its stand-in in the pictures, for the names that no font can draw."""
+        shown = zip([*self.labels, *self.names], [*self.drawable_labels, *drawable(self.names, "image")], strict=True)
+        samples = zip(self.sample_names or [], self.drawable_sample_names or [], strict=True)
+        return {name: alias for name, alias in [*samples, *shown] if name != alias}
+
+    @cached_property
+    def drawable_sample_names(self) -> list[str] | None:
+        """The names of the sample images for pictures; equal names stay equal."""
+        if self.sample_names is None:
+            return None
+        numbers = {name: i for i, name in enumerate(self.labels)}
+        known = all(name in numbers for name in self.sample_names)
+        if known:
+            return [self.drawable_labels[numbers[name]] for name in self.sample_names]
+        distinct = list(dict.fromkeys(self.sample_names))
+        shown = dict(zip(distinct, drawable(distinct, "image"), strict=True))
+        return [shown[name] for name in self.sample_names]
 
     @property
     def value_range(self) -> tuple[float, float]:

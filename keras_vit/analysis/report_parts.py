@@ -14,8 +14,9 @@ from keras_vit.analysis.layer_outputs import layer_outputs, patch_size_of
 from keras_vit.analysis.neighbours import features_of, nearest, project
 from keras_vit.analysis.plots.figure7 import plot_figure7
 from keras_vit.analysis.plots.layer_outputs import plot_layer_outputs
+from keras_vit.analysis.plots.names import shortened
 from keras_vit.analysis.plots.similarity import plot_neighbours, plot_projection, plot_similarity
-from keras_vit.analysis.plots.style import evenly_spaced, shortened
+from keras_vit.analysis.plots.style import evenly_spaced
 from keras_vit.analysis.report_inputs import PartResult, ReportInputs, rounded
 from keras_vit.analysis.similarity import layer_similarity
 from keras_vit.layers import EncoderBlock
@@ -57,7 +58,8 @@ def _attention(inputs: ReportInputs):
     inputs.draw_maps("attention_heads.png", by_head, heads, f"{title} in the {layer}, per head", patch_size)
     captions = {
         "attention.png": f"Attention of the {query} in the {layer}, averaged over the heads, and attention rollout, "
-        "which multiplies attention through all blocks with skip connections. Uniform attention is 1.",
+        "which multiplies attention through all blocks with skip connections. Uniform attention is 1. A line encloses "
+        "values above three quarters of the colour bar.",
         "attention_heads.png": f"Attention of the {query} in the {layer}, one map per head.",
     }
     if attention.pooling != "map":
@@ -146,7 +148,7 @@ def _layers(inputs: ReportInputs):
 
 def _neighbours(inputs: ReportInputs):
     """Draw nearest neighbours and a projection of the images."""
-    images, names = inputs.sample_images, inputs.sample_names
+    images, names = inputs.sample_images, inputs.drawable_sample_names
     features = features_of(inputs.model, images, inputs.batch_size)
     indices, similarity = nearest(features, k=NEIGHBOURS)
     queries = slice(min(inputs.max_drawn, MAX_QUERIES))
@@ -166,7 +168,7 @@ def _neighbours(inputs: ReportInputs):
         "neighbours.png": f"Nearest neighbours among {len(features)} images, by cosine similarity of the features.",
         "plane.png": f"{len(features)} images, placed by {method} of their features.",
     }
-    values = {"images": names, "nearest": indices.tolist(), "similarity": rounded(similarity)}
+    values = {"images": inputs.sample_names, "nearest": indices.tolist(), "similarity": rounded(similarity)}
     return PartResult({"neighbours": values}, captions)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
 
+MAX_DRAWN = 8  # images of a folder without labels
 SAMPLE = 128  # test images for statistics, as for the paper's attention distance
 
 
@@ -14,11 +15,18 @@ def add(verb) -> None:
         "analyze",
         run,
         "Draw a model's attention, class activation maps, filters, position embeddings, and the similarity of its "
-        "layers and images. A workdir without IMAGE also gets its training curve and predictions.",
+        "layers and images. Images with labels begin with a confusion matrix and mistakes. A workdir without IMAGE "
+        "also gets its training curve.",
         "analyze runs/digits --output runs/digits/pictures",
     )
     sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
-    sub.add_argument("images", metavar="IMAGE", nargs="*", help="image files; a workdir's test images by default")
+    sub.add_argument(
+        "images",
+        metavar="IMAGE",
+        nargs="*",
+        help="image files, or one folder, whose subfolders are labels if they are named like the model's classes; a "
+        "workdir's test images by default",
+    )
     sub.add_argument("--output", required=True, help="folder of the pictures, analysis.json and index.html")
     sub.add_argument(
         "--parts",
@@ -46,7 +54,9 @@ def run(options) -> None:
     parts = options.parts and [part.strip() for part in options.parts.split(",")]
     if parts:
         require_parts(model, parts)
-    if options.images:
+    if len(options.images) == 1 and Path(options.images[0]).is_dir():
+        report = _analyze_folder(model, options, parts)
+    elif options.images:
         report = analysis.analyze(model, options.images, options.output, parts=parts)
     else:
         report = _analyze_run(model, recipe, options, parts)
@@ -59,14 +69,10 @@ def run(options) -> None:
 
 def _analyze_run(model, recipe, options, parts):
     """Draw the training curves of a run, its predictions on the test split, and the analysis of its model."""
-    import numpy as np
-    from PIL import Image
-
     from keras_vit import analysis
     from keras_vit.cli.images import load_split
-    from keras_vit.data.settings import batches_of_array
     from keras_vit.evaluate.accuracy import require_same_classes
-    from keras_vit.models.model_interface import model_interface, named_outputs
+    from keras_vit.models.model_interface import model_interface
     from keras_vit.preprocessing.inputs import preprocess_input
     from keras_vit.train.left_out import absent_files
 
@@ -76,24 +82,56 @@ def _analyze_run(model, recipe, options, parts):
         require_same_classes(model, names)
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
-    inputs = images if model_interface(model).takes_pixels else preprocess_input(images)
     extra_pictures = {}
     if (Path(options.model) / "metrics.jsonl").is_file():
         analysis.plot_training(Path(options.model) / "metrics.jsonl", output / "training.png")
         extra_pictures["training.png"] = "Loss, accuracy and learning rate of the training run."
     if recipe.masked is not None:
+        inputs = images if model_interface(model).takes_pixels else preprocess_input(images)
         _draw_masked(options, recipe.masked, inputs, output)
         extra_pictures["masked.png"] = "Predictions of masked patches."
-    else:
-        scores = named_outputs(model).predict(batches_of_array(inputs), verbose=0)["probabilities"]
-        best = scores.argmax(1)
-        analysis.plot_predictions(images, labels, best, scores.max(1), output / "predictions.png", names=names)
-        extra_pictures["predictions.png"] = "Predictions on the test split: mistakes, the least confident, a sample."
+    return _analyze_labelled(model, images, labels, names, options, parts, extra_pictures, recipe.masked is None)
+
+
+def _analyze_folder(model, options, parts):
+    """Draw the analysis of a model on a folder of images, and its mistakes if the subfolders are its classes."""
+    from keras_vit import analysis
+    from keras_vit.cli.images import load_folder
+    from keras_vit.models.model_interface import model_interface
+    from keras_vit.preprocessing.inputs import preprocess_input
+
+    interface = model_interface(model)
+    images, labels = load_folder(options.images[0], interface, options.limit, "images")
+    if labels is not None:
+        return _analyze_labelled(model, images, labels, interface.labels, options, parts, {})
+    inputs = images if interface.takes_pixels else preprocess_input(images)
+    return analysis.analyze(model, inputs[:MAX_DRAWN], options.output, parts=parts, sample_images=inputs[:SAMPLE])
+
+
+def _analyze_labelled(model, images, labels, names, options, parts, extra_pictures, classified=True):
+    """Draw the analysis of a model on labelled images, and write one example per class.
+
+    Args:
+        images: (N, H, W, C) pixels 0..255.
+        labels: N class indices.
+        names: names of the classes.
+        classified: whether the classes are the model's.
+    """
+    import numpy as np
+    from PIL import Image
+
+    from keras_vit import analysis
+    from keras_vit.models.model_interface import model_interface
+    from keras_vit.preprocessing.inputs import preprocess_input
+
+    output = Path(options.output)
+    inputs = images if model_interface(model).takes_pixels else preprocess_input(images)
     first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one image per class
+    test = {"test_images": inputs, "test_labels": labels} if classified else {}
     report = analysis.analyze(
         model, inputs[first], output, names=[f"true: {names[labels[i]]}" for i in first], parts=parts,
         sample_images=inputs[:SAMPLE], sample_names=[names[label] for label in labels[:SAMPLE]],
-        extra_pictures=extra_pictures, max_drawn=len(first),
+        extra_pictures=extra_pictures, max_drawn=len(first), **test,
     )  # fmt: skip
     (output / "examples").mkdir(exist_ok=True)
     for i in first:

@@ -30,7 +30,7 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
     """
     interface = model_interface(model)
     if folder:
-        return _load_folder(folder, interface, limit)
+        return load_folder(folder, interface, limit)
     if interface.image_size is None:
         return None, None
     if data is not None:
@@ -66,7 +66,7 @@ def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: i
     from keras_vit.train.recipe import Data
 
     if Path(source).is_dir():
-        return _load_folder(source, model_interface(model), limit, "--calibration")[0]
+        return load_folder(source, model_interface(model), limit, "--calibration")[0]
     if source == "dataset" and data is None:
         raise ValueError("--calibration dataset expected a recipe with data, from a workdir or --recipe, found none.")
     if model_interface(model).image_size is None:
@@ -75,7 +75,12 @@ def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: i
     return load_split(model, replace(data, test_split=data.train_split), data_dir, limit, left_out)[0]
 
 
-def _load_folder(folder, interface, limit, option="--images"):
+def load_folder(folder, interface, limit, option="--images"):
+    """Return pixels 0..255 (N, H, W, C) of the images in a folder, and labels (N,), which are None if unknown.
+
+    Raises:
+        ValueError: the folder has no images, or the model has no image size; the message starts with `option`.
+    """
     _require_positive(limit)
     files = sorted(map(Path, image_files_below(folder)))
     if not files or interface.image_size is None:

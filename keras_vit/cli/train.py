@@ -19,6 +19,11 @@ def add(verb) -> None:
     )
     sub.add_argument("--tpu", help="name or address of a TPU")
     sub.add_argument("--profile", action="store_true", help="profile a few steps for TensorBoard")
+    sub.add_argument(
+        "--live-plot",
+        action="store_true",
+        help="draw loss and accuracy during training; needs a notebook: %%run -m keras_vit.cli train ...",
+    )
     sub.add_argument("--dry-run", action="store_true", help="take two steps with a small model on generated data")
     sub.add_argument(
         "--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE", help="replace fields of the recipe"
@@ -41,7 +46,9 @@ def run(options) -> None:
         raise ValueError("--workdir expected the folder of the run, received nothing.")
     from keras_vit.train.engine import train
 
-    summary = train(recipe, options.workdir, options.data_dir, options.strategy, options.tpu, options.profile)
+    summary = train(
+        recipe, options.workdir, options.data_dir, options.strategy, options.tpu, options.profile, options.live_plot
+    )
     metric = f"test accuracy {summary['accuracy']:.2%}" if "accuracy" in summary else f"loss {summary['loss']:.4f}"
     metric += " of masked patches" if recipe.masked else ""
     print(

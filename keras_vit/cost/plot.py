@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 
 from keras_vit.analysis.plots import style
+from keras_vit.analysis.plots.names import shortened
 from keras_vit.cost.published import published
 
 FAMILIES = (  # title, whether a model's name belongs to it, colour, marker
@@ -44,7 +45,7 @@ def plot_compute(
                 axes.plot(*zip(*[point[:2] for point in points], strict=True), "*", color=style.INK, label="yours",
                           markersize=11)  # fmt: skip
             for x, y, name in points:
-                axes.annotate(style.shortened(name, 24), (x, y), (7, -3), textcoords="offset points", fontsize=8)
+                axes.annotate(shortened(name, 24), (x, y), (7, -3), textcoords="offset points", fontsize=8)
             axes.set(xscale="log", title=title, xlabel="pre-training compute, exaFLOPs")
             axes.xaxis.set_major_formatter("{x:g}")  # Matplotlib's default is a formula, which `style` turns off
             axes.xaxis.set_minor_formatter("")

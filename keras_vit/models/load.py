@@ -12,7 +12,7 @@ from keras_vit.models.pretrained import from_pretrained
 from keras_vit.models.variants import BiTVariant
 from keras_vit.weights import is_keras_model, is_weights
 from keras_vit.weights.keras_file import read_model
-from keras_vit.weights.notes import print_preprocessing
+from keras_vit.weights.notes import print_preprocessing, record_source
 
 
 def load_model(source: str | os.PathLike) -> keras.Model:
@@ -72,4 +72,5 @@ def _read(path: Path) -> keras.Model:
             f"model expected a {path.suffix} file of this package, received {str(path)!r}: {error}"
         ) from error
     print_preprocessing(model, str(path))
+    record_source(model, path)
     return model

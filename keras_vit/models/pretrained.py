@@ -21,7 +21,7 @@ from keras_vit.weights.files import open_weights
 from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.load import InitialWeights, load_open_file
 from keras_vit.weights.model_architecture import architecture_of_model
-from keras_vit.weights.notes import print_preprocessing
+from keras_vit.weights.notes import print_preprocessing, record_source
 from keras_vit.weights.resize import require_method
 
 
@@ -63,7 +63,9 @@ def from_pretrained(
     chosen = {name for name, value in {**options, "num_heads": num_heads}.items() if value is not None}
     with open_weights(source) as file:
         if isinstance(file, KerasFile) and not options:
-            return _unchanged(file, num_heads, source_grid)
+            model = _unchanged(file, num_heads, source_grid)
+            record_source(model, source)
+            return model
         contents = read_contents(file)
         architecture, options = _read(file, contents, source, options)
         initial_weights = InitialWeights(file, contents)
@@ -73,6 +75,7 @@ def from_pretrained(
         load_open_file(model, file, contents, strict, position_resize, source_grid, initial_weights, chosen)
     if isinstance(file, KerasFile):
         _freeze_alike(model, file.model)
+    record_source(model, source)
     return model
 
 

@@ -9,6 +9,7 @@ import keras
 
 from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
 from keras_vit.layers.capture import is_any_captured
+from keras_vit.models.html_summary import html_summary
 from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
 from keras_vit.private import call_behind, calls_in
 
@@ -29,6 +30,10 @@ class VisionModel(keras.Model):
     def preprocessing(self) -> ImageSpec:
         """How images are prepared for the model's weights; see `keras_vit.preprocessing_of`."""
         return preprocessing_of(self)
+
+    def _repr_html_(self) -> str:
+        """Return a table of the model's properties, which a notebook shows."""
+        return html_summary(self)
 
     # Keras runs `operation_fn(layer)` for each layer, so an argument can be added here. Symbolic calls make graphs,
     # clones and shapes, which keep all tokens.

@@ -14,6 +14,7 @@ from keras_vit.train.datasets import Datasets
 from keras_vit.train.interrupt import Interrupt
 from keras_vit.train.left_out import known_broken, remember_broken, remembering_broken
 from keras_vit.train.lock import locked
+from keras_vit.train.log.notebook import LivePlot
 from keras_vit.train.log.pictures import Pictures
 from keras_vit.train.log.report import Report
 from keras_vit.train.log.speed import Profile, Speed
@@ -38,6 +39,7 @@ def train(
     strategy: str = "auto",
     tpu: str | None = None,
     profile: bool = False,
+    live_plot: bool = False,
 ) -> dict:
     """Train the model of a recipe. A second call with the same arguments resumes a stopped run.
 
@@ -60,6 +62,7 @@ def train(
         strategy: `auto`, `one`, `cores`, `mirrored`, `multiworker` or `tpu`; see `keras_vit.train.strategy.choose`.
         tpu: name or address of a TPU.
         profile: whether to write a TensorBoard profile of a few steps to `workdir/profile`.
+        live_plot: whether to draw loss and accuracy while the run goes on. This needs a notebook and Matplotlib.
 
     Returns:
         The content of `summary.json`; see `keras_vit.train.log.summary`.
@@ -71,23 +74,27 @@ def train(
             worker stopped (`ConnectionError`).
         SystemExit: Ctrl-C (130) or SIGTERM (143), to any worker; the state has been saved.
         ValueError: an argument is out of range, a data file is broken or missing, a batch does not fit into memory, or
-            the workdir belongs to another run.
+            the workdir belongs to another run. Or `live_plot` is set outside of a notebook.
     """
     finished = find_summary(workdir, recipe)
     if finished is not None:
         return finished
     check_sizes(recipe)
+    plot = LivePlot(Path(workdir) / "metrics.jsonl") if live_plot else None
     devices = choose(strategy, recipe.data.batch_size, recipe.optimizer.accumulate, tpu)
     # The signal handler is set after the workers have connected, during which TensorFlow handles SIGTERM.
     lock = locked(workdir) if devices.chief else contextlib.nullcontext()  # the other workers share the chief's folder
     with lock, devices.naming_lost_workers(), Interrupt() as interrupt:
-        return Run(recipe, Path(workdir), data_dir, devices, profile).train(interrupt)
+        return Run(recipe, Path(workdir), data_dir, devices, profile, plot).train(interrupt)
 
 
 class Run:
     """A training run: built from its recipe, then resumed from its newest checkpoint. See `train`."""
 
-    def __init__(self, recipe: Recipe, workdir: Path, data_dir: str | None, devices: Devices, profile: bool = False):
+    def __init__(
+        self, recipe: Recipe, workdir: Path, data_dir: str | None, devices: Devices, profile: bool = False,
+        plot: LivePlot | None = None,
+    ):  # fmt: skip
         self.recipe, self.workdir, self.devices = recipe, workdir, devices
         self.directory, self.batch_size = data_dir or recipe.data.directory, recipe.data.batch_size
         self.data = Datasets.open(recipe, data_dir, known_broken(workdir))
@@ -102,6 +109,7 @@ class Run:
         self.measure = Measure(recipe, average, self.data, devices)
         self.pictures = Pictures(recipe, average, self.data)
         self.speed = Speed(self.counters.images, self.counters.images_seconds)
+        self.plot = plot if devices.chief else None
         self.profile = Profile(workdir / "profile" if profile and devices.chief else None)
         self.stages = [span for span in spans_of(recipe, self.steps) if span.end > self.step]
         self.stage = self.result = None
@@ -132,7 +140,7 @@ class Run:
             naming_lack_of_memory(self.batch_size),
             remembering_broken(self.workdir, self.directory),
             naming_broken_files(*self.data.splits),
-            Report(recipe, self.workdir, self.data, self.step, devices.chief) as self.report,
+            Report(recipe, self.workdir, self.data, self.step, devices.chief, self.plot) as self.report,
         ):
             self.report.begin(self.state.model.count_params(), self.state.rate.schedule)
             stop, count, _ = devices.agree(interrupt.requested, 1, False)

@@ -18,7 +18,7 @@ from keras_vit.weights.conversions import Target, find_conversion, other_grid
 from keras_vit.weights.files import open_weights
 from keras_vit.weights.image_configs import read_spec
 from keras_vit.weights.keras_file import KerasFile
-from keras_vit.weights.notes import difference_notes, preprocessing_notes
+from keras_vit.weights.notes import difference_notes, preprocessing_notes, record_source
 from keras_vit.weights.report import Report
 from keras_vit.weights.resize import require_method
 
@@ -66,7 +66,9 @@ def load_weights(
 def load_file(model, source, strict=True, **options) -> Report:
     """Load a file into a model. `options` are arguments of `load_open_file`."""
     with open_weights(source, model) as file:
-        return load_open_file(model, file, read_contents(file), strict, **options)
+        report = load_open_file(model, file, read_contents(file), strict, **options)
+    record_source(model, source)
+    return report
 
 
 @dataclass(frozen=True)

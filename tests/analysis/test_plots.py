@@ -4,6 +4,7 @@ import pytest
 from matplotlib.image import imread
 
 from keras_vit import analysis
+from keras_vit.analysis.plots.confusion import confusion_matrix, plot_confusion
 from keras_vit.analysis.plots.style import to_rgb
 
 RNG = np.random.default_rng(0)
@@ -73,7 +74,7 @@ def test_a_sheet_of_large_images_with_names(tmp_path):
     assert "8 mistakes, most confident first" in texts(figure)
     assert len(figure.axes) == 8
     assert {caption for axes in figure.axes for caption in captions(axes)} == {
-        "✗ black-footed ferret…, 100%", "✗ ox, 100%", "is black-footed ferret, pol…", "is ox",
+        "✗ black-foot…a nigripes, 100%", "✗ ox, 100%", "is black-footed…ela nigripes", "is ox",
     }  # fmt: skip
 
 
@@ -178,3 +179,55 @@ def test_dollar_signs_are_drawn_as_they_are(tmp_path):
     said = "costs $5_{ or $6"  # an invalid formula
     figure = analysis.plot_attention(digits(1), np.ones((1, 4, 4)), tmp_path / "a.png", names=[said], title=said)
     assert figure.get_suptitle() == figure.axes[0].get_ylabel() == said and (tmp_path / "a.png").stat().st_size > 1000
+
+
+def luminance(rgb):
+    """Relative luminance as in WCAG 2: https://www.w3.org/TR/WCAG22/#dfn-relative-luminance"""
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return linear @ np.array([0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("shade", [0.0, 0.5, 1.0])
+def test_high_attention_stands_out_on_dark_and_on_light_images(tmp_path, shade):
+    maps = np.full((1, 4, 4), 0.01)
+    maps[0, 0, 0] = 1.0
+    figure = analysis.plot_attention(np.full((1, 64, 64, 3), shade), maps, tmp_path / "a.png", value_range=(0, 1))
+    picture, overlay = figure.axes[1].images
+    colours = overlay.cmap(overlay.norm(maps[0] / maps.mean()))
+    below = picture.get_array()[0, 0]
+    high, low = (c[3] * c[:3] + (1 - c[3]) * below for c in (colours[0, 0], colours[3, 3]))
+    assert (luminance(high) + 0.05) / (luminance(low) + 0.05) >= 3  # WCAG's contrast of graphics
+
+
+def test_an_outline_with_a_halo_encloses_high_attention(tmp_path):
+    maps = np.full((1, 4, 4), 0.01)
+    maps[0, 1, 2] = 1.0
+    figure = analysis.plot_attention(np.zeros((1, 64, 64, 3)), maps, tmp_path / "a.png", value_range=(0, 1))
+    (line,) = figure.axes[1].collections
+    (effect,) = line.get_path_effects()
+    assert effect._gc["foreground"] == "white" and luminance(line.get_edgecolor()[0, :3]) < 0.1
+    (path,) = line.get_paths()
+    assert path.contains_point((40, 24)) and not path.contains_point((8, 56))  # x, y in pixels
+    plain = analysis.plot_attention(
+        np.zeros((1, 64, 64, 3)), np.ones((1, 4, 4)), tmp_path / "a.png", value_range=(0, 1)
+    )
+    assert not plain.axes[1].collections  # uniform attention has no outline
+
+
+def test_the_confusion_matrix_has_a_count_per_cell_and_the_classes_with_most_mistakes(tmp_path):
+    true, predicted = [0, 0, 0, 1, 2], [0, 0, 1, 1, 0]
+    matrix = confusion_matrix(true, predicted, 3)
+    np.testing.assert_array_equal(matrix, [[2, 1, 0], [0, 1, 0], [1, 0, 0]])
+    figure = plot_confusion(matrix, ["a", "b", "c"], tmp_path / "a.png")
+    axes = figure.axes[0]
+    cells = {tuple(map(int, text.get_position())): text.get_text() for text in axes.texts}
+    assert cells == {(0, 0): "2", (1, 0): "1", (1, 1): "1", (0, 2): "1"}  # (predicted, true)
+    assert axes.get_title(loc="left") == "60.0 % of 5 images correct"
+    many = np.diag(np.full(40, 3))
+    many[37, 39] = 2
+    figure = plot_confusion(many, [f"class {i}" for i in range(40)], tmp_path / "a.png")
+    drawn = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert len(drawn) == 25 and drawn[-2:] == ["class 37", "class 39"]
+    assert "the 25 of 40 classes with most mistakes" in figure.axes[0].get_title(loc="left")
+    with pytest.raises(ValueError, match=r"confusion expected shape \(2, 2\) with images, received \(3, 3\)"):
+        plot_confusion(matrix, ["a", "b"], tmp_path / "a.png")

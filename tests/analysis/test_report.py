@@ -108,6 +108,7 @@ class _Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.links, self.pictures, self.captions, self._tag = [], [], [], None
+        self.headings, self.folded = [], {}  # folded: summary -> number of pictures
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -121,6 +122,10 @@ class _Page(HTMLParser):
     def handle_data(self, data):
         if self._tag == "figcaption":
             self.captions.append(data)
+        elif self._tag == "h2" and data.strip():
+            self.headings.append(data)
+        elif self._tag == "summary":
+            self.folded[data] = len(self.pictures)
 
 
 def test_the_page_contains_every_picture_and_no_links(tmp_path):
@@ -133,7 +138,7 @@ def test_the_page_contains_every_picture_and_no_links(tmp_path):
     assert {"layers.png", "neighbours.png", "plane.png"} <= set(result["pictures"])
     text = (tmp_path / "index.html").read_text()
     page = _Page(text)
-    files = ["more.png", *result["pictures"]]
+    files = [*result["pictures"], "more.png"]
     assert page.pictures == [(tmp_path / file).read_bytes() for file in files]
     assert not page.links and "url(" not in text and "@import" not in text and "<script" not in text
     assert len([caption for caption in page.captions if caption.strip()]) >= len(files)
@@ -143,6 +148,70 @@ def test_the_page_contains_every_picture_and_no_links(tmp_path):
     np.testing.assert_allclose(
         result["layers"]["linear_cka"], analysis.layer_similarity(model, pictures(6, shape))[0], atol=1e-5
     )
+
+
+LONG = "black-footed ferret, also called Mustela nigripes"
+
+
+def test_the_page_of_labelled_images_begins_with_the_confusion_matrix_and_the_mistakes(tmp_path):
+    model, images = tiny(labels=["ant", "\u732b", LONG]), pictures(12)
+    scores = model.predict(images, verbose=0)
+    best = scores.argmax(1)
+    true = np.where(np.arange(12) < 4, (best + 1) % 3, best)
+    result = analysis.analyze(
+        model, images[:2], tmp_path, parts=["attention", "layer_outputs"], test_images=images, test_labels=true
+    )
+    labelled = result["labelled"]
+    assert (labelled["images"], labelled["accuracy"]) == (12, round(8 / 12, 6))
+    order = sorted(range(4), key=lambda i: -scores[i].max())
+    assert [row["image"] for row in labelled["mistakes"]] == order
+    labels = ["ant", "\u732b", LONG]
+    first = labelled["mistakes"][0]
+    assert (first["true"], first["predicted"]) == (labels[true[order[0]]], labels[best[order[0]]])
+    assert sum(row["images"] for row in labelled["classes"]) == 12
+    assert sum(row["correct"] for row in labelled["classes"]) == 8
+    assert result["pictures"][:3] == ["confusion.png", "predictions.png", "attention.png"]
+    text = (tmp_path / "index.html").read_text(encoding="utf-8")
+    page = _Page(text)
+    assert page.headings[:3] == ["Confusion matrix and mistakes", "Predictions", "Attention"]
+    assert LONG in text and "\u732b" in text  # whole names
+    assert page.pictures[0] == (tmp_path / "confusion.png").read_bytes()
+
+
+def test_panels_per_head_and_per_block_are_folded(tmp_path):
+    result = analysis.analyze(tiny(), pictures(2), tmp_path, parts=["attention"])
+    page = _Page((tmp_path / "index.html").read_text(encoding="utf-8"))
+    assert result["pictures"] == ["attention.png", "attention_heads.png", "attention_blocks.png"]
+    assert page.folded == {"Attention per head": 1, "Attention per block": 2}  # pictures before them
+
+
+def test_a_name_that_no_font_can_draw_is_a_number_in_pictures_and_whole_on_the_page(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_vit.analysis.plots.names._installed", lambda: ())  # of this machine
+    drawn = []
+    draw = report_inputs.plot_attention
+    monkeypatch.setattr(report_inputs, "plot_attention", lambda *a, **k: drawn.extend(k["names"]) or draw(*a, **k))
+    model = tiny(labels=["\u732b", "\u72ac", "\u725b"])
+    result = analysis.analyze(model, pictures(1), tmp_path, parts=["attention"])
+    best = result["images"][0]["predictions"][0]
+    assert drawn[0] == f"class {best['class']}, {best['score']:.0%}"
+    assert f"{best['label']} <small>(class {best['class']})</small>" in (tmp_path / "index.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"test_labels": None}, "test_images expected test_labels with them"),
+        ({"test_labels": [0, 1, 2]}, "test_labels expected 4 ints, one per image, received shape"),
+        ({"test_labels": [0, 1, 2, 3]}, "test_labels expected class indices below 3, received 0 to 3"),
+        ({"model": lambda: tiny(include_top=False, labels=None)}, "test_images expected a model with a classifier"),
+    ],
+)
+def test_wrong_labels_raise_an_error_before_anything_is_written(tmp_path, change, message):
+    arguments = {"model": tiny, "test_labels": [0, 1, 2, 0], **change}
+    model = arguments.pop("model")()
+    with pytest.raises(ValueError, match=message):
+        analysis.analyze(model, pictures(), tmp_path / "out", test_images=pictures(), **arguments)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.broad

@@ -187,7 +187,7 @@ def test_list_shows_the_rows(capsys):
 
 
 FLAGS = {
-    "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run"},
+    "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run"} | {"--live-plot"},
     "evaluate": {"--recipe", "--data-dir", "--flip", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
     | {"--resize", "--set"},
     "check": {"--json"},

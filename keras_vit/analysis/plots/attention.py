@@ -8,7 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_vit.analysis.plots.style import COLOUR_MAP, canvas, shortened, show_image, to_rgb
+from keras_vit.analysis.plots.names import shortened
+from keras_vit.analysis.plots.style import COLOUR_MAP, INK, canvas, show_image, to_rgb
+
+OUTLINE = 0.75  # level of the outlines, as a share of the colour bar
+GREY_RANGE = (0.1, 0.6)  # of the image under a map: colours differ from each other on white and on black images
 
 
 def plot_attention(
@@ -24,6 +28,8 @@ def plot_attention(
     unit: str = "attention",
 ):
     """Draw images, and maps over them, with one colour bar per kind of map.
+
+    A dark line with a light halo encloses values above three quarters of the colour bar.
 
     Args:
         images: (B, H, W, 1 or 3).
@@ -92,25 +98,45 @@ def _draw_maps(figure, panels, images, maps, patch, title, unit, horizontal):
     )  # fmt: skip
     bar.set_label(f"{unit},\n× mean" if horizontal else f"{unit}, × mean", fontsize=9)
     bar.outline.set_visible(False)
+    (bar.ax.axhline if horizontal else bar.ax.axvline)(OUTLINE * top, color=INK, lw=0.8)  # the level of the outlines
 
 
 def _draw_overlay(axes, image, attention, patch, top):
-    """Draw a map in colour over the grey image. The map covers the pixels that are in a patch."""
+    """Draw a map in colour over the grey image, and a line around its high values.
+
+    The map covers the pixels that are in a patch.
+    """
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
     colours = colormaps[COLOUR_MAP](np.linspace(0, 1, 256))
     colours[:, 3] = 0.3 + 0.6 * np.linspace(0, 1, 256) ** 0.5  # low values are transparent
     height, width = image.shape[:2]
-    grey = image @ np.array([0.299, 0.587, 0.114], image.dtype)
+    black, white = GREY_RANGE
+    grey = black + (white - black) * (image @ np.array([0.299, 0.587, 0.114], image.dtype))
     show_image(axes, np.repeat(grey[..., None], 3, axis=2), extent=(0, width, height, 0))
     covered = (0, attention.shape[1] * patch[1], attention.shape[0] * patch[0], 0)
     overlay = axes.imshow(
         attention, cmap=ListedColormap(colours), vmin=0, vmax=top, interpolation="bicubic", extent=covered,
         interpolation_stage="data",
     )  # fmt: skip
+    _draw_outline(axes, attention, patch, OUTLINE * top)
     axes.set(xlim=(0, width), ylim=(height, 0))
     return overlay
+
+
+def _draw_outline(axes, attention, patch, level):
+    """Draw a dark line with a light halo where a map crosses a level. The halo shows on dark images."""
+    from matplotlib.patheffects import withStroke
+
+    padded = np.pad(attention, 1, mode="edge")  # the line can also follow the border of the map
+    if not padded.min() < level < padded.max():
+        return
+    rows, columns = (
+        (np.arange(-1, count + 1) + 0.5) * side for count, side in zip(attention.shape, patch, strict=True)
+    )
+    lines = axes.contour(columns, rows, padded, levels=[level], colors=INK, linewidths=0.8)
+    lines.set_path_effects([withStroke(linewidth=2.0, foreground="white", alpha=0.9)])
 
 
 def _require_texts(argument, texts, count):

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_vit.analysis.plots.style import BLUE, GREY, VERMILION, canvas, shortened, show_image, to_rgb
+from keras_vit.analysis.plots.names import shortened
+from keras_vit.analysis.plots.style import BLUE, GREY, VERMILION, canvas, show_image, to_rgb
 
 BORDER = 0.3  # inches around the sheet
 HEADING, GAP = 0.4, 0.16  # inches: of a heading, between images

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keras_vit.analysis.plots.names import shortened
 from keras_vit.analysis.plots.style import (
     BLUE,
     COLOUR_MAP,
@@ -17,7 +18,6 @@ from keras_vit.analysis.plots.style import (
     VERMILION,
     canvas,
     evenly_spaced,
-    shortened,
     show_image,
     to_rgb,
 )

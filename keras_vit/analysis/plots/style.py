@@ -10,6 +10,8 @@ from typing import BinaryIO
 
 import numpy as np
 
+from keras_vit.analysis.plots.names import set_fonts
+
 # Okabe & Ito's colours, which are safe for colour blindness.
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
 OTHERS = ("#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -40,7 +42,8 @@ def canvas(
 ):
     """Yield a Matplotlib figure, and save it as PNG after the `with`.
 
-    pyplot, the user's style and open figures are not affected.
+    pyplot, the user's style and open figures are not affected. Each text gets a font that has its characters, where
+    Matplotlib knows one.
 
     Args:
         output: path of the PNG file, or an open file.
@@ -61,6 +64,7 @@ def canvas(
         figure = Figure(size, dpi=DPI, **options)
         FigureCanvasAgg(figure)
         yield figure
+        set_fonts(figure)
         if not hasattr(output, "write"):
             Path(output).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(output, format="png", metadata=metadata)
@@ -94,12 +98,6 @@ def show_image(axes, pixels, **options):
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     return axes.imshow(pixels, interpolation="antialiased" if smooth else "nearest", **options)
-
-
-def shortened(text, length: int) -> str:
-    """Truncate a text to `length` characters."""
-    text = str(text)
-    return text if len(text) <= length else text[: length - 1].rstrip(" ,") + "…"
 
 
 def evenly_spaced(count: int, limit: int) -> np.ndarray:

@@ -1,10 +1,14 @@
-"""The progress of a training run: a bar on a terminal, plain lines elsewhere."""
+"""The progress of a training run: a bar on a terminal and in a notebook, plain lines elsewhere."""
 
 import sys
 import time
 
 from tqdm import tqdm
 
+from keras_vit.train.log.notebook import Line, in_notebook
+
+LAYOUT = "{desc} |{bar}| {n_fmt}/{total_fmt} steps{postfix}, {remaining} left"
+NOTEBOOK_COLUMNS = 110  # letters of the line in a notebook
 LINE_SECONDS = 10.0  # seconds between two plain lines, at least
 
 
@@ -17,11 +21,13 @@ class Progress:
         self._first = None  # step and time of the first call, which compiles
         self._said = 0.0
         self._bar = None
-        if sys.stderr.isatty() and not quiet:
-            layout = "{desc} |{bar}| {n_fmt}/{total_fmt} steps{postfix}, {remaining} left"
-            self._bar = tqdm(
-                total=steps, initial=start, bar_format=layout, dynamic_ncols=True, smoothing=0, desc="compiling"
-            )
+        if quiet:
+            return
+        shared = {"total": steps, "initial": start, "bar_format": LAYOUT, "smoothing": 0, "desc": "compiling"}
+        if in_notebook():
+            self._bar = _NotebookBar(**shared)
+        elif sys.stderr.isatty():
+            self._bar = tqdm(dynamic_ncols=True, **shared)
 
     def show(self, step: int, epoch: int, loss: float, speed: float, rate: float) -> None:
         """Show the state after a step: epoch from 1, mean loss since the last report, images per second, and rate."""
@@ -47,7 +53,9 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Print one line above the bar."""
-        if not self.quiet:
+        if isinstance(self._bar, _NotebookBar):
+            print(line, file=sys.stderr)  # tqdm would draw its own bar again
+        elif not self.quiet:
             tqdm.write(line, file=sys.stderr)
 
     def __enter__(self):
@@ -56,3 +64,17 @@ class Progress:
     def __exit__(self, *_):
         if self._bar is not None:
             self._bar.close()
+
+
+class _NotebookBar(tqdm):
+    """A bar in one output of a cell, without ipywidgets, so that a saved notebook shows its last state."""
+
+    def __init__(self, **options):
+        self._line = Line()
+        super().__init__(ncols=NOTEBOOK_COLUMNS, **options)
+
+    def display(self, msg=None, pos=None, **_):
+        """Replace the shown bar; tqdm calls this method."""
+        text = str(self) if msg is None else msg
+        if text:
+            self._line.show(text)

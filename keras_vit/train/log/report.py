@@ -1,4 +1,4 @@
-"""The reports of a run: `metrics.jsonl`, TensorBoard events, and progress on the standard error."""
+"""The reports of a run: `metrics.jsonl`, TensorBoard events, progress, and a plot in a notebook."""
 
 import contextlib
 from pathlib import Path
@@ -6,19 +6,26 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_vit.train.datasets import Datasets
+from keras_vit.train.log.notebook import LivePlot
 from keras_vit.train.log.progress import Progress
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.workdir import Metrics
 
 
 class Report:
-    """Writes the metrics of a run to its files and the terminal, from `step` on. Only the chief reports."""
+    """Writes the metrics of a run to its files and the terminal, from `step` on. Only the chief reports.
 
-    def __init__(self, recipe: Recipe, workdir: Path, data: Datasets, step: int, chief: bool = True):
+    `plot` is a `LivePlot` or None.
+    """
+
+    def __init__(
+        self, recipe: Recipe, workdir: Path, data: Datasets, step: int, chief: bool = True, plot: LivePlot | None = None
+    ):
         self._recipe, self._data, self._step, self._chief = recipe, data, step, chief
         if chief:
             self._metrics = Metrics(workdir / "metrics.jsonl", step)
             self._events = Events(workdir / "tensorboard")
+        self._plot = plot
         self._progress = Progress(data.steps, data.epochs, step, quiet=not chief)
 
     def begin(self, parameters: int, schedule) -> None:
@@ -71,6 +78,8 @@ class Report:
             values = {name: value for name, value in values.items() if name != "examples"}
             self._metrics.write(step, split, **values)
             self._events.write(step, split, **values)
+        if self._plot is not None:
+            self._plot.update()
 
     def picture(self, step: int, name: str, png: bytes) -> None:
         """Write a picture, for TensorBoard only."""
@@ -86,6 +95,8 @@ class Report:
 
     def __exit__(self, kind, *_):
         self._progress.__exit__()
+        if self._plot is not None:
+            self._plot.update(last=True)
         if self._chief:
             # An error that is already raised, for example of a checkpoint on a full disk, says more than this one.
             with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
