@@ -46,6 +46,7 @@ setup(
         "pillow>=11.3",
         "tqdm>=4.66",
         "safetensors>=0.5",
+        "packaging>=24",  # compares versions in `keras-vit doctor`; Keras needs it, too
     ],
     extras_require={
         "recipes": recipes,

@@ -22,6 +22,7 @@ def _is_command() -> bool:
 
 
 COMMAND = _is_command()  # if True, `import keras_vit` does not import Keras: each verb imports what it needs
+_COLOURS = {"red": 31, "green": 32, "yellow": 33}  # of ANSI's escape sequences
 
 
 @contextlib.contextmanager
@@ -92,6 +93,22 @@ class _SilentImport(importlib.abc.MetaPathFinder):
         return spec
 
 
+def on_terminal(stream) -> bool:
+    """Return whether a stream is a terminal."""
+    return bool(getattr(stream, "isatty", lambda: False)())
+
+
+def paint(text: str, colour: str, stream) -> str:
+    """Return a text in `red`, `yellow` or `green` if the stream is a terminal that shows colours.
+
+    `NO_COLOR` turns colours off (no-color.org).
+    """
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not on_terminal(stream):
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
 def _show_sentence(message, category, filename, lineno, file=None, line=None) -> None:
     """Print a warning as a line of the command, without Python's path and source line."""
-    print(f"keras-vit: {' '.join(str(message).split())}", file=file or sys.stderr)
+    stream = file or sys.stderr
+    print(f"{paint('keras-vit:', 'yellow', stream)} {' '.join(str(message).split())}", file=stream)

@@ -48,6 +48,7 @@ def run_command(code, *arguments, **environment):
 
 
 VERBS = ("train", "evaluate", "predict", "export", "serve", "analyze", "list", "summary", "weights", "bench", "check")
+VERBS += ("doctor",)
 
 
 def test_help_and_mistakes_are_answered_without_keras(tmp_path):

@@ -1,11 +1,15 @@
 """The command `keras-vit VERB ...`. A verb imports Keras only after its options are validated."""
 
 import argparse
-import sys
+from importlib import import_module
 
 from keras_vit.cli.errors import error_message
+from keras_vit.cli.output import Output
 from keras_vit.terminal import plain_output
 
+# One module each, in the order of `keras-vit --help`.
+VERBS = ("train", "evaluate", "check", "predict", "export", "serve", "analyze", "list", "summary", "weights")
+VERBS += ("doctor", "bench")
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
@@ -22,23 +26,24 @@ def main(arguments: list[str] | None = None) -> int:
     options, options.arguments = parser.parse_known_args(arguments)
     if options.arguments and options.verb != "bench":  # bench parses its own options
         parser.error(f"unrecognized arguments: {' '.join(options.arguments)}")
-    with plain_output():
+    options.printer = output = Output(getattr(options, "json", False), getattr(options, "quiet", False))
+    with plain_output(), output:
         try:
-            return options.run(options) or 0
+            return output.finish(options.run(options))
         except KeyboardInterrupt:
-            print(f"keras-vit {options.verb}: interrupted", file=sys.stderr)
+            output.error(options.verb, "interrupted")
             return INTERRUPTED
+        except BrokenPipeError:
+            return output.close_pipe()
         except Exception as error:
             message = error_message(error)
             if message is None:
                 raise
-            print(f"keras-vit {options.verb}: {message}", file=sys.stderr)
+            output.error(options.verb, message)
             return 2
 
 
 def _parser() -> argparse.ArgumentParser:
-    from keras_vit.cli import analyze, bench, check, evaluate, export, list, predict, serve, summary, train, weights
-
     parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
@@ -49,6 +54,6 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=run)
         return sub
 
-    for module in (train, evaluate, check, predict, export, serve, analyze, list, summary, weights, bench):
-        module.add(verb)
+    for name in VERBS:
+        import_module(f"keras_vit.cli.{name}").add(verb)
     return parser

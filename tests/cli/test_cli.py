@@ -191,6 +191,7 @@ FLAGS = {
     "evaluate": {"--recipe", "--data-dir", "--flip", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
     | {"--resize", "--set"},
     "check": {"--json"},
+    "doctor": {"--json", "--quiet", "--import-extras"},
     "predict": {"--top", "--json", "--output"},
     "export": {
         "--output",
