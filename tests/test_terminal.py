@@ -48,7 +48,7 @@ def run_command(code, *arguments, **environment):
 
 
 VERBS = ("train", "evaluate", "predict", "export", "serve", "analyze", "list", "summary", "weights", "bench", "check")
-VERBS += ("doctor",)
+VERBS += ("doctor", "new")
 
 
 def test_help_and_mistakes_are_answered_without_keras(tmp_path):
@@ -64,6 +64,8 @@ def test_help_and_mistakes_are_answered_without_keras(tmp_path):
         "train recipes/digits.py": "train: --workdir expected the folder of the run",
         "weights convert absent.npz out.npz": "weights: source expected a file of weights, found nothing",
         "bench --models ViT_B61": "bench: ",
+        "new setup.py": "new: RECIPE.py expected a new file, received 'setup.py', which exists",
+        "new absent.py --model ViT_B61": "new: name expected a model of list_models()",
         "summary ViT_B16 --accuracy pet=90": "summary: error: argument --accuracy: expected DATA=PERCENT",
     }
     code = WITHOUT_KERAS + f"for verb in {VERBS}: said(verb, '--help')\n"

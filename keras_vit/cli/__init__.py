@@ -8,7 +8,7 @@ from keras_vit.cli.output import Output
 from keras_vit.terminal import plain_output
 
 # One module each, in the order of `keras-vit --help`.
-VERBS = ("train", "evaluate", "check", "predict", "export", "serve", "analyze", "list", "summary", "weights")
+VERBS = ("new", "train", "evaluate", "check", "predict", "export", "serve", "analyze", "list", "summary", "weights")
 VERBS += ("doctor", "bench")
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 

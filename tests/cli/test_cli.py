@@ -191,6 +191,7 @@ FLAGS = {
     "evaluate": {"--recipe", "--data-dir", "--flip", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
     | {"--resize", "--set"},
     "check": {"--json"},
+    "new": {"--json", "--quiet", "--data", "--data-dir", "--model"},
     "doctor": {"--json", "--quiet", "--import-extras"},
     "predict": {"--top", "--json", "--output"},
     "export": {
