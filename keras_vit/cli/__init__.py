@@ -4,7 +4,7 @@ import argparse
 from importlib import import_module
 
 from keras_vit.cli.errors import error_message
-from keras_vit.cli.output import Output
+from keras_vit.cli.output import Output, add_output_options
 from keras_vit.terminal import plain_output
 
 # One module each, in the order of `keras-vit --help`.
@@ -47,11 +47,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-    def verb(name, run, summary, example, **options):
-        """Return the parser of a verb. Each module's `add` calls this function."""
+    def verb(name, run, summary, example, has_result=True, **options):
+        """Return the parser of a verb. Each module's `add` calls this function.
+
+        `has_result` adds `--json` and `--quiet`.
+        """
         epilog = f"example: keras-vit {example}"
         sub = verbs.add_parser(name, help=summary, description=summary, epilog=epilog, **options)
         sub.set_defaults(run=run)
+        if has_result:
+            add_output_options(sub)
         return sub
 
     for name in VERBS:

@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from keras_vit.cli.output import Result, add_output_options
+from keras_vit.cli.output import Result
 from keras_vit.cli.table import table_lines, terminal_width
 from keras_vit.terminal import paint
 
@@ -18,7 +18,6 @@ def add(verb) -> None:
     sub = verb("doctor", run, "Check the installation: versions, devices, extras, memory and disk.", "doctor")
     sub.description += " Exit status: 0, the core works; 1, a package of the core is missing or broken. "
     sub.description += "Missing extras are only listed."
-    add_output_options(sub)
     sub.add_argument("--import-extras", action="store_true", help="also import each package of the extras (slow)")
 
 
@@ -100,7 +99,7 @@ def _package_lines(packages):
         return
     rows = [("package", "version", "expected", "extra", "state")]
     rows += [(p["name"], p["version"] or "", p["expected"], p["extra"] or "core", _state(p)) for p in packages]
-    yield from table_lines(rows, width=terminal_width())
+    yield from table_lines(rows, width=terminal_width(), names=rows[0])
     yield ""
     for extra in dict.fromkeys(p["extra"] for p in packages if p["extra"]):
         members = [p for p in packages if p["extra"] == extra]

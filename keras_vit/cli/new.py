@@ -4,7 +4,7 @@ import datetime
 import shlex
 from pathlib import Path
 
-from keras_vit.cli.output import Result, add_output_options
+from keras_vit.cli.output import Result
 
 
 def add(verb) -> None:
@@ -12,7 +12,6 @@ def add(verb) -> None:
     sub = verb(
         "new", run, "Write a commented recipe for a folder of images or a data set.", "new photos.py --data photos"
     )
-    add_output_options(sub)
     sub.add_argument("file", metavar="RECIPE.py", help="the file to write, which must not exist")
     sub.add_argument(
         "--data",

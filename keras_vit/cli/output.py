@@ -1,13 +1,12 @@
 """The output of every verb: its result on the standard output, everything else on the standard error."""
 
-import io
 import json
 import os
 import shlex
 import sys
 from dataclasses import dataclass
 
-from keras_vit.terminal import paint
+from keras_vit.terminal import NoOutput, paint
 
 CLOSED_PIPE = 1  # exit status
 
@@ -29,11 +28,10 @@ class Result:
     status: int = 0
 
 
-def add_output_options(sub, has_result: bool = True) -> None:
-    """Add `--json` and `--quiet` to a verb's parser; without a result, `--quiet` only."""
+def add_output_options(sub) -> None:
+    """Add `--json` and `--quiet` to a verb's parser."""
     group = sub.add_argument_group("output")
-    if has_result:
-        group.add_argument("--json", action="store_true", help="print the result as one JSON object per line")
+    group.add_argument("--json", action="store_true", help="print the result as JSON, one object per line")
     group.add_argument("--quiet", action="store_true", help="print errors only, and the result with --json")
 
 
@@ -97,11 +95,3 @@ class Output:
         """Stop writing after the reader of the standard output has gone, as `head` does; return the exit status."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stdout.fileno())  # else Python writes again at exit
         return CLOSED_PIPE
-
-
-class NoOutput(io.TextIOBase):
-    """A stream that drops what is written."""
-
-    def write(self, text: str) -> int:
-        """Drop the text."""
-        return len(text)

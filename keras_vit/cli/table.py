@@ -6,7 +6,7 @@ import textwrap
 
 from keras_vit.terminal import on_terminal
 
-NARROWEST = 20  # characters of a wrapped last column
+NARROWEST = 16  # characters of a wrapped last column
 
 
 def terminal_width() -> int | None:
@@ -14,25 +14,44 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if on_terminal(sys.stdout) else None
 
 
-def table_lines(rows, right=(), width: int | None = None) -> list[str]:
-    """Return the lines of a table, whose last column is wrapped below itself where it exceeds the width.
+def table_lines(rows, right=(), width: int | None = None, wrapped: int = -1, names=()) -> list[str]:
+    """Return the lines of a table.
+
+    Where the table is wider than `width`, one column is wrapped below itself. Where this does not suffice, each row
+    becomes lines of `name: cell`.
 
     Args:
         rows: rows of cells (text), each with the same number of cells.
         right: indices of the columns that are aligned to the right.
         width: greatest length of a line; None for any.
+        wrapped: index of the column to wrap.
+        names: names of the columns; without them no row becomes lines.
     """
     rows = [tuple(map(str, row)) for row in rows]
     if not rows:
         return []
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    start = sum(widths[:-1]) + 2 * (len(widths) - 1)
-    room = None if width is None or start + widths[-1] <= width else max(width - start, NARROWEST)
+    wrapped %= len(rows[0])
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    others = sum(sizes) - sizes[wrapped] + 2 * (len(sizes) - 1)
+    if width is not None and others + sizes[wrapped] > width:
+        if names and others + min(sizes[wrapped], NARROWEST) > width:
+            return [line for row in rows if row != names for line in _record(names, row)]
+        sizes[wrapped] = min(sizes[wrapped], max(width - others, NARROWEST))
+    return [line for row in rows for line in _wrapped_lines(row, sizes, right, wrapped)]
+
+
+def _wrapped_lines(row, sizes, right, wrapped) -> list[str]:
+    text, size = row[wrapped], sizes[wrapped]
+    parts = [text] if len(text) <= size else textwrap.wrap(text, size)
     lines = []
-    for row in rows:
-        *cells, last = (cell.rjust(size) if i in right else cell.ljust(size)
-                        for i, (cell, size) in enumerate(zip(row, widths, strict=True)))  # fmt: skip
-        first, *further = (textwrap.wrap(last, room) if room else None) or [last]
-        lines.append("  ".join([*cells, first]).rstrip())
-        lines += [" " * start + line for line in further]
+    for number, part in enumerate(parts):
+        cells = ["" if number else cell for cell in row]
+        cells[wrapped] = part
+        aligned = (cell.rjust(size) if i in right else cell.ljust(size)
+                   for i, (cell, size) in enumerate(zip(cells, sizes, strict=True)))  # fmt: skip
+        lines.append("  ".join(aligned).rstrip())
     return lines
+
+
+def _record(names, row) -> list[str]:
+    return [f"{name}: {cell}" for name, cell in zip(names, row, strict=True) if cell] + [""]
