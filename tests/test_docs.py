@@ -161,7 +161,7 @@ def test_commands_parse(command):
     if verb == "bench":  # a program of its own
         benchmark.parser().parse_args(words)
     else:
-        assert cli._parser().parse_args([verb, *words]).verb == verb
+        assert cli.command_parser().parse_args([verb, *words]).verb == verb
 
 
 @pytest.mark.parametrize("package", ["analysis", "cost", "evaluate"])

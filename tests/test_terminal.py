@@ -48,7 +48,7 @@ def run_command(code, *arguments, **environment):
 
 
 VERBS = ("train", "evaluate", "predict", "export", "serve", "analyze", "list", "summary", "weights", "bench", "check")
-VERBS += ("doctor", "new")
+VERBS += ("doctor", "new", "completion")
 
 
 def test_help_and_mistakes_are_answered_without_keras(tmp_path):

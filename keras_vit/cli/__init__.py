@@ -3,13 +3,14 @@
 import argparse
 from importlib import import_module
 
+from keras_vit.cli.completion import CommandParser
 from keras_vit.cli.errors import error_message
 from keras_vit.cli.output import Output, add_output_options
 from keras_vit.terminal import plain_output
 
 # One module each, in the order of `keras-vit --help`.
 VERBS = ("new", "train", "evaluate", "check", "predict", "export", "serve", "analyze", "list", "summary", "weights")
-VERBS += ("doctor", "bench")
+VERBS += ("doctor", "completion", "bench")
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
@@ -22,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         The exit status: 0, 2 for a user error, 130 after Ctrl-C, or the verb's own.
     """
-    parser = _parser()
+    parser = command_parser()
     options, options.arguments = parser.parse_known_args(arguments)
     if options.arguments and options.verb != "bench":  # bench parses its own options
         parser.error(f"unrecognized arguments: {' '.join(options.arguments)}")
@@ -43,8 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="keras-vit", description="Vision Transformers for Keras.")
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of all verbs."""
+    parser = CommandParser(prog="keras-vit", description="Vision Transformers for Keras.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(name, run, summary, example, has_result=True, **options):

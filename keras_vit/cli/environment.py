@@ -35,6 +35,7 @@ NEEDED_BY = {
     "tf2onnx": "export: onnx",
     "pyarrow": "predict --output FILE.parquet",
     "pillow-heif": "HEIC images",
+    "shtab": "completion",
 }
 _MODULES = {"pillow": "PIL", "scikit-learn": "sklearn"}  # where the module is not named like its package
 _INSTRUCTIONS = {"AVX2": "avx2", "AVX-512": "avx512f", "AVX-512 bf16": "avx512_bf16", "AMX": "amx_bf16"}

@@ -71,7 +71,7 @@ def next_command(said, verb):
     last = said.err.splitlines()[-1]
     assert last.startswith(f"next: keras-vit {verb} "), said.err
     words = shlex.split(last)[2:]
-    assert cli._parser().parse_args(words).verb == verb
+    assert cli.command_parser().parse_args(words).verb == verb
     return words
 
 
@@ -241,6 +241,7 @@ FLAGS = {
     "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"} | OUTPUT,
     "list": {"--markdown"} | OUTPUT,
     "doctor": {"--import-extras"} | OUTPUT,
+    "completion": OUTPUT,
     "bench": {"--preset", "--quick", "--models", "--tasks", "--dtypes", "--batches", "--backends", "--peers"}
     | {"--image-size", "--depths", "--rounds", "--device", "--resume", "--output"},
     "summary": {"--image-size", "--batch", "--optimizer", "--precision", "--epochs", "--images", "--peak"}

@@ -162,7 +162,7 @@ def test_the_smaller_verbs_print_one_object_and_state_the_next_command(command, 
     assert cli.main(command) == 0
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("next: keras-vit ")
-    assert cli._parser().parse_args(last.split()[2:])
+    assert cli.command_parser().parse_args(last.split()[2:])
 
 
 def test_a_reader_that_closes_the_pipe_is_no_error():
