@@ -29,7 +29,7 @@ class Summary:
 
 
 def run_summary(options) -> Summary:
-    """Count the cost of a model. `options` are those of `keras-vit summary`."""
+    """Count the cost of a model. `options` are the parsed arguments of `keras-vit summary`."""
     model = open_weightless(options.model, options.image_size)
     cost = count(model)
     memory = training_bytes(model, options.batch, options.optimizer, options.precision)
