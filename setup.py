@@ -20,6 +20,7 @@ recipes = [
 analysis = ["matplotlib>=3.9", "scikit-learn>=1.5"]
 parquet = ["pyarrow>=18"]
 heic = ["pillow-heif>=1"]
+completion = ["shtab>=1.13"]  # writes the scripts of `keras-vit completion`
 
 setup(
     name="keras-vit-zoo",  # the import name is keras_vit; `keras-vit` on PyPI is another project
@@ -46,6 +47,7 @@ setup(
         "pillow>=11.3",
         "tqdm>=4.66",
         "safetensors>=0.5",
+        "packaging>=24",  # compares versions in `keras-vit doctor`; Keras needs it, too
     ],
     extras_require={
         "recipes": recipes,
@@ -54,6 +56,7 @@ setup(
         "formats": formats,
         "parquet": parquet,
         "heic": heic,
+        "completion": completion,
         "parity": ["torch", "torchvision", "timm>=1.0.31", "transformers>=5", "keras-hub>=0.32", "kserve>=0.15"],
         "dev": [
             *recipes,
@@ -62,6 +65,7 @@ setup(
             *formats,
             *parquet,
             *heic,
+            *completion,
             "pytest>=8",
             "pytest-xdist>=3.6",
             "ruff>=0.15",

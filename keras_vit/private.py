@@ -115,3 +115,10 @@ def quantize_calibrated(measured: bytes, float_operators: list[str]) -> bytes:
     from tensorflow.lite.python.convert import mlir_quantize
 
     return mlir_quantize(measured, denylisted_ops=float_operators)
+
+
+def onednn_enabled() -> bool:
+    """Return whether this process's TensorFlow uses oneDNN's operations."""
+    from tensorflow.python.util import _pywrap_util_port
+
+    return _pywrap_util_port.IsMklEnabled()

@@ -8,6 +8,7 @@ import contextlib
 import gc
 import importlib.abc
 import importlib.util
+import io
 import os
 import sys
 import tempfile
@@ -22,6 +23,7 @@ def _is_command() -> bool:
 
 
 COMMAND = _is_command()  # if True, `import keras_vit` does not import Keras: each verb imports what it needs
+_COLOURS = {"red": 31, "green": 32, "yellow": 33}  # of ANSI's escape sequences
 
 
 @contextlib.contextmanager
@@ -59,7 +61,8 @@ def hide_stderr(expected: tuple = ()):
     before.flush()
     with tempfile.TemporaryFile() as hidden, os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace") as shown:
         os.dup2(hidden.fileno(), 2)
-        sys.stderr = shown
+        if not isinstance(before, NoOutput):
+            sys.stderr = shown
         try:
             yield
         except expected:
@@ -92,6 +95,30 @@ class _SilentImport(importlib.abc.MetaPathFinder):
         return spec
 
 
+class NoOutput(io.TextIOBase):
+    """A stream that drops what is written."""
+
+    def write(self, text: str) -> int:
+        """Drop the text."""
+        return len(text)
+
+
+def on_terminal(stream) -> bool:
+    """Return whether a stream is a terminal."""
+    return bool(getattr(stream, "isatty", lambda: False)())
+
+
+def paint(text: str, colour: str, stream) -> str:
+    """Return a text in `red`, `yellow` or `green` if the stream is a terminal that shows colours.
+
+    `NO_COLOR` turns colours off (no-color.org).
+    """
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not on_terminal(stream):
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
 def _show_sentence(message, category, filename, lineno, file=None, line=None) -> None:
     """Print a warning as a line of the command, without Python's path and source line."""
-    print(f"keras-vit: {' '.join(str(message).split())}", file=file or sys.stderr)
+    stream = file or sys.stderr
+    print(f"{paint('keras-vit:', 'yellow', stream)} {' '.join(str(message).split())}", file=stream)

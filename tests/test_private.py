@@ -155,3 +155,9 @@ def test_the_versions_are_those_that_setup_allows():
         assert f"{package} {version}" in (PACKAGE / "private.py").read_text().replace("Keras", "keras").replace(
             "TensorFlow", "tensorflow"
         )
+
+
+@needs_onednn
+@needs_tensorflow
+def test_tensorflow_reports_whether_it_uses_onednn():
+    assert private.onednn_enabled() is True

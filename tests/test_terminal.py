@@ -48,6 +48,7 @@ def run_command(code, *arguments, **environment):
 
 
 VERBS = ("train", "evaluate", "predict", "export", "serve", "analyze", "list", "summary", "weights", "bench", "check")
+VERBS += ("doctor", "new", "completion")
 
 
 def test_help_and_mistakes_are_answered_without_keras(tmp_path):
@@ -63,6 +64,8 @@ def test_help_and_mistakes_are_answered_without_keras(tmp_path):
         "train recipes/digits.py": "train: --workdir expected the folder of the run",
         "weights convert absent.npz out.npz": "weights: source expected a file of weights, found nothing",
         "bench --models ViT_B61": "bench: ",
+        "new setup.py": "new: RECIPE.py expected a new file, received 'setup.py', which exists",
+        "new absent.py --model ViT_B61": "new: name expected a model of list_models()",
         "summary ViT_B16 --accuracy pet=90": "summary: error: argument --accuracy: expected DATA=PERCENT",
     }
     code = WITHOUT_KERAS + f"for verb in {VERBS}: said(verb, '--help')\n"
@@ -97,7 +100,8 @@ def test_the_command_is_told_by_the_processs_arguments(argv, orig_argv, expected
 def test_python_dash_m_is_the_command_and_a_public_name_still_imports_all(tmp_path):
     code = "import subprocess, sys\nprint(subprocess.run([sys.executable, '-m', 'keras_vit.cli', 'list', 'ViT_B8']))"
     lines, errors = run_command(code, KERAS_BACKEND="absent")  # Keras would refuse to be imported
-    assert lines[0].startswith("ViT_B8 ") and "returncode=0" in lines[1] and not errors
+    assert lines[0].startswith("ViT_B8 ") and "returncode=0" in lines[1]
+    assert errors == "next: keras-vit summary ViT_B8\n"
     code = "import sys; sys.argv[0] = 'keras-vit'\nimport keras_vit\nprint('keras' in sys.modules)\n"
     code += "from keras_vit.models.builders import build\n"  # with whatever it asks the package for
     code += "print(keras_vit.ViT_B8.__name__, keras_vit.layers.EncoderBlock.__name__)\n"

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
+from keras_vit.cli.options import MODEL_HELP, add_data_options, data_arguments, recipe_of, short_name
+from keras_vit.cli.output import Result
 
 MAX_DRAWN = 8  # images of a folder without labels
 SAMPLE = 128  # test images for statistics, as for the paper's attention distance
@@ -36,8 +37,8 @@ def add(verb) -> None:
     add_data_options(sub)
 
 
-def run(options) -> None:
-    """Analyze a model and print the location of the pictures."""
+def run(options) -> Result:
+    """Analyze a model and return the location of the pictures."""
     from keras_vit.models.model_names import require_trained
 
     require_trained(options.model)
@@ -60,11 +61,16 @@ def run(options) -> None:
         report = analysis.analyze(model, options.images, options.output, parts=parts)
     else:
         report = _analyze_run(model, recipe, options, parts)
+    lines = []
     if parts is None and "pooling" not in report:
-        print(f"{model.name} has no attention between patches, so the pictures of attention are left out")
+        lines.append(f"{model.name} has no attention between patches, so the pictures of attention are left out")
     page = Path(options.output) / "index.html"
-    print(f"wrote {', '.join(sorted(path.name for path in Path(options.output).iterdir()))} to {options.output}")
-    print(f"open {page} in a browser to see all of them with captions")
+    files = sorted(path.name for path in Path(options.output).iterdir())
+    lines.append(f"wrote {', '.join(files)} to {options.output}")
+    lines.append(f"open {page} in a browser to see all of them with captions")
+    data = {"model": model.name, "output": options.output, "page": str(page), "files": files}
+    following = ("export", options.model, "--output", f"saved_models/{short_name(options.model)}")
+    return Result(data, "\n".join(lines), (*following, *data_arguments(options)))
 
 
 def _analyze_run(model, recipe, options, parts):

@@ -10,7 +10,7 @@ CLONE = Path(__file__).parents[2]
 def add(verb) -> None:
     """Add the verb to the command line; the benchmark parses its own options."""
     summary = "Compare speed and memory with keras-hub, timm and transformers. Needs a clone of the repository."
-    verb("bench", run, summary, "bench --quick", add_help=False)
+    verb("bench", run, summary, "bench --quick", has_result=False, add_help=False)
 
 
 def run(options) -> int:

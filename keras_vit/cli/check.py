@@ -1,7 +1,9 @@
 """The command `keras-vit check FOLDER`."""
 
-import json
 import sys
+
+from keras_vit.cli.output import Result
+from keras_vit.terminal import paint
 
 NEEDS_CARE = 1  # exit status
 MAX_LISTED = 5  # files per finding
@@ -16,11 +18,10 @@ def add(verb) -> None:
         "listed."
     )
     sub.add_argument("folder", metavar="FOLDER", help="CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg")
-    sub.add_argument("--json", action="store_true", help="print all findings as one JSON object")
 
 
-def run(options) -> int:
-    """Check the files, print the findings and return the exit status."""
+def run(options) -> Result:
+    """Check the files and return the findings."""
     from keras_vit.data.check import check_files, files_to_check, findings
     from keras_vit.predict.progress import Progress
 
@@ -28,9 +29,10 @@ def run(options) -> int:
     with Progress(len(files), unit="files") as progress:
         facts = [fact for fact in check_files(files) if progress.add()]
     report = findings(facts, empty)
-    print(json.dumps(report, indent=2) if options.json else "\n".join(_lines(options.folder, report)))
-    sys.stdout.flush()
-    return NEEDS_CARE if report["needs_care"] else 0
+    needs_care = report["needs_care"]
+    following = ("check", options.folder) if needs_care else ("new", "recipe.py", "--data", options.folder)
+    text = "\n".join(_lines(options.folder, report))
+    return Result(report, text, following, NEEDS_CARE if needs_care else 0)
 
 
 def _lines(folder, report):
@@ -47,7 +49,9 @@ def _lines(folder, report):
         yield from _listed(title, lines)
     for oddity, files in report["odd"].items():
         yield from _listed(oddity, files)
-    yield "something needs care" if report["needs_care"] else "nothing needs care"
+    needs_care = report["needs_care"]
+    words, colour = ("something needs care", "yellow") if needs_care else ("nothing needs care", "green")
+    yield paint(words, colour, sys.stdout)
 
 
 def _listed(title, lines):

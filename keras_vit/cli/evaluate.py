@@ -1,6 +1,7 @@
 """The command `keras-vit evaluate MODEL`. The options of `--suite` are in suite.py."""
 
-from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
+from keras_vit.cli.options import MODEL_HELP, add_data_options, data_arguments, recipe_of, short_name
+from keras_vit.cli.output import Result
 from keras_vit.cli.suite import add_suite, require_applicable, run_suite_verb
 
 
@@ -14,12 +15,11 @@ def add(verb) -> None:
     add_suite(sub)
 
 
-def run(options) -> None:
-    """Evaluate a model on its test split or on a suite, and print the result."""
+def run(options) -> Result:
+    """Evaluate a model on its test split or on a suite, and return the result."""
     require_applicable(options)
     if options.suite:
-        run_suite_verb(options)
-        return
+        return run_suite_verb(options)
     from keras_vit.models.model_names import require_trained
 
     require_trained(options.model)
@@ -32,4 +32,6 @@ def run(options) -> None:
 
     settings = {"flip": options.flip, "left_out": absent_files(options.model, options.recipe)}
     result = evaluate_model(load_model(options.model), recipe.data, options.data_dir, recipe.loss, **settings)
-    print(f"accuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['examples']:,} test images")
+    text = f"accuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['examples']:,} test images"
+    output = f"saved_models/{short_name(options.model)}"
+    return Result(result, text, ("export", options.model, "--output", output, *data_arguments(options)))

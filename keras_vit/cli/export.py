@@ -4,6 +4,8 @@ import sys
 
 from keras_vit.cli.errors import USER_ERRORS
 from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
+from keras_vit.cli.output import Result
+from keras_vit.cli.table import table_lines, terminal_width
 from keras_vit.export.formats import FORMATS, require_formats
 from keras_vit.terminal import hide_stderr
 
@@ -35,8 +37,8 @@ def add(verb) -> None:
     add_data_options(sub)
 
 
-def run(options) -> None:
-    """Export a model and print the report."""
+def run(options) -> Result:
+    """Export a model and return the report."""
     from keras_vit.models.model_names import require_trained
 
     require_trained(options.model)
@@ -65,4 +67,10 @@ def run(options) -> None:
     settings = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}
     with hide_stderr(USER_ERRORS):  # converters print their progress
         report = export(model, options.output, images, labels, origin=origin_of(options.model), **settings)
-    print(report)
+    table = report.table()
+    right = {i for i, name in enumerate(table[0]) if name not in ("format", "signature", "output")}
+    text = "\n".join([str(report).splitlines()[0], *table_lines(table, right, terminal_width(), names=table[0])])
+    data = {"path": str(report.path), "model": report.model, **report.as_dict()}
+    if any(row.format == "saved_model" for row in report.rows):
+        return Result(data, text, ("serve", options.output))
+    return Result(data, text, ("predict", options.output, "IMAGE"))

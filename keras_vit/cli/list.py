@@ -1,5 +1,8 @@
 """The command `keras-vit list`."""
 
+from keras_vit.cli.output import Result
+from keras_vit.cli.table import table_lines, terminal_width
+
 
 def add(verb) -> None:
     """Add the verb and its options to the command line."""
@@ -8,15 +11,20 @@ def add(verb) -> None:
     sub.add_argument("--markdown", action="store_true", help="print all models as the tables of docs/zoo.md")
 
 
-def run(options) -> None:
-    """Print the models whose names match."""
+def run(options) -> Result:
+    """Return the models whose names match."""
     from keras_vit.models.variants import find_variant, list_models
     from keras_vit.models.variants.describe import describe_variant, variants_table
 
+    names = list_models(options.glob)
+    rows = {name: find_variant(name)[0] for name in names}
+    data = [
+        {"name": name, "paper_name": row.paper_name, "parameters": row.parameters.classes_1000}
+        | {"description": describe_variant(row)}
+        for name, row in rows.items()
+    ]
+    following = ("summary", names[0]) if names else ()
     if options.markdown:
-        print(variants_table())
-        return
-    for name in list_models(options.glob):
-        row, _ = find_variant(name)
-        counts = f"{row.parameters.classes_1000:>13,} parameters"
-        print(f"{name:<12} {row.paper_name:<13} {counts}  {describe_variant(row)}")
+        return Result(data, variants_table(), following)
+    cells = [(row["name"], row["paper_name"], f"{row['parameters']:,} parameters", row["description"]) for row in data]
+    return Result(data, "\n".join(table_lines(cells, {2}, terminal_width())), following)

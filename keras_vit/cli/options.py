@@ -11,6 +11,18 @@ def add_data_options(sub) -> None:
     sub.add_argument("--data-dir", help="folder of the data; replaces the recipe's directory")
 
 
+def data_arguments(options) -> tuple[str, ...]:
+    """Return the words that repeat the options of `add_data_options` in the next command."""
+    named = (("--recipe", getattr(options, "recipe", None)), ("--data-dir", options.data_dir))
+    return tuple(word for name, value in named if value for word in (name, value))
+
+
+def short_name(model: str) -> str:
+    """Return a name for the files of a model: the last part of its path without a suffix, or its name."""
+    name = Path(model).name or "model"
+    return name.removesuffix(".keras") if Path(model).exists() else name
+
+
 def recipe_of(options):
     """Return the recipe of the options, else the workdir's, else None."""
     from keras_vit.train.recipe.file import load_recipe

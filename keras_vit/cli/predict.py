@@ -1,10 +1,10 @@
 """The command `keras-vit predict MODEL IMAGE...`."""
 
 import contextlib
-import os
 import sys
 
-from keras_vit.cli.options import MODEL_HELP
+from keras_vit.cli.options import MODEL_HELP, short_name
+from keras_vit.cli.output import Result
 from keras_vit.terminal import hide_stderr
 
 SOME_FAILED, INTERRUPTED = 1, 130  # exit statuses
@@ -26,23 +26,23 @@ def add(verb) -> None:
         help="image files, folders, or - to read names from the standard input",
     )
     sub.add_argument("--top", type=int, default=5, help="number of classes per image (default 5)")
-    output_group = sub.add_mutually_exclusive_group()
-    output_group.add_argument("--json", action="store_true", help="print one JSON object per line")
-    output_group.add_argument(
+    sub.add_argument(
         "--output",
         metavar="FILE",
         help=f"write {FILE_TYPES} instead of printing; an interrupted run leaves FILE.partial",
     )
 
 
-def run(options) -> int:
-    """Classify the images, print or write the results, and return the exit status."""
+def run(options) -> Result | int:
+    """Classify the images, and print or write the results."""
+    from tqdm import tqdm
+
     from keras_vit.models.model_names import require_trained
     from keras_vit.predict import load_predictor, predict_each
     from keras_vit.predict.images import image_files
     from keras_vit.predict.predictor import BATCH_SIZE, interface_of
     from keras_vit.predict.progress import Progress
-    from keras_vit.predict.results import ResultsFile, as_json, as_text, writer_class
+    from keras_vit.predict.results import ResultsFile, as_text, writer_class
 
     if options.output:
         writer_class(options.output)  # raises an error before the model is loaded
@@ -53,7 +53,7 @@ def run(options) -> int:
         model = load_predictor(options.model)
     results = predict_each(model, images, options.top)
     top = min(options.top, interface_of(model).classes)
-    format_result = as_json if options.json else as_text
+    above_bar = lambda text, stream: tqdm.write(text, file=stream)  # noqa: E731
     failed, file = 0, ResultsFile(options.output, top) if options.output else None
     with Progress(total, quiet=total is not None and total <= BATCH_SIZE) as progress:
         try:
@@ -65,17 +65,22 @@ def run(options) -> int:
                     if file:
                         file.write(result)
                     else:
-                        progress.print(format_result(result))
+                        options.printer.line(result, as_text(result), above_bar)
                     progress.add()
         except KeyboardInterrupt:
-            _print_interrupted(file, progress)
+            options.printer.error("predict", _interrupted(file, progress))
             return INTERRUPTED
-        except BrokenPipeError:  # the reader has closed the pipe
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python writes again at exit
-            return SOME_FAILED
-    if file:
-        print(f"wrote {options.output}: {progress.done:,} images, {failed:,} with an error")
-    return SOME_FAILED if failed else 0
+    counts = {"output": options.output, "images": progress.done, "errors": failed} if file else None
+    text = f"wrote {options.output}: {progress.done:,} images, {failed:,} with an error" if file else ""
+    return Result(counts, text, _next_command(options.model), SOME_FAILED if failed else 0)
+
+
+def _next_command(model: str) -> tuple[str, ...]:
+    from keras_vit.exported.folders import version_folder
+
+    if version_folder(model) is not None:
+        return ("serve", model)
+    return ("export", model, "--output", f"saved_models/{short_name(model)}")
 
 
 def _printable(text: str) -> str:
@@ -83,8 +88,8 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _print_interrupted(file, progress) -> None:
+def _interrupted(file, progress) -> str:
     written = ""
     if file and file.count:
         written = f"; their results are in {file.partial}"
-    print(f"keras-vit predict: interrupted after {progress.done:,} images{written}", file=sys.stderr)
+    return f"interrupted after {progress.done:,} images{written}"

@@ -3,7 +3,7 @@
 
 def add(verb) -> None:
     """Add the verb and its options to the command line."""
-    sub = verb("serve", run, "Serve exported models over HTTP.", "serve saved_models/digits --port 8501")
+    sub = verb("serve", run, "Serve exported models over HTTP.", "serve saved_models/digits --port 8501", False)
     sub.add_argument("models", metavar="EXPORT", nargs="+", help="folders of version folders, saved_models/NAME")
     sub.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1; 0.0.0.0 for all)")
     sub.add_argument("--port", type=int, default=8501, help="port to listen on (default 8501; 0 for a free one)")

@@ -3,6 +3,9 @@
 import argparse
 from pathlib import Path
 
+from keras_vit.cli.options import short_name
+from keras_vit.cli.output import Result
+
 SUITES = ("vtab1k", "paper", "fewshot", "real")  # copied from evaluate/, so that --help imports no TensorFlow
 PROBES = ("logistic", "ridge", "knn")
 SHOTS = "1,5,10,25"
@@ -51,8 +54,8 @@ def require_applicable(options) -> None:
             raise ValueError(f"{name} expected {condition}, received --suite {options.suite}{probe}.")
 
 
-def run_suite_verb(options) -> None:
-    """Run the suite, write its results and print its table."""
+def run_suite_verb(options) -> Result:
+    """Run the suite, write its results and return its table."""
     from keras_vit.evaluate.suite_tables import suite_table
     from keras_vit.evaluate.suites import Settings, run_suite
     from keras_vit.train.workdir import write_atomically
@@ -77,7 +80,8 @@ def run_suite_verb(options) -> None:
     table = suite_table(results)
     output.mkdir(parents=True, exist_ok=True)
     write_atomically(output / "results.md", table)
-    print(table, end="")
+    following = ("export", options.model, "--output", f"saved_models/{short_name(options.model)}")
+    return Result(results, table.rstrip("\n"), following)
 
 
 def _numbers(name: str, text: str | None, kind) -> tuple:

@@ -3,6 +3,9 @@
 import argparse
 import re
 
+from keras_vit.cli.output import Result
+from keras_vit.cli.table import table_lines, terminal_width
+
 JFT_IMAGES = 303e6  # copied from cost/budget.py, so that --help imports no Keras
 DATASETS = (  # copied from cost/published.py
     "imagenet",
@@ -31,14 +34,16 @@ def add(verb) -> None:
     sub.add_argument("--plot", metavar="PNG", help="draw the paper's figure 5, with this model if --accuracy is given")
     sub.add_argument("--accuracy", action="append", default=[], metavar="DATA=PERCENT", type=_score,
                      help="accuracy on imagenet, real, cifar10, cifar100, pets or flowers, for --plot")  # fmt: skip
-    sub.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def run(options) -> None:
-    """Count and print."""
+def run(options) -> Result:
+    """Count and return the report."""
     from keras_vit.cost.summary import run_summary
 
-    run_summary(options)
+    summary = run_summary(options)
+    table = table_lines(summary.table, {2, 3, 4}, terminal_width(), wrapped=0)
+    text = "\n".join([*summary.above, *table, *summary.below])
+    return Result(summary.report, text, ("new", "recipe.py", "--model", options.model) if summary.is_named else ())
 
 
 def _sides(text: str) -> tuple[int, int]:

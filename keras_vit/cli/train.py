@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from keras_vit.cli.output import Result
+
 
 def add(verb) -> None:
     """Add the verb and its options to the command line."""
@@ -30,8 +32,8 @@ def add(verb) -> None:
     )
 
 
-def run(options) -> None:
-    """Train, or take two steps with `--dry-run`, and print one line."""
+def run(options) -> Result:
+    """Train, or take two steps with `--dry-run`, and return the summary."""
     from keras_vit.train.recipe.file import load_recipe, override
 
     recipe = override(load_recipe(options.recipe), options.set)
@@ -40,8 +42,11 @@ def run(options) -> None:
 
         result = dry_run(recipe)
         losses = ", ".join(f"{loss:.3f}" for loss in result["losses"])
-        print(f"{recipe.name}: two steps of every stage with {result['parameters']:,} parameters, losses {losses}")
-        return
+        text = f"{recipe.name}: two steps of every stage with {result['parameters']:,} parameters, losses {losses}"
+        settings = ("--set", *options.set) if options.set else ()
+        workdir = options.workdir or str(Path("runs") / recipe.name.replace(":", "_"))
+        place = ("--data-dir", options.data_dir) if options.data_dir else ()
+        return Result(result, text, ("train", options.recipe, "--workdir", workdir, *place, *settings))
     if options.workdir is None:
         raise ValueError("--workdir expected the folder of the run, received nothing.")
     from keras_vit.train.engine import train
@@ -51,8 +56,14 @@ def run(options) -> None:
     )
     metric = f"test accuracy {summary['accuracy']:.2%}" if "accuracy" in summary else f"loss {summary['loss']:.4f}"
     metric += " of masked patches" if recipe.masked else ""
-    print(
+    text = (
         f"{summary['recipe']}: {metric} on {summary['test_examples']:,} images "
         f"after {summary['seconds']:.1f} s of training ({summary['images_per_second']:,.0f} images/s); "
         f"the model is {Path(options.workdir) / 'model.keras'}"
     )
+    place = ("--data-dir", options.data_dir) if options.data_dir else ()
+    if recipe.masked:  # has no labels to evaluate with
+        following = ("analyze", options.workdir, "--output", str(Path(options.workdir) / "pictures"), *place)
+    else:
+        following = ("evaluate", options.workdir, *place)
+    return Result(summary, text, following)

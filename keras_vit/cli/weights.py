@@ -3,6 +3,8 @@
 import argparse
 import re
 
+from keras_vit.cli.output import Result, add_output_options
+from keras_vit.cli.table import table_lines, terminal_width
 from keras_vit.models.variants import find_variant
 from keras_vit.weights.catalogue import INDEX_PATH, find
 from keras_vit.weights.contents import read_contents
@@ -16,12 +18,14 @@ from keras_vit.weights.write import save_weights
 def add(verb) -> None:
     """Add the verb and its options to the command line."""
     summary = "Find, show, download and convert published weights."
-    parser = verb("weights", None, summary, "weights find --model B_16 --res 384 --under 100M --sort accuracy")
+    example = "weights find --model B_16 --res 384 --under 100M --sort accuracy"
+    parser = verb("weights", None, summary, example, has_result=False)
     verbs = parser.add_subparsers(dest="weights_verb", required=True, metavar="VERB")
 
     def weights_verb(name, run, summary, example):
         sub = verbs.add_parser(name, help=summary, description=summary, epilog=f"example: keras-vit weights {example}")
         sub.set_defaults(run=run)
+        add_output_options(sub)
         return sub
 
     sub = weights_verb("find", _find, "List published checkpoints.", "find --model B_16 --res 384 --under 100M")
@@ -83,29 +87,42 @@ def _find(options):
     )
     if not rows:
         raise ValueError("find expected options that match a published checkpoint, found none.")
-    for row in rows[: options.limit]:
+    shown = rows[: options.limit]
+    cells = []
+    for row in shown:
         top = f"{row.accuracy:.2%} ({row.source})" if row.accuracy is not None else "no published accuracy"
         size = f"{row.parameters / 1e6:6.1f}M" if row.parameters else "      ?"
         pixels = f"{row.resolution} px" if row.resolution else "any size"
-        print(f"{row.tag}  {size}  {pixels}  {row.dataset or 'other data'}  {top}")
+        cells.append((row.tag, size, pixels, row.dataset or "other data", top))
+    lines = table_lines(
+        cells, width=terminal_width(), names=("tag", "parameters", "image size", "data set", "accuracy")
+    )
     if len(rows) > options.limit:
-        print(f"... and {len(rows) - options.limit} more; --limit prints them")
+        lines.append(f"... and {len(rows) - options.limit} more; --limit prints them")
+    fields = ("tag", "model", "parameters", "resolution", "dataset", "accuracy", "source")
+    data = {"found": len(rows), "weights": [{name: getattr(row, name) for name in fields} for row in shown]}
+    return Result(data, "\n".join(lines), ("weights", "download", shown[0].tag) if shown else ())
 
 
 def _show(options):
     with open_weights(options.file) as file:
         contents = read_contents(file, allow_unsupported=True)
         total = sum(_size(shape) for shape in file.shapes.values())
-        print(f"{contents.source}: layout {contents.layout.name!r}, {len(file.shapes)} arrays, {total:,} values")
-        spec = read_spec(file, contents.layout.name)
-        print(f"  images: {spec or 'unknown preprocessing'}")
-        for path, entry in contents.entries.items():
-            print(f"  {path:<44} {entry.shape!s:<20} {', '.join(entry.names)}")
-        for title, names in (("unexpected", contents.left_over), ("ignored", contents.ignored)):
-            if names:
-                print(f"  {title}: {', '.join(names)}")
-        for name, sign in unsupported(file).items():
-            print(f"  not supported: {name} ({sign})")
+        spec, lacking = read_spec(file, contents.layout.name), dict(unsupported(file))
+        count = len(file.shapes)
+    others = {"unexpected": list(contents.left_over), "ignored": list(contents.ignored)}
+    entries = contents.entries.items()
+    variables = {path: {"shape": list(entry.shape), "names": list(entry.names)} for path, entry in entries}
+    data = {"source": str(contents.source), "layout": contents.layout.name, "arrays": count, "values": total,
+            "preprocessing": str(spec) if spec else None, "variables": variables, **others,
+            "not_supported": lacking}  # fmt: skip
+    lines = [f"{contents.source}: layout {contents.layout.name!r}, {count} arrays, {total:,} values"]
+    lines.append(f"  images: {spec or 'unknown preprocessing'}")
+    for path, entry in entries:
+        lines.append(f"  {path:<44} {entry.shape!s:<20} {', '.join(entry.names)}")
+    lines += [f"  {title}: {', '.join(names)}" for title, names in others.items() if names]
+    lines += [f"  not supported: {name} ({sign})" for name, sign in lacking.items()]
+    return Result(data, "\n".join(lines), () if lacking else ("predict", options.file, "IMAGE"))
 
 
 def _size(shape):
@@ -116,7 +133,8 @@ def _size(shape):
 
 
 def _download(options):
-    print(download(options.tag, options.to))
+    path = str(download(options.tag, options.to))
+    return Result({"tag": options.tag, "path": path}, path, ("weights", "show", path))
 
 
 def _convert(options):
@@ -125,4 +143,6 @@ def _convert(options):
 
     model = from_pretrained(options.source, num_heads=options.num_heads, source_grid=options.source_grid)
     save_weights(model, options.target, options.layout)
-    print(f"wrote {options.target}: {model.count_params():,} parameters")
+    data = {"output": options.target, "parameters": model.count_params()}
+    text = f"wrote {options.target}: {data['parameters']:,} parameters"
+    return Result(data, text, ("weights", "show", options.target))

@@ -1,17 +1,35 @@
-"""Count and print the cost of a model for `keras-vit summary`."""
+"""Count the cost of a model for `keras-vit summary`."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from keras_vit.cost.budget import BYTES, JFT_IMAGES, device_days, training_bytes, training_exaflops
 from keras_vit.cost.operations import Cost, LayerCost, count
 from keras_vit.cost.published import published
 from keras_vit.cost.weightless import open_weightless
-from keras_vit.models.variants import find_variant
+from keras_vit.models.variants import BiTVariant, Variant, find_variant
 
 
-def run_summary(options) -> None:
-    """Count the cost of a model and print it."""
+@dataclass(frozen=True)
+class Summary:
+    """The cost of a model.
+
+    Args:
+        report: all values, as JSON values.
+        above: lines above the table.
+        table: rows of cells, first the names of the columns.
+        below: lines below the table.
+        is_named: whether the model was given by a model's name, rather than a path.
+    """
+
+    report: dict
+    above: list[str]
+    table: list[tuple[str, ...]]
+    below: list[str]
+    is_named: bool
+
+
+def run_summary(options) -> Summary:
+    """Count the cost of a model. `options` are the parsed arguments of `keras-vit summary`."""
     model = open_weightless(options.model, options.image_size)
     cost = count(model)
     memory = training_bytes(model, options.batch, options.optimizer, options.precision)
@@ -37,18 +55,21 @@ def run_summary(options) -> None:
 
         models = {cost.name: (report["exaflops"], dict(options.accuracy))} if options.accuracy else None
         plot_compute(options.plot, models)
-    print(json.dumps(report) if options.json else _text(cost, report, options))
+    above, below = _lines(cost, report, options)
+    return Summary(report, above, _table(cost, BYTES[options.precision]), below, _row_of(options.model) is not None)
 
 
-def _text(cost: Cost, report: dict, options) -> str:
+def _lines(cost: Cost, report: dict, options) -> tuple[list[str], list[str]]:
+    """Return the lines above and below the table."""
     down, across, channels = cost.input_shape
     memory = report["training"]["bytes"]
     groups = [f"{name} {_gigabytes(memory[name])}" for name in ("weights", "gradients", "optimizer", "activations")]
-    lines = [
+    above = [
         f"{cost.name}, {down} x {across} x {channels}: {cost.parameters:,} parameters, {cost.macs / 1e9:,.3f} GMACs = "
         f"{cost.flops / 1e9:,.2f} GFLOPs per image",
         "",
-        *_table(cost, BYTES[options.precision]),
+    ]
+    lines = [
         "MB to train: activations per image that the backward pass needs",
         "",
         f"training with {options.optimizer}, {options.batch} images in {options.precision}: "
@@ -62,11 +83,11 @@ def _text(cost: Cost, report: dict, options) -> str:
                      f"{report['device_days']:,.4g} days")  # fmt: skip
     if options.plot:
         lines.append(f"wrote {options.plot}")
-    return "\n".join(lines)
+    return above, lines
 
 
-def _table(cost: Cost, bytes_per_value: int) -> list[str]:
-    """Return a line per layer. Consecutive blocks with the same cost are one line."""
+def _table(cost: Cost, bytes_per_value: int) -> list[tuple[str, ...]]:
+    """Return a row per layer. Consecutive blocks with the same cost are one line."""
     runs = []
     for layer in cost.layers:
         if not (layer.parameters or layer.macs or layer.activations):
@@ -78,9 +99,7 @@ def _table(cost: Cost, bytes_per_value: int) -> list[str]:
     rows = [("layer", "output", "parameters", "MMACs", "MB to train")]
     rows += [(_names(run), " x ".join(map(str, run[0].output_shape)), *_sums(run, bytes_per_value)) for run in runs]
     rows.append(("total", "", *_sums(cost.layers, bytes_per_value)))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join([f"{row[0]:<{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:],
-            strict=True))]) for row in rows]  # fmt: skip
+    return rows
 
 
 def _same_cost(one: LayerCost, other: LayerCost) -> bool:
@@ -108,9 +127,15 @@ def _published_exaflops(cost: Cost, options) -> str:
     """Return the exaFLOPs of the ViT paper's Table 6 in parentheses; an empty text if the table has no such row."""
     if cost.input_shape != (224, 224, 3) or options.images != JFT_IMAGES:
         return ""
-    try:
-        name = find_variant(options.model)[0].paper_name
-    except ValueError:
-        return ""
+    row = _row_of(options.model)
+    name = row and row.paper_name
     rows = [row for row in published(6) if (row.model, row.epochs) == (name, options.epochs)]
     return f" (the paper's Table 6: {rows[0].exaflops:,})" if rows else ""
+
+
+def _row_of(model: str) -> Variant | BiTVariant | None:
+    """Return the row of a model's name; None for a path or an unknown name."""
+    try:
+        return find_variant(model)[0]
+    except ValueError:
+        return None

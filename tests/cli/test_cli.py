@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,45 @@ def test_training_again_reports_and_another_recipe_raises_an_error(run, capsys):
     assert cli.main([*TRAIN, str(run), "--set", "optimizer.learning_rate=1.0"]) == 2
     error = capsys.readouterr().err
     assert re.fullmatch(r"keras-vit train: workdir expected .*\n", error), error
+
+
+def next_command(said, verb):
+    """Return the words of the next command, which the last line of the standard error states, and which parses."""
+    last = said.err.splitlines()[-1]
+    assert last.startswith(f"next: keras-vit {verb} "), said.err
+    words = shlex.split(last)[2:]
+    assert cli.command_parser().parse_args(words).verb == verb
+    return words
+
+
+def test_each_verb_states_the_next_command(run, capsys):
+    assert cli.main([*TRAIN, str(run)]) == 0
+    evaluate = next_command(capsys.readouterr(), "evaluate")
+    assert evaluate == ["evaluate", str(run)]
+    assert cli.main(evaluate) == 0
+    assert next_command(capsys.readouterr(), "export") == ["export", str(run), "--output", "saved_models/digits"]
+    assert cli.main(["evaluate", str(run / "model.keras"), "--recipe", DIGITS]) == 0
+    assert next_command(capsys.readouterr(), "export")[-2:] == ["--recipe", DIGITS]
+    assert cli.main(["train", DIGITS, "--dry-run", "--set", "epochs=2"]) == 0
+    assert next_command(capsys.readouterr(), "train")[1:4] == [DIGITS, "--workdir", "runs/digits"]
+
+
+@pytest.mark.parametrize("verb", ["train", "evaluate", "export", "analyze"])
+def test_the_standard_output_has_one_object_with_json_and_nothing_with_quiet(verb, run, tmp_path, capfd):
+    commands = {
+        "train": ([*TRAIN, str(run)], "accuracy"),
+        "evaluate": (["evaluate", str(run)], "accuracy"),
+        "export": (["export", str(run), "--output", str(tmp_path / "e"), "--formats", "saved_model"], "rows"),
+        "analyze": (["analyze", str(run), "--output", str(tmp_path / "a"), "--parts", "layers"], "page"),
+    }
+    command, name = commands[verb]
+    capfd.readouterr()
+    assert cli.main([*command, "--json", "--quiet"]) == 0
+    said = capfd.readouterr()
+    assert name in json.loads(said.out) and said.out.count("\n") == 1 and said.err == ""
+    assert cli.main([*command[:1], str(tmp_path / "absent"), *command[2:], "--quiet", "--json"]) == 2
+    said = capfd.readouterr()
+    assert said.out == "" and said.err.startswith(f"keras-vit {verb}: ") and said.err.count("\n") == 1
 
 
 def test_evaluate_agrees_with_training(run, capsys):
@@ -186,29 +226,28 @@ def test_list_shows_the_rows(capsys):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["ViT_B32", "ViT_B16", "ViT_B8"]
 
 
+OUTPUT = {"--json", "--quiet"}
 FLAGS = {
-    "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run"} | {"--live-plot"},
+    "new": {"--data", "--data-dir", "--model"} | OUTPUT,
+    "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run", "--live-plot"}
+    | OUTPUT,
     "evaluate": {"--recipe", "--data-dir", "--flip", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
-    | {"--resize", "--set"},
-    "check": {"--json"},
-    "predict": {"--top", "--json", "--output"},
-    "export": {
-        "--output",
-        "--calibration",
-        "--formats",
-        "--limit",
-        "--recipe",
-        "--data-dir",
-        "--dtype",
-        "--dynamic-batch",
-        "--images",
-    },
-    "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"},
-    "list": {"--markdown"},
+    | {"--resize", "--set"}
+    | OUTPUT,
+    "check": OUTPUT,
+    "predict": {"--top", "--output"} | OUTPUT,
+    "export": {"--output", "--calibration", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--images"}
+    | {"--dynamic-batch"}
+    | OUTPUT,
+    "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"} | OUTPUT,
+    "list": {"--markdown"} | OUTPUT,
+    "doctor": {"--import-extras"} | OUTPUT,
+    "completion": OUTPUT,
     "bench": {"--preset", "--quick", "--models", "--tasks", "--dtypes", "--batches", "--backends", "--peers"}
     | {"--image-size", "--depths", "--rounds", "--device", "--resume", "--output"},
     "summary": {"--image-size", "--batch", "--optimizer", "--precision", "--epochs", "--images", "--peak"}
-    | {"--utilisation", "--plot", "--accuracy", "--json"},
+    | {"--utilisation", "--plot", "--accuracy"}
+    | OUTPUT,
 }
 
 

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from support import needs_tensorflow
 
+from keras_vit import cli
 from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.evaluation import evaluation_batches, held_out
 from keras_vit.data.pipeline import training_batches
 from keras_vit.data.sources import open_split
 from keras_vit.train.recipe import Augment, Data
+from keras_vit.train.recipe.file import load_recipe
 
 pytestmark = needs_tensorflow
 tfds = pytest.importorskip("tensorflow_datasets", reason="tensorflow-datasets is not installed")
@@ -51,6 +53,16 @@ def test_examples_and_classes(directory):
 
 
 @pytest.mark.broad
+def test_a_new_recipe_reads_its_facts_from_the_data_set(directory, tmp_path, capsys):
+    command = ["new", str(tmp_path / "shapes.py"), "--data", "tfds:tiny_shapes", "--data-dir", directory]
+    assert cli.main([*command, "--model", "ViT_Ti16"]) == 0
+    assert "2 classes, 12 training and 12 test images\n" in capsys.readouterr().out
+    recipe = load_recipe(tmp_path / "shapes.py")
+    assert recipe.data == Data("tfds:tiny_shapes", directory, batch_size=2)
+    assert (recipe.model.image_size, recipe.model.patch_size) == (8, 2)
+    assert "(o, x)" in (tmp_path / "shapes.py").read_text()
+
+
 def test_order_hangs_on_seed_and_epoch(directory):
     examples = open_split("tfds:tiny_shapes", "train", directory)
 

@@ -1,0 +1,141 @@
+"""Read the facts about a data set that `keras-vit new` writes into a recipe."""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+MEASURED = 200  # files whose sizes are read
+TESTS = ("test", "validation", "val")  # names of test splits of TensorFlow Datasets
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """Facts about a data set.
+
+    Args:
+        source: the data source, as in `Data`.
+        directory: the folder, as in `Data`; None for the default.
+        labels: names of the classes.
+        train: number of training examples.
+        test: number of test examples.
+        train_split: training split, as in `Data`.
+        test_split: test split, as in `Data`.
+        split_note: a sentence about the splits.
+        side: median of the shorter sides in pixels; None if unknown.
+        grey: whether all images are grey.
+        broken: number of files that cannot be read.
+        multi: whether an example has a list of classes.
+    """
+
+    source: str
+    directory: str | None
+    labels: tuple[str, ...]
+    train: int
+    test: int
+    train_split: str = "train"
+    test_split: str = "test"
+    split_note: str = ""
+    side: int | None = None
+    grey: bool = False
+    broken: int = 0
+    multi: bool = False
+
+
+def digits_facts() -> DataFacts:
+    """Return the facts about scikit-learn's digits."""
+    from keras_vit.data.sources import open_split
+
+    try:
+        train, test = open_split("digits", "train"), open_split("digits", "test")
+    except ImportError:
+        raise ImportError(
+            "--data expected a folder of images or tfds:NAME, received nothing, and the digits that stand in need "
+            "scikit-learn: pip install 'keras-vit-zoo[recipes]'."
+        ) from None
+    note = "The test split is a fixed fifth of every class."
+    return DataFacts("digits", None, tuple(train.labels), train.count, test.count, split_note=note, side=8, grey=True)
+
+
+def folder_facts(folder: str) -> DataFacts:
+    """Read every file of a folder of images, as `keras-vit check` does, and return the facts.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ValueError: the folder has fewer than two classes, or no readable images.
+    """
+    from keras_vit.data.check import check_files, files_to_check
+    from keras_vit.predict.progress import Progress
+
+    files, _ = files_to_check(folder)
+    with Progress(len(files), unit="files") as progress:
+        facts = [fact for fact in check_files(files) if progress.add()]
+    readable = [fact for fact in facts if fact.broken is None]
+    counts = {split: sum(fact.split == split for fact in readable) for split in ("train", "test")}
+    labels = tuple(dict.fromkeys(label for _, _, label in files))
+    if not counts["train"]:
+        raise ValueError(f"--data expected training images that can be read in {folder!r}, found none.")
+    splits = ("train", "test") if counts["test"] else ("train[:80%]", "train[80%:]")
+    if not counts["test"]:
+        note = (
+            "The folder has no test split, so the last fifth of its training images in a fixed order is the test split."
+        )
+        cut = round(0.8 * counts["train"])
+        counts = {"train": cut, "test": counts["train"] - cut}
+    elif any(f"/{fact.split}/" not in fact.path.removeprefix(str(folder).rstrip("/")) for fact in readable[:1]):
+        note = "The test split is a fixed fifth of every class."
+    else:
+        note = "The folder has its own test split."
+    grey = all("grey" in fact.odd for fact in readable)
+    return DataFacts("folder", str(folder), tuple(sorted(labels)), counts["train"], counts["test"], *splits, note,
+                     _side([fact.path for fact in readable]), grey, len(facts) - len(readable))  # fmt: skip
+
+
+def _side(paths: list[str]) -> int | None:
+    """Return the median of the shorter sides of a sample of files, in pixels; None if Pillow reads none."""
+    import tensorflow as tf
+    from PIL import Image
+
+    sides = []
+    for path in paths[:: -(-len(paths) // MEASURED)]:
+        try:
+            with tf.io.gfile.GFile(path, "rb") as file, Image.open(io.BytesIO(file.read())) as image:
+                sides.append(min(image.size))
+        except Exception:  # Pillow raises many types; the files were decoded before
+            continue
+    return int(median(sides)) if sides else None
+
+
+def tfds_facts(source: str, directory: str | None) -> DataFacts:
+    """Return the facts about a prepared data set of TensorFlow Datasets.
+
+    Raises:
+        FileNotFoundError: the data set has not been prepared.
+        ValueError: the data set has no image and label, or no split `train`.
+    """
+    from keras_vit.data.tfds import open_tfds, prepared
+
+    name = source.removeprefix("tfds:")
+    builder = prepared(name, directory)
+    splits = ("train", next((split for split in TESTS if split in builder.info.splits), None))
+    note = f"The test split is the data set's `{splits[1]}`."
+    if splits[1] is None:
+        splits = ("train[:90%]", "train[90%:]")
+        note = "The data set has no test split, so the last tenth of `train` is the test split."
+    train, test = (open_tfds(name, split, directory, 1) for split in splits)
+    height, width, channels = builder.info.features["image"].shape
+    side = min(height, width) if height and width else None
+    return DataFacts(source, directory, tuple(train.labels), train.count, test.count, *splits, note, side,
+                     channels == 1, multi=train.multi)  # fmt: skip
+
+
+def facts_of(source: str | None, directory: str | None = None) -> DataFacts:
+    """Return the facts about a folder, `tfds:NAME`, or scikit-learn's digits if the source is None."""
+    if source is None:
+        return digits_facts()
+    if source.startswith("tfds:"):
+        return tfds_facts(source, directory)
+    if not Path(source).is_dir() and "://" not in source:
+        raise FileNotFoundError(f"--data expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg) or tfds:NAME, "
+                                f"found no folder {source!r}.")  # fmt: skip
+    return folder_facts(source)

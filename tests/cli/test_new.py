@@ -1,0 +1,143 @@
+"""`keras-vit new`: the recipe that it writes fits its data, is a recipe of values, and trains."""
+
+import json
+import runpy
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import needs_tensorflow
+from test_architecture import test_recipes_are_values as require_values
+
+from keras_vit import cli
+from keras_vit.cli.new_data import DataFacts
+from keras_vit.cli.new_recipe import model_facts, recipe_text
+from keras_vit.train.recipe.file import load_recipe
+from keras_vit.train.recipe.inputs import check_sizes
+
+pytestmark = needs_tensorflow
+
+
+def photos(folder, classes=("ant", "bee", 'a "c"'), count=10, size=(40, 36), splits=("",), mode="RGB"):
+    rng = np.random.default_rng(0)
+    for split in splits:
+        for label in classes:
+            (folder / split / label).mkdir(parents=True)
+            for i in range(count):
+                pixels = rng.integers(0, 256, (size[1], size[0], 3), "uint8")
+                Image.fromarray(pixels).convert(mode).save(folder / split / label / f"{i}.png")
+    return folder
+
+
+def new(capsys, *arguments):
+    assert cli.main(["new", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_recipe_of_a_folder_is_values_and_trains(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    photos(tmp_path / "photos")
+    assert cli.main(["new", "mine.py", "--data", "photos", "--model", "ViT_Ti16"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "wrote mine.py: ViT_Ti16 with images of 36 pixels, 3 classes, 24 training and 6 test images\n"
+    assert said.err.endswith("next: keras-vit train mine.py --workdir runs/mine\n")
+    require_values(tmp_path / "mine.py")
+    recipe = load_recipe("mine.py")
+    check_sizes(recipe)
+    assert (recipe.name, recipe.data.directory, recipe.data.batch_size) == ("mine", "photos", 4)
+    assert (recipe.model.image_size, recipe.model.patch_size, recipe.model.channels) == (36, 4, 3)
+    note = runpy.run_path("mine.py")["__doc__"]
+    assert "Command:  keras-vit train mine.py --workdir runs/mine\n" in note
+    assert '24 training and 6 test images of 3 classes (a "c", ant, bee)' in " ".join(note.split())
+    assert "fixed fifth of every class" in " ".join(note.split())
+    small = ["--set", "steps=2", "model.image_size=12"]
+    assert cli.main(["train", "mine.py", "--workdir", "runs/mine", *small]) == 0
+    summary = json.loads((tmp_path / "runs/mine/summary.json").read_text())
+    assert summary["labels"] == ['a "c"', "ant", "bee"] and summary["steps"] == 2
+    assert (summary["train_examples"], summary["test_examples"]) == (24, 6)
+
+
+def test_splits_broken_files_and_grey_images_are_in_the_recipe(tmp_path, capsys):
+    folder = photos(tmp_path / "both", splits=("train", "test"), size=(90, 80), mode="L")
+    (folder / "train" / "ant" / "0.png").write_bytes(b"no image")
+    found = new(capsys, tmp_path / "both.py", "--data", folder, "--model", "ViT_Ti16")
+    assert (found["train_examples"], found["test_examples"], found["broken_files"]) == (29, 30, 1)
+    recipe = load_recipe(tmp_path / "both.py")
+    assert (recipe.model.image_size, recipe.model.patch_size, recipe.model.channels) == (80, None, 1)
+    assert (recipe.data.train_split, recipe.data.test_split, recipe.data.on_error) == ("train", "test", "skip")
+    assert "own test split" in (tmp_path / "both.py").read_text()
+    shutil.rmtree(folder / "test")
+    new(capsys, tmp_path / "cut.py", "--data", folder, "--model", "ViT_Ti16")
+    recipe = load_recipe(tmp_path / "cut.py")
+    assert (recipe.data.train_split, recipe.data.test_split) == ("train[:80%]", "train[80%:]")
+
+
+def test_without_data_the_recipe_trains_on_digits(tmp_path, capsys):
+    pytest.importorskip("sklearn", reason="extra `recipes` is not installed")
+    found = new(capsys, tmp_path / "first.py")
+    assert (
+        found["classes"] == [str(digit) for digit in range(10)]
+        and found["image_size"] == 8
+        and load_recipe(tmp_path / "first.py").epochs == 20
+    )
+    recipe = load_recipe(tmp_path / "first.py")
+    assert (recipe.data.source, recipe.model.channels, recipe.data.batch_size) == ("digits", 1, 32)
+    check_sizes(recipe)
+
+
+DATA = DataFacts("folder", 'C:\\new\n"""', ("a\\", '"""'), 1000, 100, side=500)
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "image_size", "patch_size"),
+    [
+        (None, 500, 224, None),
+        (None, 32, 224, None),
+        ("ViT_B16", 500, 224, None),
+        ("ViT_B16", 100, 96, None),
+        ("ViT_B16", 32, 32, 4),
+        ("ViT_B16", 5, 4, 2),
+        ("BiT_R50x1", 100, 128, None),
+        ("R50_ViT_B16", 200, 192, None),
+    ],
+)
+def test_the_sizes_fit_the_images_and_published_weights_keep_theirs(name, side, image_size, patch_size, tmp_path):
+    data = DataFacts(**{**vars(DATA), "side": side})
+    model = model_facts(name, data)
+    assert (model.image_size, model.patch_size, model.fine_tuned) == (image_size, patch_size, name is None)
+    (tmp_path / "odd.py").write_text(recipe_text("odd", data, model, "keras-vit train odd.py", "2026-01-02"))
+    recipe = load_recipe(tmp_path / "odd.py")  # in spite of quotes, newlines and backslashes in names
+    check_sizes(recipe)
+    assert recipe.data.directory == DATA.directory and recipe.model.image_size == image_size
+    assert (recipe.optimizer.layer_decay is None or recipe.optimizer.layer_decay == 1.0) == (name is not None)
+
+
+def test_data_sets_with_several_classes_per_image_get_a_sigmoid(tmp_path):
+    data = DataFacts("tfds:many", None, ("a", "b"), 8, 2, "train", "validation", multi=True)
+    text = recipe_text("many", data, model_facts("ViT_Ti16", data), "", "")
+    (tmp_path / "many.py").write_text(text)
+    recipe = load_recipe(tmp_path / "many.py")
+    assert (recipe.loss.kind, recipe.data.test_split, recipe.data.batch_size) == ("sigmoid", "validation", 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["there.py"], "RECIPE.py expected a new file, received 'there.py', which exists; choose another."),
+        (["mine.txt"], "RECIPE.py expected a name ending in .py in a folder that exists, received 'mine.txt'."),
+        (["absent/mine.py"], "RECIPE.py expected a name ending in .py in a folder that exists"),
+        (["mine.py", "--data", "absent"], "--data expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg) or "),
+        (["mine.py", "--data", "empty"], "directory expected a folder for each of at least 2 classes in 'empty'"),
+        (["mine.py", "--model", "ViT_B61"], "name expected a model of list_models(), received 'ViT_B61'"),
+        (["mine.py", "--data-dir", "empty"], "--data-dir expected --data tfds:NAME"),
+        (["mine.py", "--data", "tfds:absent_set", "--data-dir", "empty"], "source expected 'absent_set' prepared in "),
+    ],
+)
+def test_wrong_arguments_write_nothing(arguments, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.py").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    assert cli.main(["new", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"keras-vit new: {sentence}")
+    assert (tmp_path / "there.py").read_text() == "mine" and not (tmp_path / "mine.py").exists()
