@@ -40,6 +40,7 @@ lint: $(INSTALLED)
 
 # The documentation site, in build/docs/html. The guides are executed; a warning is an error.
 docs: export TF_CPP_MIN_LOG_LEVEL ?= 2
+docs: export CUDA_VISIBLE_DEVICES ?= -1
 docs: $(DOCS)
 	$(RUN)/python -m codegen.site build/docs/source
 	$(RUN)/sphinx-build --quiet --fail-on-warning --keep-going -j 2 -d build/docs/trees build/docs/source build/docs/html

@@ -19,6 +19,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = [("sortable.js", {"defer": "defer"})]
 html_copy_source = False
+html_show_copyright = False
 html_show_sourcelink = False
 
 default_role = "py:obj"  # `Name` in a docstring links to the name's page where there is one

@@ -101,21 +101,23 @@ def as_csv(table: list[ZooLine]) -> str:
 
 def as_html(table: list[ZooLine]) -> str:
     """Return the table as HTML. `_static/sortable.js` sorts it by the attribute `data-value` of its cells."""
-    titles = ("model", "family", "tag", "classes", "pixels", "parameters (M)", "GMACs", "MB", "layout", "preprocessing")
-    head = "".join(f'<th scope="col"><button type="button">{title}</button></th>' for title in (*titles, "top-1 (%)"))
+    titles = ("model", "tag", "classes", "pixels", "parameters (M)", "GMACs", "MB", "top-1 (%)", "family", "layout")
+    titles += ("preprocessing",)
+    head = "".join(f'<th scope="col"><button type="button">{title}</button></th>' for title in titles)
     body = "\n".join(f"<tr>{''.join(_cells(line))}</tr>" for line in table)
     return f'<table class="sortable">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>'
 
 
 def _cells(line: ZooLine):
-    for text in (line.model, line.family, line.tag):
+    for text in (line.model, line.tag):
         yield f"<td><code>{text}</code></td>" if text else "<td></td>"
     shown = (line.classes, line.image_size, line.parameters / 1e6, line.macs / 1e9, line.megabytes)
     for value, text in zip(shown, ("{:,}", "{:,}", "{:,.1f}", "{:,.2f}", "{:,.0f}"), strict=True):
         yield f'<td class="number" data-value="{value}">{text.format(value)}</td>'
-    yield f"<td>{line.layout}</td><td>{line.preprocessing}</td>"
     title = f' title="{line.source}"' if line.source else ""
     yield f'<td class="number" data-value="{line.accuracy}"{title}>{line.accuracy}</td>'
+    for text in (TITLES[line.family], line.layout, line.preprocessing):
+        yield f"<td>{text}</td>"
 
 
 def pages() -> dict[str, str]:
