@@ -4,12 +4,13 @@ RUN := $(VENV)/bin
 DEMO := $(VENV)/.demo
 INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.peers
+DOCS := $(VENV)/.docs
 # pip compiles to bytecode on one core, which is half of its time; without it, where PYTHONDONTWRITEBYTECODE is set, every
 # process would compile TensorFlow again. On Python 3.11 one file of torch's does not compile, which does no harm.
 INSTALL := $(RUN)/python -m pip install -q --no-compile -c constraints.txt
 COMPILE := $(RUN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 
-.PHONY: demo test test-broad test-all lint benchmark clean
+.PHONY: demo test test-broad test-all lint docs benchmark clean
 
 demo: $(DEMO)
 	$(RUN)/keras-vit train recipes/digits.py --workdir runs/digits
@@ -37,6 +38,13 @@ lint: $(INSTALLED)
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 
+# The documentation site, in build/docs/html. The guides are executed; a warning is an error.
+docs: export TF_CPP_MIN_LOG_LEVEL ?= 2
+docs: export CUDA_VISIBLE_DEVICES ?= -1
+docs: $(DOCS)
+	$(RUN)/python -m codegen.site build/docs/source
+	$(RUN)/sphinx-build --quiet --fail-on-warning --keep-going -j 2 -d build/docs/trees build/docs/source build/docs/html
+
 # Contestants that do not import keras_vit run with its switch, too.
 benchmark: export TF_CPP_MIN_LOG_LEVEL ?= 2
 benchmark: export TF_ENABLE_ONEDNN_OPTS ?= 1
@@ -63,6 +71,11 @@ $(DEMO): setup.py constraints.txt
 
 $(INSTALLED): $(DEMO)
 	$(INSTALL) -e '.[dev]'
+	$(COMPILE)
+	touch $@
+
+$(DOCS): $(INSTALLED)
+	$(INSTALL) -e '.[docs]'
 	$(COMPILE)
 	touch $@
 

@@ -21,6 +21,12 @@ analysis = ["matplotlib>=3.9", "scikit-learn>=1.5"]
 parquet = ["pyarrow>=18"]
 heic = ["pillow-heif>=1"]
 completion = ["shtab>=1.13"]  # writes the scripts of `keras-vit completion`
+docs = [
+    "sphinx>=8.2",  # builds the site and its search index
+    "myst-nb>=1.3",  # reads Markdown and executes the guides
+    "furo>=2025.7",  # a theme that loads no file from outside
+    "sphinx-argparse>=0.5",  # the page of the command line, from its parsers
+]
 
 setup(
     name="keras-vit-zoo",  # the import name is keras_vit; `keras-vit` on PyPI is another project
@@ -57,6 +63,7 @@ setup(
         "parquet": parquet,
         "heic": heic,
         "completion": completion,
+        "docs": docs,
         "parity": ["torch", "torchvision", "timm>=1.0.31", "transformers>=5", "keras-hub>=0.32", "kserve>=0.15"],
         "dev": [
             *recipes,

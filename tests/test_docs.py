@@ -81,7 +81,7 @@ def test_every_public_name_is_documented_and_the_readme_opens_with_the_two_comma
 
 def test_pages_are_short_and_the_index_lists_them_all():
     assert all(len(text.splitlines()) <= 200 for text in TEXTS.values())
-    index = set(re.findall(r"^\| \[(.*?)\]", TEXTS["docs/README.md"], re.MULTILINE))
+    index = set(re.findall(r"^\| \[.*?\]\((.*?)\)", TEXTS["docs/README.md"], re.MULTILINE))
     assert index == {name.removeprefix("docs/") for name in TEXTS} - {"README.md"}
 
 

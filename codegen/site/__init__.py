@@ -1,0 +1,1 @@
+"""The documentation site: generated pages, tables, and the sources that Sphinx builds."""

@@ -1,0 +1,41 @@
+"""Turn the guides, which are text notebooks, into files for Jupyter."""
+
+import re
+
+_CELL = re.compile(
+    r"^```\{code-cell\}[^\n]*\n(?P<options>(?::[^\n]*\n)*)\n*(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
+)
+_FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "language_info": {"name": "python"}}
+
+
+def is_notebook(text: str) -> bool:
+    """Return whether a page is a text notebook of MyST-NB."""
+    return "file_format: mystnb" in text.partition("\n# ")[0]
+
+
+def code_cells(text: str) -> list[str]:
+    """Return the code of a text notebook's cells."""
+    return [match["code"] for match in _CELL.finditer(text)]
+
+
+def as_notebook(text: str) -> str:
+    """Return a text notebook as the JSON of an `.ipynb` file, without outputs."""
+    import nbformat  # of the extra `docs`
+
+    text, cells, end = _FRONT.sub("", text), [], 0
+    for match in _CELL.finditer(text):
+        if prose := text[end : match.start()].strip():
+            cells.append(nbformat.v4.new_markdown_cell(prose))
+        cells.append(nbformat.v4.new_code_cell(match["code"].strip()))
+        end = match.end()
+    if prose := text[end:].strip():
+        cells.append(nbformat.v4.new_markdown_cell(prose))
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"  # the same file for the same text
+    return nbformat.writes(nbformat.v4.new_notebook(cells=cells, metadata=_KERNEL))
+
+
+def with_download(text: str, name: str) -> str:
+    """Return a page with a link to its notebook below the title."""
+    return re.sub(r"^(# .+)$", rf"\1\n\n{{download}}`Download as a notebook <{name}.ipynb>`", text, count=1, flags=re.M)
