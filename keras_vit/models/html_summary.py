@@ -6,7 +6,8 @@ import math
 import keras
 
 from keras_vit.preprocessing.image_spec import preprocessing_of
-from keras_vit.weights.architecture import Architecture, architecture_of_model
+from keras_vit.weights.architecture import Architecture
+from keras_vit.weights.model_architecture import architecture_of_model
 from keras_vit.weights.notes import source_of
 
 
