@@ -8,7 +8,7 @@ from keras_vit import cli
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `keras-vit`, with markup characters in its help texts escaped."""
-    whole = cli._parser()
+    whole = cli.command_parser()
     _escape(whole)
     return whole
 

@@ -35,15 +35,9 @@ KEYS = (
     Key("labels", None, "label_names"),
 )
 _ACTIVATIONS = {
-    "hf": {
-        "gelu": "gelu",
-        "gelu_pytorch_tanh": "gelu_tanh",
-        "gelu_new": "gelu_tanh",
-        "quick_gelu": "quick_gelu",
-        "relu": "relu",
-        "silu": "silu",
-    },
     "timm": {name: name for name in ("gelu", "gelu_tanh", "quick_gelu", "relu", "silu")},
+    "hf": {name: name for name in ("gelu", "quick_gelu", "relu", "silu")}
+    | {"gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"},
 }
 # Keys of transformers' BitConfig with the only values that this package supports.
 _BIT_FIXED = {

@@ -85,9 +85,9 @@ def _hidden_fields(architecture, contents: Contents) -> list[str]:
 
 def record_source(model, source) -> None:
     """Record which file or tag the weights of a model were loaded from. The record is not saved with the model."""
-    model._weights_source = str(source)
+    model.weights_source = str(source)
 
 
 def source_of(model) -> str | None:
     """Return the file or tag that the weights of a model were loaded from; None if no file was loaded."""
-    return getattr(model, "_weights_source", None)
+    return getattr(model, "weights_source", None)

@@ -28,7 +28,7 @@ def arguments_of(words):
     """Parse `keras-vit ...` by the parser of the command line."""
     command, *rest = words
     assert command == "keras-vit"
-    return cli._parser().parse_args(rest)
+    return cli.command_parser().parse_args(rest)
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
