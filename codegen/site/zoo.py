@@ -13,7 +13,15 @@ from keras_vit.models.variants.rows import BiTVariant
 from keras_vit.preprocessing.image_spec import ImageSpec
 from keras_vit.weights.released import RELEASED, Released
 
-TITLES = {"vit": "ViT", "hybrid": "Hybrids", "bit": "BiT", "axial": "Axial"}
+TITLES = {
+    "vit": "ViT",
+    "deit": "DeiT III",
+    "dinov2": "DINOv2",
+    "clip": "CLIP",
+    "hybrid": "Hybrids",
+    "bit": "BiT",
+    "axial": "Axial",
+}
 
 
 @dataclass(frozen=True)
@@ -153,7 +161,7 @@ def _family_page(family, table: list[ZooLine]) -> str:
             f"Builders: {models}.",
             f"{tags} published checkpoints. `keras_vit.from_pretrained(tag)` downloads, verifies and caches a file."
             if tags
-            else "No checkpoints are published.",
+            else "The catalogue (`list_weights()`) has no checkpoints of this family.",
             f"```{{raw}} html\n{as_html(table)}\n```\n",
         ]
     )

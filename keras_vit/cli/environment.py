@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 DISTRIBUTION = "keras-vit-zoo"
 BACKENDS = ("jax", "torch")  # packages without bounds, which Keras can use instead of TensorFlow
-DEVELOPMENT = ("dev", "parity")  # extras that no verb needs
+DEVELOPMENT = ("dev", "parity", "docs")  # extras that no verb needs
 OK, MISSING, OUTSIDE, BROKEN = "ok", "missing", "outside the tested versions", "broken"
 # Each package of the extras of setup.py, and what needs it.
 NEEDED_BY = {

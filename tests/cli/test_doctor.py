@@ -26,7 +26,9 @@ def declared(monkeypatch):
             text, _, marker = requirement.partition(";")
             texts.append(f'{text}; {marker + " and " if marker else ""}extra == "{extra}"')
     monkeypatch.setattr("importlib.metadata.requires", lambda name: texts)
-    monkeypatch.setattr(environment, "_extras", lambda: [name for name in extras if name not in ("dev", "parity")])
+    monkeypatch.setattr(
+        environment, "_extras", lambda: [name for name in extras if name not in environment.DEVELOPMENT]
+    )
     return {"": found["install_requires"], **extras}
 
 

@@ -21,7 +21,8 @@ PAGES = sorted(DOCS.rglob("*.md"))
 GUIDES = [page for page in sorted((DOCS / "guides").glob("*.md")) if page.name != "README.md"]
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 MODULES = ("layers", "train.recipe", "analysis", "evaluate", "export", "cost")
-GENERATED = {"zoo/all", "zoo/vit", "zoo/hybrid", "zoo/bit", "zoo/axial", "reference/builders", "reference/recipes"}
+GENERATED = {"zoo/all", "reference/builders", "reference/recipes"}
+GENERATED |= {f"zoo/{family.__name__.rpartition('.')[2]}" for family in FAMILIES}
 GENERATED |= {"project/index"}
 
 
