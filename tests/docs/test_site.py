@@ -13,7 +13,7 @@ import pytest
 from support import ROOT
 
 from codegen.site import commands, links, notebooks, pages, zoo
-from keras_vit.models.variants.lookup import ROWS
+from keras_vit.models.variants.lookup import FAMILIES, ROWS
 from keras_vit.weights.released import RELEASED
 
 DOCS = ROOT / "docs"
