@@ -11,11 +11,9 @@ from keras_vit.layers.dropout import StochasticDepth as StochasticDepth
 from keras_vit.layers.dropout import current_uniform as current_uniform
 from keras_vit.layers.dropout import use_random_values as use_random_values
 from keras_vit.layers.embedding import ClassToken as ClassToken
-from keras_vit.layers.embedding import GridToTokens as GridToTokens
 from keras_vit.layers.embedding import PatchEmbedding as PatchEmbedding
 from keras_vit.layers.embedding import PatchExtraction as PatchExtraction
 from keras_vit.layers.embedding import PositionEmbedding as PositionEmbedding
-from keras_vit.layers.embedding import RegisterTokens as RegisterTokens
 from keras_vit.layers.encoder import EncoderBlock as EncoderBlock
 from keras_vit.layers.encoder import LayerNorm as LayerNorm
 from keras_vit.layers.groupnorm import GroupNorm as GroupNorm
@@ -30,8 +28,10 @@ from keras_vit.layers.pooling import TokenPooling as TokenPooling
 from keras_vit.layers.positions import NoPositions as NoPositions
 from keras_vit.layers.positions import PositionEmbedding2D as PositionEmbedding2D
 from keras_vit.layers.positions import SinCosPositions as SinCosPositions
+from keras_vit.layers.prefix_layers import RegisterTokens as RegisterTokens
 from keras_vit.layers.resnet import PreActivationUnit as PreActivationUnit
 from keras_vit.layers.resnet import ResidualUnit as ResidualUnit
 from keras_vit.layers.resnet import StemPool as StemPool
 from keras_vit.layers.stdconv import StdConv as StdConv
+from keras_vit.layers.tokens import GridToTokens as GridToTokens
 from keras_vit.layers.tokens import TokensToGrid as TokensToGrid

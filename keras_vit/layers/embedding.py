@@ -57,8 +57,7 @@ class PatchExtraction(Layer):
     def _check_size(self, image_shape):
         sides = zip(image_shape[1:3], self.patch_size, strict=True)
         if any(isinstance(side, int) and side < patch for side, patch in sides):
-            received = "x".join(str(side) for side in image_shape[1:3])
-            expected = "x".join(str(side) for side in self.patch_size)
+            expected, received = ("x".join(map(str, pair)) for pair in (self.patch_size, image_shape[1:3]))
             raise ValueError(
                 f"{self.name} expected images of at least one patch ({expected} pixels), received {received}."
             )
@@ -74,9 +73,7 @@ class PatchExtraction(Layer):
 
 
 class PatchEmbedding(Biased, PatchExtraction):
-    """Projects every patch to a vector of width D: a convolution whose stride is its kernel size (section 3.1).
-
-    The layer computes one matrix product over the flattened patches.
+    """Projects every flattened patch to a vector of width D, in one matrix product (section 3.1).
 
     Args:
         width: D, the width of an embedding.
@@ -125,28 +122,10 @@ class PatchEmbedding(Biased, PatchExtraction):
         return ops.reshape(flat, (-1, h, w, self.width))
 
 
-class GridToTokens(Layer):
-    """Flatten a grid to a sequence, row by row.
-
-    Input shape: (B, h, w, D). Output shape: (B, h * w, D).
-    """
-
-    def build(self, input_shape):
-        require_rank(self, input_shape, 4, "a grid (batch, height, width, features)")
-
-    def compute_output_shape(self, input_shape):
-        batch, h, w, width = input_shape
-        return (batch, h * w if h and w else None, width)
-
-    def call(self, grid):
-        _, h, w, width = ops.shape(grid)
-        return ops.reshape(grid, (-1, h * w, width))
-
-
 class PrefixTokens(Layer):
     """Put learned tokens in front of a sequence.
 
-    A subclass names its tokens by `kind`, and `PREFIX_LAYERS` lists it. `keras_vit.token_layout` reads the names.
+    A subclass names its tokens by `kind`, and `prefix_layers.py` lists it. `keras_vit.token_layout` reads the names.
 
     Args:
         count: number of tokens.
@@ -155,7 +134,7 @@ class PrefixTokens(Layer):
     """
 
     kind = "token"
-    initializer = "zeros"
+    initializer: str | dict = "zeros"
 
     def __init__(self, count: int = 1, **kwargs: Any):
         super().__init__(**kwargs)
@@ -187,21 +166,6 @@ class ClassToken(PrefixTokens):
     """
 
     kind = "class"
-
-
-class RegisterTokens(PrefixTokens):
-    """Put learned register tokens in front of a sequence (arXiv 2309.16588).
-
-    Input shape: (B, N, D). Output shape: (B, count + N, D).
-    """
-
-    kind = "register"
-    initializer = keras.initializers.RandomNormal(stddev=1e-6)
-
-
-# The layers that put tokens in front of the patches, in the order they are called: the tokens of the last layer come
-# first. A key is the layer's name in a model, and the name of the row's field or builder's option with the count.
-PREFIX_LAYERS = {"registers": RegisterTokens, "class_token": ClassToken}
 
 
 class Positions(Layer):

@@ -63,8 +63,6 @@ class LayerNorm(Layer):
 class EncoderBlock(Layer):
     """x += attention(norm(x)); x += mlp(norm(x)), with dropout and stochastic depth on both branches.
 
-    With a `layer_scale`, each branch is multiplied by a learned factor per feature before it is added.
-
     Args:
         num_heads: heads of the attention; must divide the width.
         mlp_dim: width between the MLP's dense layers.
@@ -79,8 +77,7 @@ class EncoderBlock(Layer):
         layer_scale: initial value of the `LayerScale` at the end of both branches; None for none.
 
     Input: tokens (B, N, D) and, with an `mlp_kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
-    Output shape: (B, N, D). With `class_token_only`, the output is the class token, (B, 1, D); `compute_output_shape`
-    ignores this argument.
+    Output shape: (B, N, D); with `class_token_only` (B, 1, D), which `compute_output_shape` ignores.
 
     Raises:
         ValueError: `num_heads` does not divide the width, a rate or the kernel size is out of range, the patches are
@@ -127,15 +124,17 @@ class EncoderBlock(Layer):
         for part in (self.attention_norm, self.attention, self.mlp_norm):
             part.build(tokens_shape)
         self.mlp.build(tokens_shape, patches_shape)
-        self.attention_scale, self.mlp_scale = self._make_scale("attention_scale"), self._make_scale("mlp_scale")
-        for scale in (self.attention_scale, self.mlp_scale):
-            if scale is not None:
-                scale.build(tokens_shape)
+        self.attention_scale = self._make_scale("attention_scale", tokens_shape)
+        self.mlp_scale = self._make_scale("mlp_scale", tokens_shape)
         self.dropout = Dropout(self.dropout_rate, dtype=policy)
         self.drop_path = StochasticDepth(self.drop_path_rate, dtype=policy)
 
-    def _make_scale(self, name):
-        return None if self.layer_scale is None else self.make_part(LayerScale, self.layer_scale, name=name)
+    def _make_scale(self, name, shape):
+        if self.layer_scale is None:
+            return None
+        scale = self.make_part(LayerScale, self.layer_scale, name=name)
+        scale.build(shape)
+        return scale
 
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape

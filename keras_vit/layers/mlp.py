@@ -1,7 +1,6 @@
 """The MLP of an encoder block, and its activations (section 3.1, appendix B.1).
 
-B batch, N tokens, D width, M MLP width. Matrix products use flattened tokens (B * N, D): the bias and the activation
-fuse into the matmul, and a free batch size costs no shape arithmetic.
+B batch, N tokens, D width, M MLP width. Matrix products use flattened tokens (B * N, D), as in `attention.py`.
 """
 
 import math
@@ -47,8 +46,9 @@ def activation_function(name: str):
     try:
         return ACTIVATIONS.get(name) or keras.activations.get(name)
     except ValueError:
-        known = ", ".join(ACTIVATIONS)
-        raise ValueError(f"activation expected {known} or a Keras activation, received {name!r}.") from None
+        raise ValueError(
+            f"activation expected {', '.join(ACTIVATIONS)} or a Keras activation, received {name!r}."
+        ) from None
 
 
 class MLPBlock(Layer):

@@ -1,4 +1,4 @@
-"""Convert a token sequence back to the grid of the patches.
+"""Flatten the grid of the patches to a token sequence, and convert it back.
 
 B batch, h w patch grid, N tokens, D width.
 """
@@ -8,6 +8,24 @@ from typing import Any
 from keras import ops
 
 from keras_vit.layers.base import Layer, require_rank
+
+
+class GridToTokens(Layer):
+    """Flatten a grid to a sequence, row by row.
+
+    Input shape: (B, h, w, D). Output shape: (B, h * w, D).
+    """
+
+    def build(self, input_shape):
+        require_rank(self, input_shape, 4, "a grid (batch, height, width, features)")
+
+    def compute_output_shape(self, input_shape):
+        batch, h, w, width = input_shape
+        return (batch, h * w if h and w else None, width)
+
+    def call(self, grid):
+        _, h, w, width = ops.shape(grid)
+        return ops.reshape(grid, (-1, h * w, width))
 
 
 class TokensToGrid(Layer):

@@ -10,7 +10,8 @@ import keras
 
 from keras_vit.composed import flattened
 from keras_vit.layers import PatchEmbedding
-from keras_vit.layers.embedding import PREFIX_LAYERS, ClassToken, PrefixTokens
+from keras_vit.layers.embedding import ClassToken, PrefixTokens
+from keras_vit.layers.prefix_layers import PREFIX_LAYERS
 from keras_vit.private import output_of
 
 

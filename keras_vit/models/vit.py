@@ -134,11 +134,7 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
 
 
 def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int):
-    """Return encoder block `i`. Its arguments are the fields of the row and of the config with the same names.
-
-    Raises:
-        ValueError: the row sets an option that axial blocks do not have.
-    """
+    """Return encoder block `i`. Its arguments are the fields of the row and of the config with the same names."""
     available = {**vars(variant), **vars(config), "prefix_tokens": layout.prefix_tokens}
     available["drop_path_rate"] = config.drop_path_rate * i / max(variant.depth - 1, 1)
     available["relative_positions"] = variant.positions == "relative"

@@ -36,7 +36,8 @@ def test_every_kind_of_model_can_be_looked_into(case):
     if attends:
         attention = analysis.capture(model, images)
         layout = keras_vit.token_layout(model)
-        assert layout.prefix == (("class",) if "class_token" in names else ()) == attention.layout.prefix
+        registers = ("register_0", "register_1") if "registers" in names else ()
+        assert layout.prefix == ("class",) * ("class_token" in names) + registers == attention.layout.prefix
         assert layout.grid in (attention.grid, None) and (layout.grid or not case.static_size)
         assert np.prod(attention.grid) + layout.prefix_tokens == attention.weights.shape[-1]
         np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
