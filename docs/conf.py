@@ -38,6 +38,7 @@ nb_execution_timeout = 600  # seconds per cell; guides are planned for far less
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # tables in outputs
 
 
 def escape_markup(app, what, name, obj, options, lines):

@@ -40,7 +40,7 @@ def write_sources(output: Path) -> None:
             shutil.copyfile(file, target)
             continue
         text = rewrite_links(file)
-        if is_notebook(text):
+        if is_notebook(text) and path.parts[0] == "guides":  # other notebooks read the clone's files
             target.with_suffix(".ipynb").write_text(as_notebook(text), encoding="utf-8")
             text = with_download(text, path.stem)
         target.write_text(text, encoding="utf-8")
