@@ -85,7 +85,7 @@ def test_a_model_shows_its_family_sizes_preprocessing_and_weights(tmp_path):
     loaded = keras_vit.from_pretrained(tmp_path / "a<b.safetensors", num_heads=2, source_grid=(2, 3))
     assert rows_of(loaded)["weights"] == f"loaded from {tmp_path}/a&lt;b.safetensors"
     model.get_layer("head").trainable = False
-    assert rows_of(model)["parameters"].endswith(f"of which {model.count_params() - 27:,} are trained")
+    assert rows_of(model)["parameters"].endswith(f"; {model.count_params() - 27:,} are trained")
 
 
 @needs_tensorflow

@@ -48,7 +48,7 @@ def _training_operations(layer):
             yield layer, "standardized_kernel", partial(_standardized, layer)
         if layer.kernel_size == (1, 1) and layer.strides == 1:
             yield layer, "convolve", training.pointwise_convolution
-    elif isinstance(layer, Biased) and getattr(layer, "use_bias", True):
+    elif isinstance(layer, Biased):
         yield layer, "add_bias", training.add_bias
 
 

@@ -13,15 +13,17 @@ def follow_conventions(weights, variant: Variant | BiTVariant) -> tuple[Variant 
 
     Args:
         weights: file, or tag of `list_weights()`; None changes nothing.
-        variant: the row. A field that is not at its default stays unchanged.
+        variant: the row. A field that is not at its default stays unchanged unless the file or its config states it.
 
     Returns:
         The row, and `activation` and `layer_norm_epsilon` for a ViT's file of a known origin.
     """
     if weights is None:
         return variant, {}
-    origin = conventions_of(weights)
     is_bit = isinstance(variant, BiTVariant)
+    defaults = {field.name: field.default for field in fields(variant) if field.name in _OPTIONS}
+    known = {name: value for name, default in defaults.items() if (value := getattr(variant, name)) != default}
+    origin = conventions_of(weights, known)
     resnet = variant if is_bit else variant.stem
     if resnet is not None and is_bit != ("activation" in origin):
         changes = {

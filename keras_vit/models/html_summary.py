@@ -54,7 +54,7 @@ def _stages(row: Architecture) -> str:
 
 def _parameters(model) -> str:
     total, trained = model.count_params(), sum(math.prod(variable.shape) for variable in model.trainable_variables)
-    return f"{total:,}" if trained == total else f"{total:,}, of which {trained:,} are trained"
+    return f"{total:,}" if trained == total else f"{total:,}; {trained:,} are trained"
 
 
 def _weights(model) -> str:

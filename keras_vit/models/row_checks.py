@@ -70,8 +70,8 @@ def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
         raise ValueError("input_shape expected a known size with positions='relative', which are stored for one, "
                          "received a free one.")  # fmt: skip
     if not variant.prefix_positions and variant.positions not in ("learned", "1d"):
-        raise ValueError(f"prefix_positions expected True with positions={variant.positions!r}, which class token and "
-                         "registers have or have not by their kind, received False.")  # fmt: skip
+        raise ValueError("prefix_positions expected True unless positions are 'learned' or '1d', received False with "
+                         f"positions={variant.positions!r}.")  # fmt: skip
     if variant.axial and variant.registers:
         raise ValueError(f"registers expected 0 with axial blocks, which have no place for them, received "
                          f"{variant.registers}.")  # fmt: skip

@@ -72,7 +72,9 @@ class Forward:
             raise ValueError(f"image_size expected the model's own in a stage of {model.name}, whose relative positions"
                              f" are stored for it, received {span.input_shape[:2]}.")  # fmt: skip
         original = embeddings[0] if embeddings else None
-        embedding = PatchEmbedding(original.width, patch, dtype=original.dtype_policy) if patch else None
+        embedding = None
+        if patch:
+            embedding = PatchEmbedding(original.width, patch, original.use_bias, dtype=original.dtype_policy)
         self.own_layers = [embedding] if patch else []
         grid = []  # the embedded patches; positions are resized to their grid
 
@@ -115,10 +117,10 @@ class Forward:
         """Return (variable, value) of the stage's patch embedding, computed from the model's."""
         stage, original, matrix = self._kernel
         known = {id(variable): value for variable, value in zip(self._variables, values, strict=True)}
-        kernel, bias = (known.get(id(v), tf.convert_to_tensor(v.value)) for v in (original.kernel, original.bias))
-        flat = tf.reshape(kernel, (matrix.shape[1], -1))  # (P * P, C * D)
+        value_of = lambda variable: known.get(id(variable), tf.convert_to_tensor(variable.value))  # noqa: E731
+        flat = tf.reshape(value_of(original.kernel), (matrix.shape[1], -1))  # (P * P, C * D)
         kernel = tf.reshape(tf.matmul(tf.constant(matrix), flat), tuple(stage.kernel.shape))
-        return [(stage.kernel, kernel), (stage.bias, bias)]
+        return [(stage.kernel, kernel), *([(stage.bias, value_of(original.bias))] if original.use_bias else [])]
 
 
 def _resampling(old: tuple[int, int], new: tuple[int, int]) -> np.ndarray:

@@ -106,6 +106,11 @@ def origin(layout: Layout, family: str, stem: bool = True, pre_norm: bool = Fals
     return conventions | ({"layer_norm_epsilon": 1e-5} if pre_norm else {})
 
 
+def origin_of_contents(contents: Contents) -> dict:
+    """Return the conventions of a file's origin, as fields of `Architecture`."""
+    return origin(contents.layout, contents.family, pre_norm="pre_norm" in contents.options)
+
+
 def architecture_of_contents(contents: Contents) -> Architecture:
     """Return the architecture of a file by its shapes.
 
@@ -121,7 +126,7 @@ def architecture_of_contents(contents: Contents) -> Architecture:
         raise ValueError(f"source expected a kernel of a convolution, received shape {root} in {contents.source!r}.")
     units = _units(contents)
     classes = shapes["head/kernel"][-1] if "head/kernel" in shapes else None
-    conventions = origin(contents.layout, contents.family, pre_norm="pre_norm" in contents.options)
+    conventions = origin_of_contents(contents)
     if contents.family == "bit":
         width_factor = root[3] / 64
         return Architecture("bit", root[2], units=units, width_factor=width_factor, classes=classes, **conventions)

@@ -2,7 +2,7 @@
 
 import os
 
-from keras_vit.weights.architecture import origin
+from keras_vit.weights.architecture import origin_of_contents
 from keras_vit.weights.config_fields import config_fields
 from keras_vit.weights.contents import read_contents
 from keras_vit.weights.files import open_weights
@@ -10,16 +10,20 @@ from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.model_architecture import architecture_of_model
 
 
-def conventions_of(source: str | os.PathLike) -> dict:
+def conventions_of(source: str | os.PathLike, known: dict | None = None) -> dict:
     """Return the activation and the epsilons that a file's origin uses, as fields of `Architecture`.
 
     A `.keras` file's model states them. The result is empty for `.weights.h5`, which does not state them.
+
+    Args:
+        source: the file, or a tag of `list_weights()`.
+        known: values that replace the layout's defaults where the file and its config state none.
     """
     if os.fspath(source).endswith(".weights.h5"):
         return {}
     with open_weights(source, verified=False) as file:
         contents = read_contents(file)
-        defaults = origin(contents.layout, contents.family)
+        defaults = origin_of_contents(contents) | (known or {})
         if isinstance(file, KerasFile):
             fields = vars(architecture_of_model(file.model))
         else:

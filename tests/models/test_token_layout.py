@@ -101,3 +101,15 @@ def test_masked_prediction_leaves_registers_out(registers, pooling):
     chosen = np.take_along_axis(keras.ops.convert_to_numpy(sequence)[:, prefix:], places[..., None], axis=1)
     expected = keras.ops.convert_to_numpy(out.dense(chosen))
     np.testing.assert_allclose(keras.ops.convert_to_numpy(predicted), expected, atol=1e-5)
+
+
+def test_masked_prediction_trains_the_encoder_that_it_returns():
+    """The row's activation and epsilon, too."""
+    from keras_vit.models.masked import build_masked, encoder_of
+
+    row = replace(ROW, activation="quick_gelu", layer_norm_epsilon=1e-3, pre_norm=True, layer_scale=0.5)
+    masked = randomise(build_masked(row, 5, "mean_colour", input_shape=(8, 8, 3), pooling="token"))
+    encoder = encoder_of(masked, row, pooling="token")
+    for name in ("pre_norm", "encoder_block_00", "encoder_norm"):
+        configs = [model.get_layer(name).get_config() for model in (masked, encoder)]
+        assert configs[0] == configs[1], name

@@ -170,7 +170,7 @@ def test_a_bit_file_starts_a_run(tmp_path, monkeypatch):
     started = build_model(Recipe("t", Model(BIT, weights=str(tmp_path / "bit.npz"))), LABELS)
     assert np.array_equal(started.get_layer("root").kernel, origin.get_layer("root").kernel)
     timm = {"weight_epsilon": 1e-8}
-    monkeypatch.setattr("keras_vit.models.conventions.conventions_of", lambda source: timm)
+    monkeypatch.setattr("keras_vit.models.conventions.conventions_of", lambda *_: timm)
     started = build_model(Recipe("t", Model(BIT, weights=str(tmp_path / "bit.npz"))), LABELS)
     assert started.get_layer("root").epsilon == 1e-8
 

@@ -105,6 +105,21 @@ def test_another_patch_size_is_the_resampled_kernel_and_grid():
     assert max_difference(logits(model, Span(0, 1, (16, 16, 1), (8, 8)), images), other(images)) < 1e-5
 
 
+def test_a_stage_has_the_models_registers_and_patches_without_bias():
+    row = replace(ROW, registers=2, prefix_positions=False, pre_norm=True, patch_bias=False, layer_scale=0.5)
+    options = {"input_shape": (16, 16, 1), "classes": 3, "classifier_activation": None}
+    model, other = randomise(keras_vit.build(row, **options)), keras_vit.build(row, **options, patch_size=8)
+    from keras_vit.weights.resize import resize_grid, resize_kernel
+
+    weights = {weight.path: keras.ops.convert_to_numpy(weight) for weight in model.weights}
+    weights["embedding/kernel"] = resize_kernel(weights["embedding/kernel"], (8, 8))
+    grid = weights["position_embedding/embedding"].reshape(4, 4, -1)
+    weights["position_embedding/embedding"] = resize_grid(grid, (2, 2)).reshape(1, 4, -1)
+    other.set_weights([weights[weight.path] for weight in other.weights])
+    images = np.random.default_rng(0).normal(size=(2, 16, 16, 1)).astype("float32")
+    assert max_difference(logits(model, Span(0, 1, (16, 16, 1), (8, 8)), images), other(images)) < 1e-5
+
+
 def test_every_stage_moves_every_weight():
     model = randomise(keras_vit.build(ROW, input_shape=(16, 16, 1), classes=3, classifier_activation=None))
     trained = trained_variables(model, ())

@@ -116,6 +116,19 @@ def test_clip_without_a_config_has_its_epsilon_and_says_what_is_assumed(tmp_path
     assert "neither the file nor its config states them: activation='gelu', layer_norm_epsilon=1e-05" in said
 
 
+def test_a_row_of_clip_keeps_its_activation_and_epsilon_unless_the_config_states_others(tmp_path):
+    timm_folder(parity.timm(), "vit_base_patch16_clip_224", tmp_path / "model")
+    row = replace(
+        TINY, width=96, mlp_dim=384, num_heads=12, patch_size=16, image_size=64, pre_norm=True, patch_bias=False
+    )
+    row = replace(row, activation="quick_gelu", layer_norm_epsilon=1e-5)
+    for config, activation in ((True, "gelu"), (False, "quick_gelu")):
+        if not config:
+            (tmp_path / "model" / "config.json").unlink()
+        block = keras_vit.build(row, weights=tmp_path / "model", classes=5).get_layer("encoder_block_00")
+        assert (block.activation, block.layer_norm_epsilon) == (activation, 1e-5)
+
+
 def test_a_missing_bias_of_the_patches_is_no_clip(tmp_path):
     timm_folder(parity.timm(), "deit3_small_patch16_224", tmp_path / "model")
     safetensors = pytest.importorskip("safetensors.numpy")
@@ -168,7 +181,11 @@ def test_a_model_with_positions_of_its_registers_takes_a_file_without_them(tmp_p
         ({"registers": 2, "axial": True}, {"pooling": "gap"}, "registers expected 0 with axial blocks"),
         ({"layer_scale": 1e-5, "axial": True}, {"pooling": "gap"}, "layer_scale expected None with axial blocks"),
         ({"registers": 2}, {"pooling": "map"}, "pooling expected 'token', 'gap' or None with registers"),
-        ({"prefix_positions": False, "positions": "sincos2d"}, {}, "prefix_positions expected True with positions="),
+        (
+            {"prefix_positions": False, "positions": "sincos2d"},
+            {},
+            "prefix_positions expected True unless",
+        ),
     ],
 )
 def test_a_row_with_parts_that_do_not_go_together_is_refused(changes, options, sentence):
