@@ -53,8 +53,8 @@ def show(images: Any, answers: Sequence | None = None, *, columns: int = 4) -> P
     """Draw a grid of images with answers below, which a notebook shows inline.
 
     Args:
-        images: (B, H, W, 1 or 3), one image (H, W, 1 or 3), or a list of arrays and paths of image files, which may
-            differ in size. Pixels are in 0..255, -1..1 or 0..1.
+        images: (B, H, W, 1 or 3), one image (H, W, 1 or 3), or a list of arrays and paths of image files. Images of a
+            list may differ in size. Pixels are in 0..255, -1..1 or 0..1.
         answers: B answers: texts, results of `keras_vit.predict.predict`, or rows of `decode_predictions`. Without
             `answers`, image files have their names.
         columns: number of images per row.

@@ -76,7 +76,7 @@ def images_to_calibrate(model, source: str, data, data_dir: str | None, limit: i
 
 
 def load_folder(folder, interface, limit, option="--images"):
-    """Return pixels 0..255 (N, H, W, C) of the images in a folder, and labels (N,), which are None if unknown.
+    """Return pixels 0..255 (N, H, W, C) of the images in a folder, and labels (N,) or None.
 
     Raises:
         ValueError: the folder has no images, or the model has no image size; the message starts with `option`.

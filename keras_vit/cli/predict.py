@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from pathlib import Path
 
 from keras_vit.cli.options import MODEL_HELP, short_name
 from keras_vit.cli.output import Result
@@ -76,11 +77,13 @@ def run(options) -> Result | int:
 
 
 def _next_command(model: str) -> tuple[str, ...]:
-    from keras_vit.exported.folders import version_folder
+    from keras_vit.exported.folders import formats_in, version_folder
 
-    if version_folder(model) is not None:
-        return ("serve", model)
-    return ("export", model, "--output", f"saved_models/{short_name(model)}")
+    path = Path(model)
+    version = version_folder(path.parent if path.is_file() else path)
+    if version is None:
+        return ("export", model, "--output", f"saved_models/{short_name(model)}")
+    return ("serve", str(version.parent)) if "saved_model" in formats_in(version) else ()
 
 
 def _printable(text: str) -> str:

@@ -17,6 +17,7 @@ from serving import tiny
 from support import ROOT, needs_tensorflow
 
 from keras_vit import cli
+from keras_vit.cli.predict import _next_command
 from keras_vit.predict import predict
 from keras_vit.predict.images import image_files
 
@@ -231,3 +232,15 @@ def test_labels_with_quotes_and_commas_are_escaped_in_csv(tmp_path):
         results.write(row)
     (found,) = read_csv(tmp_path / "all.csv")
     assert (found["image"], found["label_1"]) == ('a, "b"\n.png', 'größe, "x"')
+
+
+@pytest.mark.parametrize("formats", [("saved_model.pb", "model.tflite"), ("model.tflite",)])
+def test_the_next_command_serves_an_export_that_the_server_takes(formats, tmp_path):
+    folder = tmp_path / "digits" / "1"
+    folder.mkdir(parents=True)
+    for name in ("manifest.json", *formats):
+        (folder / name).write_bytes(b"")
+    expected = ("serve", str(tmp_path / "digits")) if len(formats) == 2 else ()
+    for source in (folder.parent, folder, folder / "model.tflite"):
+        assert _next_command(str(source)) == expected
+    assert _next_command(str(tmp_path / "run"))[:2] == ("export", str(tmp_path / "run"))
