@@ -11,8 +11,9 @@ import pytest
 from support import ROOT, needs_tensorflow
 
 import keras_vit
+from benchmarks import goals
 from benchmarks.harness import verb as benchmark
-from benchmarks.performance_page import MARKED, block
+from benchmarks.performance_page import TABLES, block, marked
 from keras_vit import cli
 from keras_vit.models.variants.describe import variants_table
 
@@ -43,7 +44,7 @@ def test_the_table_of_variants_is_fresh():
 
 def shown_run():
     """The name of the run that docs/performance.md shows, and its JSON."""
-    found = MARKED.search(TEXTS["docs/performance.md"])
+    found = marked("benchmark").search(TEXTS["docs/performance.md"])
     assert found, "docs/performance.md has lost its two benchmark markers"
     name = re.search(r"benchmarks/results/(bench-[\d-]+)\.md", found[0])[1]
     return name, json.loads((ROOT / "benchmarks/results" / f"{name}.json").read_text(encoding="utf-8"))
@@ -51,8 +52,16 @@ def shown_run():
 
 def test_the_table_of_the_benchmark_is_that_of_its_file():
     name, result = shown_run()
-    shown = MARKED.search(TEXTS["docs/performance.md"])[0]
-    assert shown == block(result, name), "run `python -m benchmarks.performance_page`"
+    shown = marked("benchmark").search(TEXTS["docs/performance.md"])[0]
+    assert shown == f"{block(result, name)}\n", "run `python -m benchmarks.performance_page`"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_tables_of_calls_are_what_the_runs_give(name):
+    found = marked(name).findall(TEXTS["docs/performance.md"])
+    assert found == [f"{TABLES[name](goals.read(ROOT / 'benchmarks/results'))}\n"], (
+        "run `python -m benchmarks.performance_page`"
+    )
 
 
 def test_the_headline_table_agrees_with_the_performance_page():
