@@ -64,21 +64,6 @@ def test_the_tables_of_calls_are_what_the_runs_give(name):
     )
 
 
-def test_the_headline_table_agrees_with_the_performance_page():
-    _, result = shown_run()
-    assert result["date"].partition(" ")[0] in README
-    rows = re.findall(r"^\| (ViT-.*?) \| (.*?) images/s \| (.*?) images/s \| (.*?) \|$", README, re.MULTILINE)
-    assert len(rows) >= 4
-    for title, ours, peer, times in rows:
-        shown = next(
-            line
-            for line in TEXTS["docs/performance.md"].splitlines()
-            if line.startswith(f"| {title.replace('ViT-B/16', 'ViT_B16')}, 224 px |")
-        )
-        full = [float(number) for number in re.findall(r"\| ([\d.]+) ", shown)[:3]]
-        assert full == pytest.approx([float(ours), float(peer), float(times)], rel=5e-3), title
-
-
 def test_every_public_name_is_documented_and_the_readme_opens_with_the_two_commands():
     public = [name for name in vars(keras_vit) if not name.startswith("_")]
     listed = re.findall(r"^from .* as (\w+)$", (ROOT / "keras_vit/public.py").read_text(), re.MULTILINE)

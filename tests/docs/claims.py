@@ -1,6 +1,7 @@
 """The figures of README.md and docs/, each with its source or the reason of a constant."""
 
 from docs.figures import Claim
+from docs.served import SAVED_MODELS
 from docs.sources import (
     augreg_combinations,
     bound,
@@ -16,7 +17,6 @@ from docs.sources import (
     headline,
     patches,
     python,
-    run,
     scaled,
     seconds,
     shared_tolerance,
@@ -129,5 +129,6 @@ CLAIMS = [
     Claim("docs/zoo.md", "patches of {} x {} cells, each cell {} x {} pixels", stem_cells),
     Claim("docs/zoo.md", "a ResNet's 3 x 3 convolutions", "the kernels of a ResNet's units"),
     Claim("docs/zoo.md", "8 heads, and a mean", "Axial-DeepLab's"),
+    *SAVED_MODELS,
     Claim("docs/reference/README.md", "a page of the {} builders", builders),
 ]

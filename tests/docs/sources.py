@@ -243,3 +243,9 @@ def bound(file: str, test: str, pattern: str):
         return words.get(found) or f"{float(found):.0e}".replace("e-0", "e-"), test, file
 
     return values
+
+
+def change(file: str, row: str, number: int) -> tuple:
+    """The values before and after an arrow in a row of the notes, of its arrows the one with a number from 0."""
+    (line,) = [line for line in text_of(NOTES + file).splitlines() if line.startswith(f"| {row}")]
+    return re.findall(r"([\d.,]+) → ([\d.,]+)", line)[number]

@@ -9,6 +9,7 @@ from docs.figures import figures, one_line, unaccounted
 from support import ROOT
 
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/reference").glob("*.md")]
+PAGES += [ROOT / "saved_models/README.md"]
 NAMES = sorted(page.relative_to(ROOT).as_posix() for page in PAGES)
 
 
