@@ -73,6 +73,12 @@ def test_every_public_name_is_documented_and_the_readme_opens_with_the_two_comma
     assert [line.split("#")[0].strip() for line in commands[:2]] == ["make demo", "make test"]
 
 
+def test_the_folder_of_the_clone_does_not_hide_the_package():
+    for page in ("README.md", "docs/install.md"):
+        (folder,) = re.findall(r"git clone URL (\S+)", TEXTS[page])
+        assert folder != "keras_vit"  # Python beside the folder would import it as a package without files
+
+
 def test_pages_are_short_and_the_index_lists_them_all():
     assert all(len(text.splitlines()) <= 200 for text in TEXTS.values())
     index = set(re.findall(r"^\| \[.*?\]\((.*?)\)", TEXTS["docs/README.md"], re.MULTILINE))
