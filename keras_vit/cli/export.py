@@ -6,7 +6,7 @@ from keras_vit.cli.errors import USER_ERRORS
 from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
 from keras_vit.cli.output import Result
 from keras_vit.cli.table import table_lines, terminal_width
-from keras_vit.export.formats import FORMATS, require_formats
+from keras_vit.export.formats import FORMATS, require_formats, require_installed
 from keras_vit.terminal import hide_stderr
 
 
@@ -24,7 +24,10 @@ def add(verb) -> None:
     defaults, calibrated = (
         ",".join(name for name, row in FORMATS.items() if getattr(row, field)) for field in ("by_default", "calibrated")
     )
-    sub.add_argument("--formats", help=f"{names}; by default {defaults}; {calibrated} need --calibration")
+    sub.add_argument(
+        "--formats",
+        help=f"{names}; by default {defaults}, as far as their packages are installed; {calibrated} need --calibration",
+    )
     sub.add_argument("--dtype", help="compute dtype of the SavedModel, float32 or bfloat16; by default the model's")
     sub.add_argument("--dynamic-batch", action="store_true", help="write TFLite files for any batch size")
     sub.add_argument("--images", help="folder of images to compare on; subfolders named like classes add accuracy")
@@ -45,6 +48,7 @@ def run(options) -> Result:
     formats = options.formats and options.formats.split(",")
     if formats:
         require_formats(formats)
+        require_installed(formats)
     recipe = recipe_of(options)
     from keras_vit.cli.images import images_to_calibrate, images_to_compare
     from keras_vit.export import export, origin_of

@@ -3,10 +3,12 @@
 import json
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 
 from keras_vit.cli.new_data import DataFacts
 from keras_vit.models.model_names import find_named
 from keras_vit.models.variants import BiTVariant
+from keras_vit.models.variants.lookup import ROWS
 
 FINE_TUNED = "vit_small_patch16_224.augreg_in21k"  # the model of recipes/image_folder.py
 FROM_SCRATCH = "ViT_Ti16"  # of scikit-learn's digits, which are too small for published weights
@@ -17,13 +19,34 @@ SHOWN = 10  # names of classes
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The model of a recipe: its name, whether its weights are published ones, and its sizes in pixels."""
+    """The model of a recipe: its name, whether its weights are published ones, its sizes, and the file of its weights.
+
+    Sizes are in pixels.
+    """
 
     name: str
     fine_tuned: bool
     image_size: int
     patch_size: int | None
     channels: int
+    weights: str | None = None
+
+
+def _file_facts(file: str) -> ModelFacts:
+    """Return the model of a file of weights.
+
+    Raises:
+        ValueError: no model of the tables has the file's sizes.
+    """
+    from keras_vit.models.rows_from_weights import row_of_file
+
+    row, size = row_of_file(file)
+    if row.name not in {known.name for known in ROWS}:
+        raise ValueError(
+            f"--model expected a file of a model of list_models(), received {file!r} with other sizes; docs/recipes.md "
+            "shows a recipe with a Variant of your own."
+        )
+    return ModelFacts(row.name, True, size[0] if size else getattr(row, "image_size", 224), None, 3, file)
 
 
 def model_facts(name: str | None, data: DataFacts) -> ModelFacts:
@@ -35,6 +58,8 @@ def model_facts(name: str | None, data: DataFacts) -> ModelFacts:
     Raises:
         ValueError: no model, or no published file, has this name.
     """
+    if name and Path(name).exists():
+        return _file_facts(name)
     name = name or (FROM_SCRATCH if data.source == "digits" else FINE_TUNED)
     row, released = find_named(name)
     own = row.image_size if not isinstance(row, BiTVariant) else 224
@@ -71,9 +96,7 @@ def recipe_text(name: str, data: DataFacts, model: ModelFacts, command: str, day
     kind, bias = ("sigmoid", ", head_bias=-10.0") if data.multi else ("softmax", "")
     fine = model.fine_tuned
     title = f"Fine-tune {model.name} on" if fine else f"Train {model.name} from random weights on"
-    size = (
-        f"An update takes {batch} images, so an epoch has {steps:,} updates. Halve batch_size if the memory does not "
-    )
+    size = f"An update takes {batch} images, so an epoch has {steps:,} updates. Halve batch_size if the memory is too "
     changes = "Random changes to the training images."
     changes += "" if data.source == "digits" else " Set flip=False if left and right matter, as in text."
     return f'''"""{title} {_text(_place(data))}.
@@ -138,7 +161,9 @@ def _source(fine_tuned: bool) -> str:
 
 def _model_note(data: DataFacts, model: ModelFacts) -> str:
     weights = (
-        "The published weights are downloaded when training begins; `keras-vit weights find` lists others."
+        f"The weights are read from {model.weights}, without its classifier."
+        if model.weights
+        else "The published weights are downloaded when training begins; `keras-vit weights find` lists others."
         if model.fine_tuned
         else "The weights begin at random; `keras-vit weights find` lists published ones."
     )
@@ -150,7 +175,8 @@ def _broken_note(data: DataFacts) -> str:
 
 
 def _sizes(model: ModelFacts) -> str:
-    sizes = f"image_size={model.image_size}"
+    sizes = f"weights={_string(model.weights)}, " if model.weights else ""
+    sizes += f"image_size={model.image_size}"
     sizes += f", patch_size={model.patch_size}" if model.patch_size else ""
     return sizes + (", channels=1" if model.channels == 1 else "")
 

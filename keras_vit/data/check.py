@@ -81,7 +81,9 @@ def _facts(decoded, path, split, label) -> FileFacts:
 
 
 def _reason(error) -> str:
-    return str(error.message).strip().splitlines()[0].split(" [Op:")[0].split("{{")[0].strip()[:120]
+    """Return the sentence of an error of TensorFlow, which stands in front of the name of the operation."""
+    lines = [line.strip() for line in str(error.message).split("[[{{")[0].splitlines() if line.strip()]
+    return (lines or ["no reason is stated"])[-1].split(" [Op:")[0].removeprefix("ValueError: ").rstrip(".")[:120]
 
 
 def _oddities(path: str, data: bytes, kind: str) -> Iterator[str]:

@@ -133,6 +133,9 @@ def _by_class(root, labels, deleted: set[str], allow_empty: bool = False) -> Ite
             files = list(image_files_below(folder, tf.io.gfile, skipped, decodable=True))
         files = sorted({*files, *(path for path in deleted if path.startswith(f"{folder}/"))})
         if not files and not allow_empty:
-            raise ValueError(f"directory expected images ({', '.join(KINDS)}) in {folder!r}, found none.")
+            raise ValueError(
+                f"directory expected images ({', '.join(KINDS)}) in {folder!r}, found none; put images there, or "
+                "remove the folder."
+            )
         yield files
     skipped.warn()

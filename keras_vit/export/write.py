@@ -46,7 +46,8 @@ def export(
             if None.
         labels: (N,) classes of the images, for the accuracy; None if unknown.
         formats: names of formats, keys of `FORMATS`. If None, the SavedModel and the TFLite formats without
-            calibration are written; of a model with a free image size only the SavedModel.
+            calibration are written; of a model with a free image size, or without `ai-edge-litert`, only the
+            SavedModel.
         dtype: `float32` or `bfloat16`, in which the SavedModel stores weights and computes; the model's own if None.
         batch: batch size of the TFLite files; None if it is free.
         origin: origin of the weights, for the manifest and the model card.

@@ -5,7 +5,11 @@ from dataclasses import fields, replace
 import keras
 
 from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
-from keras_vit.weights.architecture import Architecture
+from keras_vit.weights.architecture import Architecture, architecture_of_contents, with_config
+from keras_vit.weights.config_fields import config_fields
+from keras_vit.weights.contents import read_contents
+from keras_vit.weights.files import open_weights
+from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.model_architecture import architecture_of_model
 
 _SIZES = ("name", "width", "depth", "mlp_dim", "num_heads", "patch_size", "stem", "image_size")
@@ -17,6 +21,23 @@ def row_of(model: keras.Model) -> Variant | BiTVariant:
     """Return the row of a model of this package."""
     architecture = architecture_of_model(model)
     return bit_row(architecture) if architecture.family == "bit" else vit_row(architecture, model.name)
+
+
+def row_of_file(source) -> tuple[Variant | BiTVariant, tuple[int, int] | None]:
+    """Return the row of a file of weights, and the (height, width) of its images in pixels, or None.
+
+    Raises:
+        ValueError: the file holds no model of this package, or does not state its number of heads.
+    """
+    with open_weights(source) as file:
+        if isinstance(file, KerasFile):
+            architecture = architecture_of_model(file.model)
+        else:
+            contents = read_contents(file)
+            architecture = architecture_of_contents(contents)
+            architecture = with_config(architecture, config_fields(file, contents), contents.source)
+    row = bit_row(architecture) if architecture.family == "bit" else vit_row(architecture, str(source))
+    return row, architecture.full_size
 
 
 def bit_row(architecture: Architecture) -> BiTVariant:

@@ -7,6 +7,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,27 +41,33 @@ def load_predictor(source: str | os.PathLike):
     return load_model(source)
 
 
-def predict(model, images: Sequence[str | os.PathLike], top: int = 5) -> list[dict]:
+def predict(
+    model, images: Sequence[str | os.PathLike], top: int = 5, labels: Sequence[str] | None = None
+) -> list[dict]:
     """Return the best classes of image files.
 
     Args:
         model: a model of this package with a classifier, or an export of one.
         images: paths of the files. The images are resized to the model's image size.
         top: number of classes per image, at least 1.
+        labels: names of the classes; the model's own if None.
 
     Returns:
         One dict per image, in order: `{"image": path, "predictions": [{"label": ..., "score": ...}, ...],
         "error": None}`, best class first. If a file cannot be read, `predictions` is empty and `error` is a sentence.
 
     Raises:
-        ValueError: the model has no classifier, or `top` is not positive.
+        ValueError: the model has no classifier, `top` is not positive, or there are more or fewer labels than
+            classes.
     """
-    results = predict_each(model, images, top)
+    results = predict_each(model, images, top, labels)
     with Progress(len(images), quiet=len(images) <= BATCH_SIZE) as progress:  # no progress bar for a few images
         return [result for result in results if progress.add()]
 
 
-def predict_each(model, images: Iterable[str | os.PathLike], top: int = 5) -> Iterator[dict]:
+def predict_each(
+    model, images: Iterable[str | os.PathLike], top: int = 5, labels: Sequence[str] | None = None
+) -> Iterator[dict]:
     """Yield the results of `predict` lazily. `images` is read one batch ahead at most.
 
     Raises:
@@ -71,6 +78,12 @@ def predict_each(model, images: Iterable[str | os.PathLike], top: int = 5) -> It
     interface = interface_of(model)
     if interface.classes is None:
         raise ValueError(f"model expected a classifier, received {model.name} without one (include_top=False).")
+    if labels is not None:
+        if len(labels) != interface.classes:
+            raise ValueError(
+                f"labels expected the {interface.classes:,} names of the model's classes, received {len(labels):,}."
+            )
+        interface = replace(interface, labels=tuple(labels))
     return _results(interface, _probability_function(model), iter(images), top)
 
 
