@@ -41,12 +41,14 @@ def run(options) -> Result:
         find_named(options.model)  # raises an error before the data is read
     from keras_vit.cli.new_data import facts_of
     from keras_vit.cli.new_recipe import model_facts, recipe_text
+    from keras_vit.cli.plan import fixed_plan
     from keras_vit.train.recipe.file import load_recipe
 
     data = facts_of(options.data, options.data_dir)
     model = model_facts(options.model, data)
     command = ("train", options.file, "--workdir", str(Path("runs") / path.stem))
-    text = recipe_text(path.stem, data, model, f"keras-vit {shlex.join(command)}", f"{datetime.date.today()}")
+    plan = fixed_plan(data, model.fine_tuned)
+    text = recipe_text(path.stem, data, model, plan, f"keras-vit {shlex.join(command)}", f"{datetime.date.today()}")
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
     recipe = load_recipe(path)

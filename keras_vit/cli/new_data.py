@@ -28,6 +28,8 @@ class DataFacts:
         broken: number of files that cannot be read.
         too_many: whether training refuses to leave out so many.
         multi: whether an example has a list of classes.
+        validation: number of validation examples.
+        validation_split: split that selects the weights; None without one.
     """
 
     source: str
@@ -43,6 +45,8 @@ class DataFacts:
     broken: int = 0
     too_many: bool = False
     multi: bool = False
+    validation: int = 0
+    validation_split: str | None = None
 
 
 def digits_facts() -> DataFacts:
@@ -101,11 +105,12 @@ def folder_facts(folder: str) -> DataFacts:
     else:
         note = "The folder has its own test split."
     grey = all("grey" in fact.odd for fact in readable)
+    side = median_side([fact.path for fact in readable])
     return DataFacts("folder", str(folder), tuple(sorted(labels)), counts["train"], counts["test"], *splits, note,
-                     _side([fact.path for fact in readable]), grey, len(facts) - len(readable), too_many)  # fmt: skip
+                     side, grey, len(facts) - len(readable), too_many)  # fmt: skip
 
 
-def _side(paths: list[str]) -> int | None:
+def median_side(paths: list[str]) -> int | None:
     """Return the median of the shorter sides of a sample of files, in pixels; None if Pillow reads none."""
     import tensorflow as tf
     from PIL import Image

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.decode import decode
 from keras_vit.data.folder import files_of_splits
+from keras_vit.data.near_duplicates import thumbnail
 from keras_vit.preprocessing.decode import missing_package
 from keras_vit.preprocessing.kinds import kind_of
 
@@ -31,7 +33,15 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Findings about one file: why it cannot be read, or None; and its unusual properties. `digest` is SHA-256."""
+    """Findings about one file.
+
+    Args:
+        path, split, label: where the file lies.
+        digest: SHA-256 of its content.
+        broken: why it cannot be read, or None.
+        odd: its unusual properties.
+        thumbnail: what `near_duplicates.groups` compares; None if there is nothing to compare.
+    """
 
     path: str
     split: str
@@ -39,6 +49,7 @@ class FileFacts:
     digest: str
     broken: str | None
     odd: tuple[str, ...]
+    thumbnail: np.ndarray | None = None
 
 
 def files_to_check(directory: str) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
@@ -77,7 +88,7 @@ def _facts(decoded, path, split, label) -> FileFacts:
         decoded(data)
     except tf.errors.OpError as error:
         return FileFacts(path, split, label, digest, f"{kind} that is damaged ({_reason(error)})", ())
-    return FileFacts(path, split, label, digest, None, tuple(_oddities(path, data, kind)))
+    return FileFacts(path, split, label, digest, None, tuple(_oddities(path, data, kind)), thumbnail(data))
 
 
 def _reason(error) -> str:

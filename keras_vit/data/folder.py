@@ -89,12 +89,13 @@ def files_of_splits(
         )
     root = str(directory).rstrip("/")
     deleted = files_of(left_out, root)
-    train = tf.io.gfile.join(root, "train")
-    test = next((path for name in TEST_FOLDERS if tf.io.gfile.isdir(path := tf.io.gfile.join(root, name))), None)
-    if tf.io.gfile.isdir(train) and (test or _folders(train)):  # else `train` is a class, as in bus, car, train
-        labels = _classes(train)
-        splits = {"train": list(_by_class(train, labels, deleted, empty))}
-        splits |= {"test": list(_by_class(test, labels, deleted, allow_empty=True))} if test else {}
+    given = given_splits(root)
+    if given:
+        labels = _classes(given["train"])
+        splits = {
+            split: list(_by_class(folder, labels, deleted, empty or split != "train"))
+            for split, folder in given.items()
+        }
     else:
         labels = _classes(root)
         splits = {"train": [], "test": []}
@@ -104,6 +105,18 @@ def files_of_splits(
             splits["test"].append(files[:cut])
             splits["train"].append(files[cut:])
     return {split: dict(zip(labels, of_classes, strict=True)) for split, of_classes in splits.items()}
+
+
+def given_splits(root: str) -> dict[str, str]:
+    """Return the folders of the splits `train`, `test` and `validation`, as far as they exist; {} without `train`.
+
+    A validation folder is the test split where there is no folder `test`.
+    """
+    folders = {name: path for name in ("train", *TEST_FOLDERS) if tf.io.gfile.isdir(path := f"{root}/{name}")}
+    train, others = folders.pop("train", None), list(folders.values())
+    if train is None or not (others or _folders(train)):  # `train` is a class, as in bus, car, train
+        return {}
+    return {"train": train, **dict(zip(("test", "validation"), others, strict=False))}
 
 
 def _folders(root) -> list[str]:

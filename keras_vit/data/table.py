@@ -45,15 +45,15 @@ def open_table(split: str, file: str | None, part) -> Examples:
     return in_memory(np.array(files), targets, labels, files)
 
 
-def read_table(file: str | None) -> list[dict[str, str]]:
-    """Return the rows of a table of images, each with all columns of the file.
+def read_table(file: str | None, columns: tuple[str, ...] = COLUMNS) -> list[dict[str, str]]:
+    """Return the rows of a table of images, each with all columns of the file, among which must be `columns`.
 
     Raises:
         FileNotFoundError: the table does not exist.
         ValueError: the file is not UTF-8, lacks a column or a value, or repeats a path.
     """
     if file is None or not tf.io.gfile.exists(str(file)) or tf.io.gfile.isdir(str(file)):
-        raise FileNotFoundError(f"directory expected a CSV file with the columns {', '.join(COLUMNS)}, found none at "
+        raise FileNotFoundError(f"directory expected a CSV file with the columns {', '.join(columns)}, found none at "
                                 f"{file!r}; pass its path as --data-dir.")  # fmt: skip
     with tf.io.gfile.GFile(str(file), "rb") as handle:
         data = handle.read()
@@ -62,13 +62,13 @@ def read_table(file: str | None) -> list[dict[str, str]]:
     except UnicodeDecodeError as error:
         raise ValueError(f"directory expected a CSV file in UTF-8, received {str(file)!r} ({error.reason}).") from error
     reader = csv.DictReader(io.StringIO(text, newline=""))
-    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+    missing = [name for name in columns if name not in (reader.fieldnames or ())]
     if missing:
-        raise ValueError(f"directory expected the columns {', '.join(COLUMNS)} in {str(file)!r}, found no "
+        raise ValueError(f"directory expected the columns {', '.join(columns)} in {str(file)!r}, found no "
                          f"{' and no '.join(missing)}.")  # fmt: skip
     rows, seen = list(reader), {}
     for line, row in enumerate(rows, start=2):
-        empty = [name for name in COLUMNS if not row[name]]
+        empty = [name for name in columns if not row[name]]
         if empty:
             raise ValueError(f"{empty[0]} expected a value in row {line} of {str(file)!r}, received none.")
         if row["path"] in seen:
