@@ -5,6 +5,7 @@ import io
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 
+from codegen.site import exports
 from keras_vit.cost import count
 from keras_vit.cost.weightless import build_weightless
 from keras_vit.models.variants import find_variant
@@ -154,6 +155,7 @@ def _family_page(family, table: list[ZooLine]) -> str:
     name = _name(family)
     models = ", ".join(f"{{py:func}}`~keras_vit.{row.name}`" for row in family.ROWS)
     tags = sum(bool(line.tag) for line in table)
+    sources = sorted({line.source for line in table if line.source})
     return "\n\n".join(
         [
             f"# {TITLES[name]}",
@@ -162,6 +164,8 @@ def _family_page(family, table: list[ZooLine]) -> str:
             f"{tags} published checkpoints. `keras_vit.from_pretrained(tag)` downloads, verifies and caches a file."
             if tags
             else "The catalogue (`list_weights()`) has no checkpoints of this family.",
+            *([f"Accuracies are the publishers' own, on ImageNet; source: {', '.join(sources)}."] if sources else []),
+            exports.passed(name),
             f"```{{raw}} html\n{as_html(table)}\n```\n",
         ]
     )
