@@ -1,12 +1,18 @@
 """Sphinx's settings. `make docs` writes the sources by `python -m codegen.site`, then builds them."""
 
+import os
 import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3]))  # the clone, from build/docs/source
+CLONE = str(Path(__file__).parents[3])  # from build/docs/source
+sys.path.insert(0, CLONE)
 
 import keras_vit
+
+# Of the guides' kernels. Where this level is set, commands show TensorFlow's own lines.
+os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [CLONE, os.environ.get("PYTHONPATH")]))
 
 project = "keras_vit"
 release = keras_vit.__version__
@@ -38,6 +44,7 @@ nb_execution_timeout = 600  # seconds per cell; guides are planned for far less
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_output_stderr = "remove"  # TensorFlow's lines; cells with messages of the package show it, and commands print to stdout
 nb_render_markdown_format = "myst"  # tables in outputs
 
 
