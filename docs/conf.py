@@ -10,9 +10,7 @@ sys.path.insert(0, CLONE)
 
 import keras_vit
 
-# Of the guides' kernels. Where this level is set, commands show TensorFlow's own lines.
-os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [CLONE, os.environ.get("PYTHONPATH")]))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [CLONE, os.environ.get("PYTHONPATH")]))  # of the guides' kernels
 
 project = "keras_vit"
 release = keras_vit.__version__
@@ -44,7 +42,7 @@ nb_execution_timeout = 600  # seconds per cell; guides are planned for far less
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
-nb_output_stderr = "remove"  # TensorFlow's lines; cells with messages of the package show it, and commands print to stdout
+nb_output_stderr = "remove"  # TensorFlow's lines and progress; a cell with a message of the package shows its own
 nb_render_markdown_format = "myst"  # tables in outputs
 
 
