@@ -5,12 +5,12 @@ import re
 import sys
 from pathlib import Path
 
-CLONE = str(Path(__file__).parents[3])  # from build/docs/source
-sys.path.insert(0, CLONE)
+sys.path.insert(0, str(Path(__file__).parents[3]))  # the clone, from build/docs/source
 
 import keras_vit
 
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [CLONE, os.environ.get("PYTHONPATH")]))  # of the guides' kernels
+# The guides' kernels import the clone, too.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[0], os.environ.get("PYTHONPATH")]))
 
 project = "keras_vit"
 release = keras_vit.__version__

@@ -71,9 +71,7 @@ def recipe_text(name: str, data: DataFacts, model: ModelFacts, command: str, day
     kind, bias = ("sigmoid", ", head_bias=-10.0") if data.multi else ("softmax", "")
     fine = model.fine_tuned
     title = f"Fine-tune {model.name} on" if fine else f"Train {model.name} from random weights on"
-    size = (
-        f"An update takes {batch} images, so an epoch has {steps:,} updates. Halve batch_size if the memory is too "
-    )
+    size = f"An update takes {batch} images, so an epoch has {steps:,} updates. Halve batch_size if the memory is too "
     changes = "Random changes to the training images."
     changes += "" if data.source == "digits" else " Set flip=False if left and right matter, as in text."
     return f'''"""{title} {_text(_place(data))}.
