@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from codegen.site import exports
 from codegen.site.links import ROOT, link_targets, rewrite_links, site_path
-from codegen.site.notebooks import as_notebook, is_notebook, with_download
+from codegen.site.notebooks import as_notebook, is_notebook, missing_packages, not_executed, with_download
 from codegen.site.pages import generated_pages
 from codegen.site.zoo import as_csv, lines, pages
 
@@ -47,6 +47,9 @@ def write_sources(output: Path) -> None:
         text = rewrite_links(file)
         if is_notebook(text) and path.parts[0] == "guides":  # other notebooks read the clone's files
             target.with_suffix(".ipynb").write_text(as_notebook(text), encoding="utf-8")
+            if missing := missing_packages(text):
+                print(f"{path} is built without outputs: it needs {', '.join(missing)}.")
+                text = not_executed(text, missing)
             text = with_download(text, path.stem)
         target.write_text(text, encoding="utf-8")
         written.add(path.as_posix())

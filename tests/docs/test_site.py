@@ -170,7 +170,7 @@ def test_guides_are_notebooks_of_code_that_parses(page):
     draws = "analysis.plot_" in text
     assert not draws or "%matplotlib inline" in cells[0], "without it the site shows a figure's name instead"
     for code in cells:
-        ast.parse(re.sub(r"\A%%.*\n|^[!%].*$", "", code, flags=re.MULTILINE))  # without IPython's own
+        ast.parse(re.sub(r"\A%%.*\n|^(?:\w+ = )?[!%].*$", "", code, flags=re.MULTILINE))  # without IPython's own
 
 
 def test_a_guide_becomes_a_notebook_with_all_its_text():
@@ -182,6 +182,29 @@ def test_a_guide_becomes_a_notebook_with_all_its_text():
     prose = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     assert prose.startswith("# ") and "code-cell" not in prose
     assert "{download}" in notebooks.with_download(page, "x") and "<x.ipynb>" in notebooks.with_download(page, "x")
+
+
+def test_a_cell_of_the_build_alone_is_in_no_notebook():
+    pytest.importorskip("nbformat", reason="the extra `docs` is not installed")
+    cell = "```{code-cell} ipython3\n"
+    page = f"# T\n\n{cell}:tags: [remove-cell]\nhidden()\n```\n\n{cell}shown()\n```\n"
+    cells = json.loads(notebooks.as_notebook(page))["cells"]
+    assert ["".join(cell["source"]) for cell in cells] == ["# T", "shown()"]
+
+
+def test_a_guide_whose_packages_are_absent_says_so_instead_of_running():
+    page = "---\nfile_format: mystnb\nneeds: json, no_such_package\n---\n\n# T\n\nText.\n"
+    assert notebooks.missing_packages(page) == ["no_such_package"]
+    assert notebooks.missing_packages(page.replace(", no_such_package", "")) == []
+    assert notebooks.missing_packages("# needs: no_such_package\n") == []
+    text = notebooks.not_executed(page, ["no_such_package"])
+    assert text.startswith('---\nmystnb:\n  execution_mode: "off"\nfile_format: mystnb\n')
+    assert ":::{warning}\nThis page was built without no_such_package" in text and text.endswith("Text.\n")
+
+
+def test_every_guide_is_in_the_table_of_guides():
+    table = re.findall(r"^\| \[.*?\]\((.*?)\)", (DOCS / "guides/README.md").read_text(), re.MULTILINE)
+    assert sorted(table) == [page.name for page in GUIDES]
 
 
 def test_no_file_of_the_site_loads_anything_from_outside():
