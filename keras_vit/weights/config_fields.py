@@ -6,11 +6,11 @@ architecture of timm that implies them.
 
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents
-from keras_vit.weights.timm_architectures import find_timm_architecture
+from keras_vit.weights.timm_architectures import find_timm_architecture, stated_options
 
 # transformers' models that compute the same as this package. Others have the same names of arrays, but differ.
 _MODEL_TYPES = ("vit", "vit_mae", "vit_msn", "ijepa", "dpt", "bit", "vit-hybrid", "vit_hybrid", "dinov2")
-_MODEL_TYPES += ("dinov2_with_registers", "clip_vision_model")
+_MODEL_TYPES += ("dinov2_with_registers", "clip_vision_model", "deit")
 
 
 def config_fields(file, contents: Contents) -> dict:
@@ -27,6 +27,10 @@ def config_fields(file, contents: Contents) -> dict:
     fields = read_config(config, layout, contents.source)
     if layout == "hf":
         _require_same_model(config, contents)
+        if "gated_mlp" in contents.options:
+            fields["activation"] = "silu"  # of transformers' DINOv2, whatever its `hidden_act`
+    if layout == "timm" and "pooling/probe" in contents.entries and contents.prefix_tokens:
+        fields["pool_prefix"] = stated_options(config).get("pool_prefix", False)
     implied = find_timm_architecture(config) if layout == "timm" and contents.family == "vit" else None
     return fields if implied is None else {**implied.fields, **fields}
 
