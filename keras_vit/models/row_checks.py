@@ -11,7 +11,7 @@ POSITIONS = ("learned", "1d", "2d", "relative", "none", "sincos2d")
 PLACES = ("stem", "layers", "shared")
 POOLINGS = ("token", "gap", "map", None)
 NORMS = ("layer", "rms")
-_CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "norm": NORMS}
+_CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "norm": NORMS, "pooling": POOLINGS}
 # Type of a field -> a check of the value, and the words of the error.
 _TYPES = {
     bool: (lambda value: isinstance(value, bool), "true or false"),

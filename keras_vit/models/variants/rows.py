@@ -77,6 +77,8 @@ class Variant:
         pool_prefix: whether attention pooling pools the tokens in front of the patches, too.
         activation: activation of the MLPs if neither the builder's argument nor the weights state one.
         layer_norm_epsilon: epsilon of the layer norms if neither the builder's argument nor the weights state one.
+        pooling: pooling if the builder receives none: `token`, `gap` or `map`.
+        norm_after_pooling: whether the pooled vector is normalised instead of the tokens, if the builder receives none.
         image_size: image side in pixels if the builder receives no `input_shape`.
         paper_name: name in the papers' tables, such as `ViT-B/16`.
         timm_name: name of the same architecture in timm, without the image size.
@@ -110,6 +112,8 @@ class Variant:
     pool_prefix: bool = True
     activation: str = "gelu_tanh"
     layer_norm_epsilon: float = 1e-6
+    pooling: str = "token"
+    norm_after_pooling: bool = False
     image_size: int = 224
     paper_name: str | None = None
     timm_name: str | None = None
