@@ -11,12 +11,12 @@ from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.base import Layer, is_plain_dense, require_rank, require_rate
 from keras_vit.layers.capture import is_captured
 from keras_vit.layers.dropout import Dropout, StochasticDepth
-from keras_vit.layers.extended_mlp import ExtendedMLP
+from keras_vit.layers.extended_mlp import extended_mlp
+from keras_vit.layers.inner_norm import norm_class
 from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.local_conv import require_kernel_size
 from keras_vit.layers.mlp import MLPBlock
 from keras_vit.layers.override import override_of
-from keras_vit.layers.rms_norm import RMSNorm
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
@@ -55,16 +55,6 @@ class LayerNorm(Layer):
         norm = override_of(self, "norm", training) or layer_norm
         gamma, beta = (ops.cast(variable, "float32") for variable in (self.gamma, self.beta))
         return ops.cast(norm(x, gamma, beta, self.epsilon), self.compute_dtype)
-
-
-NORMS = {"layer": LayerNorm, "rms": RMSNorm}
-
-
-def norm_class(kind: str) -> type:
-    """Return the class of a kind of norm, `layer` or `rms`."""
-    if kind not in NORMS:
-        raise ValueError(f"norm expected one of {tuple(NORMS)}, received {kind!r}.")
-    return NORMS[kind]
 
 
 class EncoderBlock(Layer):
@@ -145,24 +135,16 @@ class EncoderBlock(Layer):
         self.mlp_norm = self.make_part(kind, epsilon, name="mlp_norm")
         for part in (self.attention_norm, self.attention, self.mlp_norm):
             part.build(tokens_shape)
-        self._build_mlp(tokens_shape, patches_shape)
+        if self.dense_bias and not (self.gated_mlp or self.mlp_inner_norm):
+            local = {"kernel_size": self.mlp_kernel_size, "prefix_tokens": self.prefix_tokens}
+            self.mlp = self.make_part(MLPBlock, self.mlp_dim, self.activation, self.dropout_rate, **local, name="mlp")
+            self.mlp.build(tokens_shape, patches_shape)
+        else:
+            self.mlp = extended_mlp(self, tokens_shape)
         self.attention_scale = self._make_scale("attention_scale", tokens_shape)
         self.mlp_scale = self._make_scale("mlp_scale", tokens_shape)
         self.dropout = Dropout(self.dropout_rate, dtype=policy)
         self.drop_path = StochasticDepth(self.drop_path_rate, dtype=policy)
-
-    def _build_mlp(self, tokens_shape, patches_shape):
-        common = (self.mlp_dim, self.activation, self.dropout_rate)
-        if self.dense_bias and not (self.gated_mlp or self.mlp_inner_norm):
-            local = {"kernel_size": self.mlp_kernel_size, "prefix_tokens": self.prefix_tokens}
-            self.mlp = self.make_part(MLPBlock, *common, **local, name="mlp")
-            return self.mlp.build(tokens_shape, patches_shape)
-        if self.mlp_kernel_size:
-            raise ValueError("mlp_kernel_size expected 0 in an MLP with a gate, with a norm or without biases, "
-                             f"received {self.mlp_kernel_size}.")  # fmt: skip
-        extra = (self.gated_mlp, self.norm if self.mlp_inner_norm else None, self.layer_norm_epsilon, self.dense_bias)
-        self.mlp = self.make_part(ExtendedMLP, *common, *extra, name="mlp")
-        return self.mlp.build(tokens_shape)
 
     def _make_scale(self, name, shape):
         if self.layer_scale is None:

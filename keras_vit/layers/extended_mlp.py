@@ -79,3 +79,16 @@ class ExtendedMLP(Layer):
         hidden = self.dropout(hidden, training=training)
         hidden = hidden if self.norm is None else self.norm(hidden)
         return unflatten_tokens(self.dropout(self.fc2(hidden), training=training), tokens)
+
+
+def extended_mlp(block, tokens_shape) -> ExtendedMLP:
+    """Return the built MLP of an `EncoderBlock` with options of `ExtendedMLP`."""
+    if block.mlp_kernel_size:
+        raise ValueError("mlp_kernel_size expected 0 in an MLP with a gate, with a norm or without biases, received "
+                         f"{block.mlp_kernel_size}.")  # fmt: skip
+    norm = block.norm if block.mlp_inner_norm else None
+    options = (block.gated_mlp, norm, block.layer_norm_epsilon, block.dense_bias)
+    common = (block.mlp_dim, block.activation, block.dropout_rate)
+    mlp = block.make_part(ExtendedMLP, *common, *options, name="mlp")
+    mlp.build(tokens_shape)
+    return mlp
