@@ -13,6 +13,7 @@ from keras_vit.models.token_layout import TokenLayout as TokenLayout
 from keras_vit.models.token_layout import token_layout as token_layout
 from keras_vit.models.variants import BiTVariant as BiTVariant
 from keras_vit.models.variants import ResNetStem as ResNetStem
+from keras_vit.models.variants import Rope as Rope
 from keras_vit.models.variants import Variant as Variant
 from keras_vit.models.variants import list_models as list_models
 from keras_vit.models.zoo.axial import AxialResNet_R50x1 as AxialResNet_R50x1

@@ -10,7 +10,8 @@ from keras_vit.models.variants import BiTVariant, Variant
 POSITIONS = ("learned", "1d", "2d", "relative", "none", "sincos2d")
 PLACES = ("stem", "layers", "shared")
 POOLINGS = ("token", "gap", "map", None)
-_CHOICES = {"positions": POSITIONS, "positions_at": PLACES}
+_CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "qkv_bias": ("qkv", "qv", "none")}
+_CHOICES |= {"coordinates": ("cells", "centers"), "order": ("yx", "xy"), "pairs": ("neighbours", "halves")}
 # Type of a field -> a check of the value, and the words of the error.
 _TYPES = {
     bool: (lambda value: isinstance(value, bool), "true or false"),
@@ -22,7 +23,10 @@ _TYPES = {
     tuple[int, ...]: (lambda value: isinstance(value, tuple) and all(map(is_whole, value)), "a tuple of positive ints"),
     int | tuple[int, int]: (lambda value: is_whole(value) or _is_pair(value), "a positive int or (height, width)"),
 }
-_SPECIAL = {"mlp_kernel_size": (lambda value: is_whole(value) and value % 2, "an odd int, or 0")}
+_SPECIAL = {
+    "mlp_kernel_size": (lambda value: is_whole(value) and value % 2, "an odd int, or 0"),
+    "reference_grid": (lambda value: isinstance(value, tuple) and _is_pair(value), "(height, width) or null"),
+}
 
 
 def _is_pair(value) -> bool:
@@ -75,6 +79,12 @@ def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
     if variant.axial and variant.registers:
         raise ValueError(f"registers expected 0 with axial blocks, which have no place for them, received "
                          f"{variant.registers}.")  # fmt: skip
+    if variant.axial and (variant.rope or variant.qkv_bias != "qkv"):
+        raise ValueError(f"rope and qkv_bias expected None and 'qkv' with axial blocks, which have neither, received "
+                         f"{variant.rope} and {variant.qkv_bias!r}.")  # fmt: skip
+    if variant.rope and variant.width // variant.num_heads % 4:
+        raise ValueError(f"rope expected heads of a width that is a multiple of 4, received "
+                         f"{variant.width // variant.num_heads}.")  # fmt: skip
     if variant.axial and any(prefix.values()):
         raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
                          "received one.")  # fmt: skip

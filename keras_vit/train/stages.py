@@ -81,6 +81,8 @@ class Forward:
         def call(layer, *args, **options):
             if isinstance(layer, Positions):
                 return layer(args[0], grid[-1])
+            if getattr(layer, "attention_options", None) and "rope" in layer.attention_options:
+                args = (args[0], grid[-1])
             if recompute and layer is not last and isinstance(layer, EncoderBlock | AxialBlock | ResidualUnit):
                 return Recomputed(layer, lambda: self._mapping)(*args, **options)
             output = layer(*args, **options)

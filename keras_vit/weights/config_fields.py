@@ -7,6 +7,7 @@ architecture of timm that implies them.
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents
 from keras_vit.weights.timm_architectures import find_timm_architecture
+from keras_vit.weights.timm_models import rope_of_timm, timm_image_size
 
 # transformers' models that compute the same as this package. Others have the same names of arrays, but differ.
 _MODEL_TYPES = ("vit", "vit_mae", "vit_msn", "ijepa", "dpt", "bit", "vit-hybrid", "vit_hybrid", "dinov2")
@@ -27,7 +28,13 @@ def config_fields(file, contents: Contents) -> dict:
     fields = read_config(config, layout, contents.source)
     if layout == "hf":
         _require_same_model(config, contents)
-    implied = find_timm_architecture(config) if layout == "timm" and contents.family == "vit" else None
+    if layout != "timm" or contents.family != "vit":
+        return fields
+    if rope := rope_of_timm(config):
+        fields["options"] = {"rope": rope}
+    if "position_embedding/embedding" not in contents.entries and (size := timm_image_size(config)):
+        fields.setdefault("image_size", size)
+    implied = find_timm_architecture(config)
     return fields if implied is None else {**implied.fields, **fields}
 
 

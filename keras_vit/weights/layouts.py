@@ -205,7 +205,7 @@ def _patterns(family: str, layout: str) -> dict[str, list[tuple]]:
     for row in TABLES[family]:
         cell = row.cells.get(layout)
         for part, name in enumerate(cell.names if cell else ()):
-            name = name.removesuffix("[{i}]")
+            name = name.partition("[")[0]
             pattern, shape = "", ""
             for text, key, _, _ in string.Formatter().parse(name):
                 pattern += re.escape(text) + (f"(?P<{key}>[0-9]{{1,3}})" if key else "")

@@ -1,8 +1,8 @@
 """The table of names: our variables and their names in every published layout, for reading and writing.
 
 `{i}` is the encoder block. `{s}` and `{u}` are stage and unit of a ResNet from one, `{s0}` and `{u0}` from zero.
-`*` stands for query, key and value, and `&` for key and value; a transform joins and splits their arrays. `name[{i}]`
-is one entry of an array that stacks the blocks.
+`*` stands for query, key and value, `?` for q, k and v, and `&` for key and value; a transform joins and splits their
+arrays. `name[{i}]` is one entry of an array that stacks the blocks, `name[:,{i}]` of one that stacks them on axis 1.
 """
 
 from keras_vit.weights.name_rows import Row, make_row, row_of_cells
@@ -148,6 +148,12 @@ VIT = (
         timm="blocks.{i}.attn.qkv.bias",
         hf=(_HF + "attention.attention.*.bias", JOINED),
     ),
+    row_of_cells(_OURS + "attention/query_bias", {"timm": ("blocks.{i}.attn.q_bias", SAME)}),
+    row_of_cells(_OURS + "attention/value_bias", {"timm": ("blocks.{i}.attn.v_bias", SAME)}),
+    row_of_cells(_OURS + "attention/frequencies", {"timm": ("rope.freqs[:,{i}]", SAME)}),
+    # EVA-02 and the official BEiT-3 name the three matrices; they are read only.
+    row_of_cells(_OURS + "attention/qkv/kernel", {"timm": ("blocks.{i}.attn.?_proj.weight", TORCH_QKV)}),
+    row_of_cells(_OURS + "attention/qkv/bias", {"timm": ("blocks.{i}.attn.?_proj.bias", JOINED)}),
     make_row(
         _OURS + "attention/out/kernel",
         npz=(_MHA_1 + "out/kernel", OUT_KERNEL),
@@ -215,9 +221,12 @@ VIT += tuple(  # for the paper's ablations; not in any published layout
 TABLES = {"vit": VIT, "bit": BIT}
 # The variables (1, count, D) of the tokens in front of the patches, one layer each.
 PREFIX = ("class_token/token", "registers/token")
+# RoPE-ViT's rotary positions, the only public ones with learned frequencies
+LEARNED_ROPE = {"temperature": 10.0, "learned": True, "order": "xy"}
 # Fields of a row that the shape of a variable shows: field -> (variable, the value by the shape).
 SHOWN = {
     "mlp_kernel_size": ("encoder_block_00/mlp/local/kernel", lambda shape: shape[0]),
     "layer_scale": ("encoder_block_00/attention_scale/gamma", lambda shape: 1e-5),  # replaced by the file's factors
     "pre_norm": ("pre_norm/gamma", lambda shape: True),
+    "rope": ("encoder_block_00/attention/frequencies", lambda shape: LEARNED_ROPE),
 }

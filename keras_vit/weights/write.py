@@ -21,6 +21,8 @@ from keras_vit.weights.image_configs import processor_config
 from keras_vit.weights.keras_file import write_checksums
 from keras_vit.weights.layouts import LAYOUTS, WRITABLE, find_place, format_name, spell
 from keras_vit.weights.model_architecture import architecture_of_model
+from keras_vit.weights.timm_models import eva_names, is_eva
+from keras_vit.weights.transforms import SAME
 
 if TYPE_CHECKING:  # some commands do not import Keras
     import keras
@@ -89,7 +91,8 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
 def _require_place(architecture, layout: str) -> None:
     """Raise a ValueError if a layout has no place for the model's positions or patch embedding."""
     positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
-    if positions != "learned" and not (fixed and positions == "sincos2d"):
+    rotary = layout == "timm" and positions == "none" and architecture.options.get("rope")
+    if positions != "learned" and not (fixed and positions == "sincos2d") and not rotary:
         raise ValueError(f"layout {layout!r} expected learned positions, received {positions!r}.")
     if architecture.positions_at != "stem":
         raise ValueError(f"layout {layout!r} expected positions only after the stem, received "
@@ -117,7 +120,18 @@ def _arrays(model, layout):
             arrays[format_name(name, dict(place.indices))] = (read, cell.transform, part, heads)
     if unsupported:
         raise ValueError(f"layout {layout!r} has no place for {', '.join(unsupported)}.")
-    return {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
+    arrays = {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
+    arrays = _with_stacks(arrays)
+    return eva_names(arrays) if layout == "timm" and is_eva(architecture_of_model(model)) else arrays
+
+
+def _with_stacks(arrays: dict) -> dict:
+    """Replace the entries `name[:,0]`, `name[:,1]` and so on by the array that stacks them on axis 1."""
+    stacks = {}
+    for name in [name for name in arrays if "[:," in name]:
+        stacks.setdefault(name.partition("[")[0], []).append(arrays.pop(name))
+    stack = lambda entries: np.stack([_array(*entry) for entry in entries], axis=1)  # noqa: E731
+    return arrays | {name: (partial(stack, entries), SAME, 0, 1) for name, entries in stacks.items()}
 
 
 def _with_prefix(read, prefix_tokens: int) -> np.ndarray:
@@ -173,7 +187,8 @@ def _print_differences(model, layout):
     usual = origin(LAYOUTS[layout], model.family, model.units is not None, model.options.get("pre_norm", False))
     if model.family == "vit":
         usual["pooling"] = pooling_of(model.pooling == "map", model.class_token, model.norm_after_pooling)
+    stated = (*_IN_CONFIG.get(layout, ()), *(("layer_norm_epsilon",) if layout == "timm" and is_eva(model) else ()))
     for name, theirs in usual.items():
         value = getattr(model, name)
-        if value != theirs and name not in _IN_CONFIG.get(layout, ()):
+        if value != theirs and name not in stated:
             print(f"layout {layout!r}: its readers assume {name}={theirs!r}, the model has {value!r}.", file=sys.stderr)

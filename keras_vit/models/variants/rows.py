@@ -38,6 +38,34 @@ class ResNetStem:
 
 
 @dataclass(frozen=True)
+class Rope:
+    """Rotary position embedding: pairs of features of queries and keys are rotated by the patch's coordinates.
+
+    Tokens in front of the patches are not rotated. A pair of features turns by frequency times coordinate. The first
+    half of the pairs turns with the first coordinate, the second half with the second.
+
+    Args:
+        temperature: base of the frequencies, `temperature ** (-i / n)` for pair i of n.
+        learned: whether each head of each block has learned frequencies for both coordinates (RoPE-mixed of RoPE-ViT).
+        coordinates: `cells` counts patches from zero. `centers` are the centers of the patches, scaled from -pi * 2 to
+            pi * 2 across the image (DINOv3).
+        reference_grid: (height, width) in patches of the grid in pre-training, to which `cells` are scaled (EVA-02);
+            None leaves them unscaled.
+        offset: added to the count of patches.
+        order: `yx` if the row is the first coordinate, `xy` if the column is.
+        pairs: `neighbours` pairs features 2 i and 2 i + 1; `halves` pairs features i and i + d / 2.
+    """
+
+    temperature: float = 10_000.0
+    learned: bool = False
+    coordinates: str = "cells"
+    reference_grid: tuple[int, ...] | None = None
+    offset: float = 0.0
+    order: str = "yx"
+    pairs: str = "neighbours"
+
+
+@dataclass(frozen=True)
 class Variant:
     """One Vision Transformer.
 
@@ -66,6 +94,8 @@ class Variant:
         pre_norm: whether the tokens are normalised before the first block, as in CLIP.
         patch_bias: whether the patch embedding has a bias; CLIP's has none.
         activation: activation of the MLPs if neither the builder's argument nor the weights state one.
+        qkv_bias: which of query, key and value have a bias: `qkv`, `qv` (BEiT, EVA, DINOv3) or `none`.
+        rope: rotary positions of all attentions; None for none.
         layer_norm_epsilon: epsilon of the layer norms if neither the builder's argument nor the weights state one.
         image_size: image side in pixels if the builder receives no `input_shape`.
         paper_name: name in the papers' tables, such as `ViT-B/16`.
@@ -91,6 +121,8 @@ class Variant:
     patch_bias: bool = True
     activation: str = "gelu_tanh"
     layer_norm_epsilon: float = 1e-6
+    qkv_bias: str = "qkv"
+    rope: Rope | None = None
     image_size: int = 224
     paper_name: str | None = None
     timm_name: str | None = None

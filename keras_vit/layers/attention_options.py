@@ -1,0 +1,94 @@
+"""Self-attention with options: biases of some projections, rotary positions.
+
+B batch, N tokens, D width, h heads, d = D / h.
+"""
+
+from typing import Any
+
+from keras import ops
+
+from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers.base import flatten_tokens, unflatten_tokens
+from keras_vit.layers.rope import add_frequencies, axial_frequencies, rotary_angles, rotate
+
+QKV_BIASES = ("qkv", "qv", "none")
+
+
+class AttentionWithOptions(MultiHeadSelfAttention):
+    """Multi-head self-attention with options of later papers. Kernels that replace plain attention skip this class.
+
+    Args:
+        num_heads: h; must divide the width.
+        attention_dropout_rate: dropout on the attention weights, in [0, 1).
+        relative_positions: as in `MultiHeadSelfAttention`.
+        qkv_bias: which projections have a bias: `qkv`, `qv` (query and value, as in BEiT) or `none`.
+        rope: fields of `keras_vit.Rope`, by which queries and keys are rotated; None for no rotation.
+        grid: (height, width) in patches, for `rope`.
+        prefix_tokens: number of tokens in front of the patches, which are not rotated.
+
+    Input: tokens (B, N, D) and, with `rope` and an image size that is free at run time, the embedded patches
+    (B, height, width, any), whose grid is used. Output shape: (B, N, D).
+
+    Raises:
+        ValueError: `num_heads` does not divide the width, an option is unknown, or with `rope` the width of a head is
+            no multiple of 4.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        attention_dropout_rate: float = 0.0,
+        relative_positions: bool = False,
+        qkv_bias: str = "qkv",
+        rope: dict | None = None,
+        grid: tuple[int, int] | None = None,
+        prefix_tokens: int = 0,
+        **kwargs: Any,
+    ):
+        super().__init__(num_heads, attention_dropout_rate, relative_positions, **kwargs)
+        if qkv_bias not in QKV_BIASES:
+            raise ValueError(f"qkv_bias expected one of {QKV_BIASES}, received {qkv_bias!r}.")
+        self.qkv_bias = qkv_bias
+        self.rope = rope
+        self.grid = grid and tuple(grid)
+        self.prefix_tokens = prefix_tokens
+        self.use_bias = qkv_bias == "qkv"
+
+    def build(self, tokens_shape, patches_shape=None):
+        super().build(tokens_shape)
+        width = tokens_shape[-1]
+        if self.qkv_bias == "qv":
+            self.query_bias = self.add_weight(name="query_bias", shape=(width,), initializer="zeros")
+            self.value_bias = self.add_weight(name="value_bias", shape=(width,), initializer="zeros")
+        size = width // self.num_heads
+        if self.rope and size % 4:
+            raise ValueError(f"rope expected heads of a width that is a multiple of 4, received {size}.")
+        if self.rope and self.rope["learned"]:
+            self.frequencies = add_frequencies(self, size)
+
+    def compute_output_shape(self, tokens_shape, patches_shape=None):
+        return tokens_shape
+
+    def _project(self, tokens, grid=None):
+        flat = self.qkv(flatten_tokens(tokens))
+        if self.qkv_bias == "qv":
+            query, value = (ops.convert_to_tensor(bias) for bias in (self.query_bias, self.value_bias))
+            flat = flat + ops.concatenate([query, ops.zeros_like(query), value])
+        qkv = self.by_head(flat, tokens)
+        if not self.rope:
+            return qkv
+        query, key, value = ops.unstack(qkv, 3, axis=2)
+        frequencies = self.frequencies if self.rope["learned"] else axial_frequencies(self.rope, query.shape[-1])
+        angles = rotary_angles(self.rope, grid or self.grid, self.prefix_tokens, frequencies)
+        cos, sin = ops.cos(angles), ops.sin(angles)
+        query, key = (rotate(x, cos, sin, self.rope["pairs"]) for x in (query, key))
+        return ops.stack([query, key, value], axis=2)
+
+    def call(self, tokens, patches=None, class_token_only=False, training=False):
+        if class_token_only:
+            raise ValueError(
+                f"class_token_only expected False in {self.name}, an attention with options, received True."
+            )
+        grid = None if patches is None else ops.shape(patches)[1:3]
+        attended = self._attend(self._project(tokens, grid), training)
+        return unflatten_tokens(self.out(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)
