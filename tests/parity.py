@@ -49,13 +49,13 @@ def nchw(images: np.ndarray):
 SMALL = {"embed_dim": 96, "depth": 2, "img_size": 64, "num_classes": 5}
 
 
-def timm_folder(timm, name, folder, **sizes):
+def timm_folder(timm, name, folder, **changes):
     """A small model of an architecture with random weights, saved as its hub folders are; the model."""
     import torch
     from safetensors.torch import save_file
 
     torch.manual_seed(0)
-    model = quietly(lambda: timm.create_model(name, **{**SMALL, **sizes}).eval())
+    model = quietly(lambda: timm.create_model(name, **SMALL | changes).eval())
     for parameter in model.parameters():
         parameter.data.normal_(std=0.5)
     folder.mkdir()
@@ -64,7 +64,7 @@ def timm_folder(timm, name, folder, **sizes):
         "architecture": name,
         "num_classes": 5,
         "global_pool": model.global_pool,
-        "model_args": {"img_size": sizes.get("img_size", 64)},
+        "model_args": {"img_size": 64} | changes,
     }
     config["pretrained_cfg"] = {key: model.pretrained_cfg[key] for key in ("mean", "std", "crop_pct", "interpolation")}
     (folder / "config.json").write_text(json.dumps(config))

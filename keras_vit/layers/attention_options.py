@@ -20,7 +20,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
     Args:
         num_heads: h; must divide the width.
         attention_dropout_rate: dropout on the attention weights, in [0, 1).
-        relative_positions: as in `MultiHeadSelfAttention`.
+        relative_positions: as in `MultiHeadSelfAttention`, like the three arguments after it.
         qkv_bias: which projections have a bias: `qkv`, `qv` (query and value, as in BEiT) or `none`.
         rope: fields of `keras_vit.Rope`, by which queries and keys are rotated; None for no rotation.
         grid: (height, width) in patches, for `rope`.
@@ -39,13 +39,17 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         num_heads: int,
         attention_dropout_rate: float = 0.0,
         relative_positions: bool = False,
+        inner_norm: str | None = None,
+        layer_norm_epsilon: float = 1e-6,
+        out_bias: bool = True,
         qkv_bias: str = "qkv",
         rope: dict | None = None,
         grid: tuple[int, int] | None = None,
         prefix_tokens: int = 0,
         **kwargs: Any,
     ):
-        super().__init__(num_heads, attention_dropout_rate, relative_positions, **kwargs)
+        output = (inner_norm, layer_norm_epsilon, out_bias)
+        super().__init__(num_heads, attention_dropout_rate, relative_positions, *output, **kwargs)
         if qkv_bias not in QKV_BIASES:
             raise ValueError(f"qkv_bias expected one of {QKV_BIASES}, received {qkv_bias!r}.")
         self.qkv_bias = qkv_bias
@@ -91,4 +95,4 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             )
         grid = None if patches is None else ops.shape(patches)[1:3]
         attended = self._attend(self._project(tokens, grid), training)
-        return unflatten_tokens(self.out(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)
+        return unflatten_tokens(self._output(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)

@@ -16,6 +16,16 @@ class RegisterTokens(PrefixTokens):
     initializer = {"class_name": "RandomNormal", "config": {"stddev": 1e-6}}  # each layer makes its own
 
 
+class DistillationToken(PrefixTokens):
+    """Put one learned distillation token in front of a sequence (DeiT, arXiv 2012.12877).
+
+    Input shape: (B, N, D). Output shape: (B, 1 + N, D).
+    """
+
+    kind = "distillation"
+    initializer = {"class_name": "TruncatedNormal", "config": {"stddev": 0.02}}
+
+
 # In the order they are called: the tokens of the last layer come first. A key is the layer's name in a model, and the
 # name of the row's field or builder's option with the count.
-PREFIX_LAYERS = {"registers": RegisterTokens, "class_token": ClassToken}
+PREFIX_LAYERS = {"registers": RegisterTokens, "distillation_token": DistillationToken, "class_token": ClassToken}

@@ -10,7 +10,8 @@ from keras_vit.models.variants import BiTVariant, Variant
 POSITIONS = ("learned", "1d", "2d", "relative", "none", "sincos2d")
 PLACES = ("stem", "layers", "shared")
 POOLINGS = ("token", "gap", "map", None)
-_CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "qkv_bias": ("qkv", "qv", "none")}
+NORMS = ("layer", "rms")
+_CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "norm": NORMS, "qkv_bias": ("qkv", "qv", "none")}
 _CHOICES |= {"coordinates": ("cells", "centers"), "order": ("yx", "xy"), "pairs": ("neighbours", "halves")}
 # Type of a field -> a check of the value, and the words of the error.
 _TYPES = {
@@ -76,6 +77,12 @@ def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
     if not variant.prefix_positions and variant.positions not in ("learned", "1d"):
         raise ValueError("prefix_positions expected True unless positions are 'learned' or '1d', received False with "
                          f"positions={variant.positions!r}.")  # fmt: skip
+    if variant.mlp_kernel_size and (variant.gated_mlp or variant.mlp_inner_norm or not variant.dense_bias):
+        raise ValueError("mlp_kernel_size expected 0 with gated_mlp, mlp_inner_norm or dense_bias=False, received "
+                         f"{variant.mlp_kernel_size}.")  # fmt: skip
+    if prefix["distillation_token"] and not prefix["class_token"]:
+        raise ValueError("class_token expected True with a distillation token, whose classifier reads both, received "
+                         "False.")  # fmt: skip
     if variant.axial and variant.registers:
         raise ValueError(f"registers expected 0 with axial blocks, which have no place for them, received "
                          f"{variant.registers}.")  # fmt: skip
@@ -100,11 +107,15 @@ def check_pooling(variant, pooling, has_head, class_token, norm_after_pooling) -
         raise ValueError("pooling expected one of ('token', 'gap', 'map') under a classifier, received None.")
     if class_token is False and pooling == "token":
         raise ValueError("class_token expected True or None with pooling='token', received False.")
-    if pooling == "map" and variant.registers:
-        raise ValueError("pooling expected 'token', 'gap' or None with registers, which attention pooling would pool, "
-                         "received 'map'.")  # fmt: skip
-    if norm_after_pooling and pooling is None:
-        raise ValueError("norm_after_pooling expected False with pooling=None, received True.")
+    if pooling == "map" and (variant.gated_mlp or variant.norm != "layer"):
+        raise ValueError("pooling expected 'token', 'gap' or None with gated_mlp or norm='rms', which attention "
+                         "pooling does not have, received 'map'.")  # fmt: skip
+    if pooling in ("gap", "map") and variant.distillation_token:
+        raise ValueError("pooling expected 'token' or None with a distillation token, whose classifier reads class and "
+                         f"distillation token, received {pooling!r}.")  # fmt: skip
+    if norm_after_pooling and (pooling is None or not variant.final_norm):
+        raise ValueError("norm_after_pooling expected False with pooling=None or a row without a final norm, received "
+                         "True.")  # fmt: skip
 
 
 def check_bit_row(variant: BiTVariant, include_top: bool, pooling: str | None) -> None:

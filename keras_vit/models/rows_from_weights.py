@@ -44,6 +44,7 @@ def vit_row(architecture: Architecture, source, num_heads: int | None = None) ->
     sizes = (architecture.width, architecture.depth, architecture.mlp_dim)
     values = {**architecture.options, **vars(architecture)}
     options = {option.name: values.get(option.name, option.default) for option in _OPTIONS}
+    options["distillation_token"] = bool(options["distillation_token"])  # a number of tokens in files and models
     options["rope"] = _rope(options["rope"])
     candidates = [row for row in VARIANTS if (row.width, row.depth, row.mlp_dim) == sizes]
     require_same("num_heads", num_heads, architecture.num_heads, source)

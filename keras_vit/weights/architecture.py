@@ -91,7 +91,7 @@ class Architecture:
 CONVENTIONS = ("activation", "layer_norm_epsilon", "group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
 
 
-def origin(layout: Layout, family: str, stem: bool = True, pre_norm: bool = False) -> dict:
+def origin(layout: Layout, family: str, stem: bool = True, pre_norm: bool = False, gated: bool = False) -> dict:
     """Return the conventions of a layout's origin, as fields of `Architecture`.
 
     Args:
@@ -99,16 +99,19 @@ def origin(layout: Layout, family: str, stem: bool = True, pre_norm: bool = Fals
         family: `vit` or `bit`.
         stem: whether a ViT has a ResNet stem.
         pre_norm: whether a ViT has a norm before its first block; CLIP's norms have torch's default epsilon.
+        gated: whether a ViT's MLPs have a gate; all known ones are SwiGLU, whose activation is SiLU.
     """
     if family == "bit":
         return {"weight_epsilon": layout.bit_weight_epsilon, "weight_epsilon_on": "variance"}
     conventions = {name: getattr(layout, name) for name in (CONVENTIONS if stem else CONVENTIONS[:2])}
+    conventions |= {"activation": "silu"} if gated else {}
     return conventions | ({"layer_norm_epsilon": 1e-5} if pre_norm else {})
 
 
 def origin_of_contents(contents: Contents) -> dict:
     """Return the conventions of a file's origin, as fields of `Architecture`."""
-    return origin(contents.layout, contents.family, pre_norm="pre_norm" in contents.options)
+    options = contents.options
+    return origin(contents.layout, contents.family, pre_norm="pre_norm" in options, gated="gated_mlp" in options)
 
 
 def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = None) -> Architecture:
@@ -138,16 +141,13 @@ def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = 
     without_prefix = {"prefix_positions": False} if in_front else {}
     pooling = pooling_of("pooling/probe" in shapes, class_token, "pooled_norm/gamma" in shapes)
     if pooling == "map" and contents.prefix_tokens and contents.layout.name == "timm":
-        raise ValueError(
-            "source expected attention pooling without a class token or registers, which timm leaves out of it and "
-            f"this package does not, received {contents.source!r}."
-        )
+        without_prefix |= {"pool_prefix": False}  # unless its config states otherwise
     return Architecture(
         "vit",
         channels=root[2],
         width=shapes[first][3],
         depth=len({path.split("/")[0] for path in shapes if path.startswith("encoder_block_")}),
-        mlp_dim=shapes.get("encoder_block_00/mlp/fc1/kernel", (0, 0))[-1],
+        mlp_dim=shapes.get("encoder_block_00/mlp/fc2/kernel", (0, 0))[0],
         num_heads=_heads(contents),
         patch_size=shapes[first][:2],
         units=units if "stem_root/kernel" in shapes else None,
@@ -229,6 +229,8 @@ def with_config(architecture: Architecture, fields: dict, source: str) -> Archit
         )
     if architecture.num_heads is not None:
         changes.pop("num_heads", None)
+    if "pool_prefix" in fields:
+        changes["options"] = {**architecture.options, "pool_prefix": fields["pool_prefix"]}
     labels = changes.get("labels")
     if labels is not None and len(labels) != architecture.classes:
         del changes["labels"]

@@ -51,9 +51,8 @@ _BIT_FIXED = {
 }
 # Keys of timm's `model_args` that no array shows, with the values that this package supports.
 _TIMM_FIXED = {
-    "norm_layer": ("layernorm",),
+    "norm_layer": ("layernorm", "rmsnorm"),
     "pos_embed": ("learn",),
-    "pool_include_prefix": (False,),
     "use_post_norm": (False,),
     "rope_type": ("cat", "mixed", "dinov3"),
     "attn_layer": (),
@@ -224,17 +223,13 @@ def _hf_bit(model):
 def _timm(model, spec):
     if model.family == "bit":
         return _timm_bit(model, spec)
-    if model.pooling == "map" and model.class_token:
-        raise ValueError("layout 'timm' expected attention pooling without a class token, which timm leaves out of it.")
     values = _values(model, "timm")
     arguments = {key.removeprefix("model_args."): value for key, value in values.items() if "model_args." in key}
     ours = {key.removeprefix("keras_vit."): value for key, value in values.items() if "keras_vit." in key}
-    arguments |= {"mlp_ratio": model.mlp_dim / model.width, "class_token": model.class_token}
-    arguments["fc_norm"] = model.norm_after_pooling
+    arguments |= {"class_token": model.class_token, "fc_norm": model.norm_after_pooling}
     architecture, arguments = timm_model(model, arguments)
-    architecture = architecture if model.units is None else _timm_hybrid(model)
     config = {
-        "architecture": architecture,
+        "architecture": architecture if model.units is None else _timm_hybrid(model),
         "num_classes": model.classes or 0,
         "num_features": model.width,
         "global_pool": arguments["global_pool"],

@@ -1,6 +1,7 @@
 """Recognise the layout of a file, and map its arrays to variables. Only headers are read."""
 
 import itertools
+import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -15,7 +16,8 @@ from keras_vit.weights.layouts import (
     find_place,
     format_name,
 )
-from keras_vit.weights.names import PREFIX, SHOWN, TABLES
+from keras_vit.weights.names import PREFIX, TABLES, options_shown
+from keras_vit.weights.names_apart import BESIDE
 from keras_vit.weights.transforms import SAME, Transform
 from keras_vit.weights.unsupported import require_supported
 
@@ -75,12 +77,7 @@ class Contents:
     def options(self) -> dict[str, object]:
         """Fields of the row that the shapes show, by name."""
         shapes = {path: entry.shape for path, entry in self.entries.items()}
-        shown = {field: value(shapes[path]) for field, (path, value) in SHOWN.items() if path in shapes}
-        bias = "encoder_block_00/attention/qkv/bias", "encoder_block_00/attention/query_bias"
-        if "encoder_block_00/attention/qkv/kernel" in shapes and bias[0] not in shapes:
-            shown["qkv_bias"] = "qv" if bias[1] in shapes else "none"
-        # Patch embeddings without bias are followed by a norm, in CLIP. Elsewhere the bias is missing.
-        return shown | ({"patch_bias": False} if "pre_norm" in shown and "embedding/bias" not in shapes else {})
+        return options_shown(shapes, may_lack=self.layout.name in ("timm", "keras"))
 
     @property
     def prefix_tokens(self) -> int:
@@ -139,6 +136,9 @@ def _candidates(names):
             name: canonical + known.removeprefix(start) if known.startswith(start) else known
             for name, known in inner.items()
         }
+        for sign, known, instead in BESIDE:
+            if any(new.startswith(sign) for new in renamed.values()):
+                renamed = {name: re.sub(f"^{re.escape(known)}", instead, new) for name, new in renamed.items()}
         for family in TABLES:
             for layout in LAYOUTS:
                 places = {name: find_place(family, layout, new) for name, new in renamed.items()}

@@ -72,6 +72,9 @@ def _vit(model, layers: dict, known: dict) -> Architecture:
             **prefix,
             "prefix_positions": getattr(positions, "prefix_positions", True),
             "pre_norm": "pre_norm" in layers,
+            "patch_norm": "patch_norm" in layers,
+            "final_norm": "encoder_norm" in layers or "pooled_norm" in layers,
+            "pool_prefix": not getattr(layers.get("pooling"), "num_heads", 0) or not layers["pooling"].prefix_tokens,
             "patch_bias": layers["embedding"].use_bias,
         },
         **known,
@@ -82,4 +85,6 @@ def _vit(model, layers: dict, known: dict) -> Architecture:
 _POSITIONS = {
     "PositionEmbedding": "learned", "SinCosPositions": "sincos2d", "PositionEmbedding2D": "2d", "NoPositions": "none",
 }  # fmt: skip
-_POOLING = {"TokenPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map"}
+_POOLING = {
+    "TokenPooling": "token", "DistillationPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map",
+}  # fmt: skip

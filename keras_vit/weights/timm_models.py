@@ -5,6 +5,8 @@ The arguments state options of a row that no array shows.
 
 import re
 
+from keras_vit.weights.timm_arguments import ratio, timm_arguments, timm_base
+
 _DINOV3 = {"temperature": 100.0, "coordinates": "centers", "pairs": "halves"}
 _PERCEPTION = {"order": "xy", "offset": 1.0}
 # Pattern of timm's architectures with rotary positions -> fields of the row's `Rope`.
@@ -54,6 +56,12 @@ def rope_of_timm(config: dict) -> dict | None:
     return rope
 
 
+def states_rope(config: dict) -> bool:
+    """Return whether a config of timm states if its model has rotary positions."""
+    arguments = config.get("model_args")
+    return isinstance(arguments, dict) and "use_rot_pos_emb" in arguments or rope_of_timm(config) is not None
+
+
 def timm_image_size(config: dict) -> tuple[int, int] | None:
     """Return the (height, width) of the images in a config of timm; None if it states none."""
     pretrained = config.get("pretrained_cfg", config)
@@ -91,8 +99,7 @@ def timm_model(model, arguments: dict) -> tuple[str, dict]:
     if is_eva(model):
         return _eva(model, arguments, options.get("rope"), qkv_bias)
     arguments |= {} if qkv_bias == "qkv" else {"qkv_bias": False}
-    # All norms of timm's CLIP models have an epsilon of 1e-5, for which timm has no argument.
-    return "vit_base_patch16_clip_224" if options.get("pre_norm") else "vit_base_patch16_224", arguments
+    return timm_base(model) if model.units is None else "", arguments | timm_arguments(model)
 
 
 def is_eva(model) -> bool:
@@ -105,10 +112,19 @@ _RENAMED = {"reg_tokens": "num_reg_tokens", "pre_norm": "use_pre_transformer_nor
 
 def _eva(model, arguments, rope, qkv_bias):
     """Return an architecture of timm's class `Eva`, which has no argument for the activation and the epsilon."""
-    if model.activation != "gelu" or model.layer_norm_epsilon not in (1e-5, 1e-6):
+    options, gated = model.options, model.options.get("gated_mlp", False)
+    activation = "silu" if gated else "gelu"
+    if model.activation != activation or model.layer_norm_epsilon not in (1e-5, 1e-6):
         raise ValueError(
-            "layout 'timm' expected activation='gelu' and a layer_norm_epsilon of 1e-5 or 1e-6 for a model with rotary "
-            f"positions or without a bias of the key, received {model.activation!r} and {model.layer_norm_epsilon}."
+            f"layout 'timm' expected activation={activation!r} and a layer_norm_epsilon of 1e-5 or 1e-6 for a model "
+            f"with rotary positions or without a bias of the key, received {model.activation!r} and "
+            f"{model.layer_norm_epsilon}."
+        )
+    parts = {"norm": "layer", "dense_bias": True, "distillation_token": 0, "patch_norm": False}
+    if others := [name for name, usual in parts.items() if options.get(name, usual) != usual]:
+        raise ValueError(
+            "layout 'timm' expected a model with rotary positions or without a bias of the key and no other parts, "
+            f"received one with {', '.join(others)}."
         )
     arguments = {_RENAMED.get(name, name): value for name, value in arguments.items() if name != "act_layer"}
     arguments |= {
@@ -120,7 +136,13 @@ def _eva(model, arguments, rope, qkv_bias):
         "dynamic_img_size": False,
         "init_values": arguments.get("init_values"),
         "num_reg_tokens": arguments.get("num_reg_tokens", 0),
+        "mlp_ratio": ratio(model.mlp_dim, model.width),
+        "swiglu_mlp": gated,
+        "scale_mlp": options.get("mlp_inner_norm", False),
+        "scale_attn_inner": options.get("attention_inner_norm", False),
     }
+    if not options.get("final_norm", True):
+        arguments["use_post_transformer_norm"] = False
     if rope:
         rope = {**_DEFAULTS, **rope}
         reference = rope["reference_grid"]

@@ -43,6 +43,12 @@ REGISTERS = replace(TINY, registers=2, layer_scale=0.5, prefix_positions=False, 
 CLIP = replace(TINY, pre_norm=True, patch_bias=False, activation="quick_gelu", layer_norm_epsilon=1e-5)
 ROPE = replace(TINY, rope=keras_vit.Rope(coordinates="centers", pairs="halves"), qkv_bias="qv", positions="none")
 LEARNED_ROPE = replace(TINY, rope=keras_vit.Rope(10.0, learned=True, order="xy"), qkv_bias="none", registers=2)
+GATED = replace(
+    TINY, gated_mlp=True, mlp_inner_norm=True, attention_inner_norm=True, activation="silu", patch_norm=True
+)
+RMS = replace(TINY, norm="rms", dense_bias=False, gated_mlp=True, activation="silu", patch_norm=True)
+DISTILLED = replace(TINY, distillation_token=True)
+POOLED = replace(TINY, registers=2, pool_prefix=False, mlp_inner_norm=True)
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
 AXIAL_BIT = replace(BIT, axial=True)
 TOKENS = ((6, 16),)
@@ -62,6 +68,7 @@ LAYERS = (
     Case("TokensToGrid", layers.TokensToGrid, {"prefix_tokens": 1}, ((7, 16), (2, 3, 5))),
     Case("ClassToken", layers.ClassToken, shapes=TOKENS),
     Case("RegisterTokens", layers.RegisterTokens, {"count": 3}, TOKENS),
+    Case("DistillationToken", layers.DistillationToken, shapes=TOKENS),
     Case("PositionEmbedding", layers.PositionEmbedding, {"grid": (2, 3)}, TOKENS),
     Case(
         "PositionEmbedding_resized",
@@ -106,6 +113,19 @@ LAYERS = (
         {"num_heads": 4, "rope": asdict(ROPE.rope), "grid": (1, 1)},
         ((6, 16), (2, 3, 5)),
     ),
+    Case(
+        "MultiHeadSelfAttention_with_an_inner_norm",
+        layers.MultiHeadSelfAttention,
+        {"num_heads": 4, "inner_norm": "layer", "layer_norm_epsilon": 1e-5, "out_bias": False},
+        TOKENS,
+    ),
+    Case("ExtendedMLP", layers.ExtendedMLP, {"mlp_dim": 24, "dropout_rate": 0.1, "inner_norm": "layer"}, TOKENS),
+    Case(
+        "ExtendedMLP_without_a_gate",
+        layers.ExtendedMLP,
+        {"mlp_dim": 24, "gated": False, "inner_norm": "rms", "use_bias": False},
+        TOKENS,
+    ),
     Case("MLPBlock", layers.MLPBlock, {"mlp_dim": 24, "dropout_rate": 0.1}, TOKENS),
     Case("MLPBlock_local", layers.MLPBlock, {"mlp_dim": 24, "kernel_size": 3}, ((6, 16), (2, 3, 5))),
     Case(
@@ -116,6 +136,13 @@ LAYERS = (
     ),
     Case("LayerScale", layers.LayerScale, {"initial_value": 0.5}, TOKENS),
     Case("EncoderBlock_scaled", layers.EncoderBlock, {**BLOCK, **DROPS, "layer_scale": 0.5}, TOKENS),
+    Case(
+        "EncoderBlock_gated",
+        layers.EncoderBlock,
+        {**BLOCK, **DROPS, "gated_mlp": True, "mlp_inner_norm": True, "attention_inner_norm": True, "norm": "rms"},
+        TOKENS,
+    ),
+    Case("RMSNorm", layers.RMSNorm, {"epsilon": 1e-5}, TOKENS),
     Case("LayerNorm", layers.LayerNorm, {"epsilon": 1e-6}, TOKENS),
     Case("StochasticDepth", layers.StochasticDepth, {"rate": 0.5}, TOKENS),
     Case("EncoderBlock", layers.EncoderBlock, {**BLOCK, **DROPS}, TOKENS),
@@ -135,8 +162,10 @@ LAYERS = (
         ((7, 16), (3,)),
     ),
     Case("TokenPooling", layers.TokenPooling, shapes=TOKENS),
+    Case("DistillationPooling", layers.DistillationPooling, shapes=TOKENS),
     Case("MeanPooling", layers.MeanPooling, shapes=TOKENS),
     Case("AttentionPooling", layers.AttentionPooling, BLOCK, TOKENS),
+    Case("AttentionPooling_of_patches", layers.AttentionPooling, {**BLOCK, "prefix_tokens": 2}, TOKENS),
     Case("GroupNorm", layers.GroupNorm, {"epsilon": 1e-5, "gamma_initializer": "zeros"}, ((3, 5, 64),)),
     Case("StdConv", layers.StdConv, {"filters": 8, "kernel_size": 3, "strides": 2}, ((6, 7, 4),)),
     Case(
@@ -175,6 +204,11 @@ MODELS = (
     Case("rope", arguments={"variant": ROPE}, shapes=((8, 12, 3),)),
     Case("rope_learned", arguments={"variant": LEARNED_ROPE, "pooling": "gap"}, shapes=((12, 8, 3),)),
     Case("rope_free_size", arguments={"variant": ROPE}, shapes=((None, None, 3),), static_size=False),
+    Case("gated", arguments={"variant": GATED}),
+    Case("rms_norm", arguments={"variant": RMS, "pooling": "gap"}),
+    Case("distilled", arguments={"variant": DISTILLED}),
+    Case("map_of_patches", arguments={"variant": POOLED, "pooling": "map"}),
+    Case("without_a_final_norm", arguments={"variant": replace(TINY, final_norm=False)}),
     Case("free_size", shapes=((None, None, 3),), static_size=False),
     Case("gap_beside_a_class_token", arguments={"pooling": "gap", "class_token": True, "norm_after_pooling": True}),
     Case("hybrid", arguments={"variant": HYBRID}, shapes=((32, 32, 3),)),
@@ -210,7 +244,7 @@ MODELS = (
 CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
-PRINCIPAL += ("registers", "clip", "rope")
+PRINCIPAL += ("registers", "clip", "rope", "gated", "rms_norm", "distilled", "map_of_patches")
 
 
 SINGLE_LAYERS = tuple(case for case in LAYERS if "_" not in case.name)  # one for each class

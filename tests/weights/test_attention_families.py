@@ -26,6 +26,12 @@ KINDS = (
     "vit_mediumd_patch16_rope_reg1_gap_256",
     "eva_giant_patch14_224",
     "eva_giant_patch14_clip_224",
+    "eva02_small_patch14_224",
+    "eva02_base_patch14_224",
+    "eva02_base_patch16_clip_224",
+    "vit_small_plus_patch16_dinov3",
+    "vit_giant_patch16_lingbot",
+    "vit_pe_spatial_tiny_patch16_512",
 )
 
 
@@ -78,6 +84,13 @@ def test_a_file_without_positions_whose_config_names_no_rotary_model_is_refused(
         ValueError, match="source expected a position embedding, or a config that names a model with rotary"
     ):
         keras_vit.from_pretrained(tmp_path / "model")
+
+
+def test_eva_02_without_a_config_is_refused(tmp_path):
+    timm_folder(parity.timm(), "eva02_small_patch14_224", tmp_path / "model")
+    (tmp_path / "model" / "config.json").unlink()
+    with pytest.raises(ValueError, match="no array shows whether a model like EVA-02 has rotary positions"):
+        keras_vit.from_pretrained(tmp_path / "model", num_heads=6)
 
 
 @pytest.mark.large

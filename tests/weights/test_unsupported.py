@@ -30,19 +30,24 @@ def changed(added=(), without=()):
 ADDED = {
     "LayerScale": {"layer.0.layer_scale1.lambda1": GAMMA},  # transformers' names
     "register tokens": {"storage_tokens": GAMMA[None, None]},  # DINOv3's
-    "a distillation token": {"dist_token": GAMMA[None, None]},
+    "a distillation token without a classifier": {"dist_token": GAMMA[None, None]},
+    "a classifier of the class token beside a distillation token": {
+        "deit.embeddings.distillation_token": GAMMA[None, None],
+        "classifier.weight": KERNEL,
+    },
     "relative position bias": {"blocks.0.attn.relative_position_bias_table": np.ones((49, 3), "float32")},
     "rotary position embedding (RoPE)": {"rope.periods": GAMMA},
-    "a gated MLP (SwiGLU)": {"blocks.0.mlp.w12.weight": KERNEL},
+    "a gated MLP (SwiGLU)": {"blocks.0.mlp.w1.weight": KERNEL},
+    "a norm inside attention or the MLP": {"blocks.0.mlp.ffn_ln.weight": GAMMA, "blocks.0.mlp.ffn_ln.bias": GAMMA},
     "query, key and value apart": {"encoder.0.attn.q_proj.weight": KERNEL, "encoder.0.attn.q_proj.bias": GAMMA},
     "a norm of query and key": {"blocks.0.attn.q_norm.weight": GAMMA},
     "a norm before the first block (CLIP)": {"visual.ln_pre.weight": GAMMA, "visual.ln_pre.bias": GAMMA},
     "batch norm": {"patch_embed.bn.running_mean": GAMMA, "patch_embed.bn.num_batches_tracked": np.full((), 5, "int64")},
-    "attention pooling beside a class token": {"attn_pool.latent": GAMMA[None, None]},
 }
 LEFT_OUT = {
     "RMSNorm": ["blocks.0.norm1.bias"],
     "no final norm": ["norm.weight", "norm.bias"],
+    "dense layers without bias": ["blocks.0.attn.proj.bias"],
 }
 
 

@@ -93,6 +93,16 @@ class Variant:
         prefix_positions: whether class token and registers have a learned position, as the patches do.
         pre_norm: whether the tokens are normalised before the first block, as in CLIP.
         patch_bias: whether the patch embedding has a bias; CLIP's has none.
+        gated_mlp: whether the MLPs have a gate (GLU variants, arXiv 2002.05202), as SwiGLU does in DINOv2's g/14.
+        mlp_inner_norm: whether the MLPs have a norm before their last dense layer (BEiT-3, EVA-02).
+        attention_inner_norm: whether the attentions have a norm before their last dense layer (BEiT-3).
+        dense_bias: whether the MLPs' dense layers and the attentions' last ones have a bias; AIMv2's have none.
+        norm: kind of all norms: `layer`, or `rms` for RMSNorm (arXiv 1910.07467), as in AIMv2.
+        patch_norm: whether the patch embeddings are normalised before positions are added, as in AIMv2.
+        final_norm: whether the tokens or the pooled vector are normalised after the last block; InternViT's are not.
+        distillation_token: whether a distillation token follows the class token (DeiT, arXiv 2012.12877). The
+            classifier then reads both tokens.
+        pool_prefix: whether attention pooling pools the tokens in front of the patches, too.
         activation: activation of the MLPs if neither the builder's argument nor the weights state one.
         qkv_bias: which of query, key and value have a bias: `qkv`, `qv` (BEiT, EVA, DINOv3) or `none`.
         rope: rotary positions of all attentions; None for none.
@@ -119,6 +129,15 @@ class Variant:
     prefix_positions: bool = True
     pre_norm: bool = False
     patch_bias: bool = True
+    gated_mlp: bool = False
+    mlp_inner_norm: bool = False
+    attention_inner_norm: bool = False
+    dense_bias: bool = True
+    norm: str = "layer"
+    patch_norm: bool = False
+    final_norm: bool = True
+    distillation_token: bool = False
+    pool_prefix: bool = True
     activation: str = "gelu_tanh"
     layer_norm_epsilon: float = 1e-6
     qkv_bias: str = "qkv"
