@@ -55,6 +55,7 @@ class MultiHeadSelfAttention(Layer):
         self.num_heads = num_heads
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.relative_positions = relative_positions
+        self.adds_to_logits = relative_positions
         self.inner_norm = inner_norm
         self.layer_norm_epsilon = layer_norm_epsilon
         self.out_bias = out_bias
@@ -110,7 +111,7 @@ class MultiHeadSelfAttention(Layer):
         dropped = training and self.attention_dropout_rate
         capture = override_of(self, "attention_weights", training)
         attend = override_of(self, "attend", training)
-        if attend and not (capture or self.relative_positions or dropped):
+        if attend and not (capture or self.adds_to_logits or dropped):
             return attend(*ops.unstack(qkv, 3, axis=2))
         query, key, value = self.split(qkv)
         weights = ops.softmax(self._logits(query, key), axis=-1)

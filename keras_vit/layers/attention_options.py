@@ -1,4 +1,4 @@
-"""Self-attention with options: biases of some projections, rotary positions.
+"""Self-attention with options: biases of some projections, rotary positions, a bias of the logits.
 
 B batch, N tokens, D width, h heads, d = D / h.
 """
@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.base import flatten_tokens, unflatten_tokens
+from keras_vit.layers.relative_bias import RELATIVE_BIASES
 from keras_vit.layers.rope import add_frequencies, axial_frequencies, rotary_angles, rotate
 
 QKV_BIASES = ("qkv", "qv", "none")
@@ -23,7 +24,9 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         relative_positions: as in `MultiHeadSelfAttention`, like the three arguments after it.
         qkv_bias: which projections have a bias: `qkv`, `qv` (query and value, as in BEiT) or `none`.
         rope: fields of `keras_vit.Rope`, by which queries and keys are rotated; None for no rotation.
-        grid: (height, width) in patches, for `rope`.
+        relative_bias: bias of the logits for each offset between two patches: `table` (BEiT), `mlp` (Swin V2), or None.
+        relative_bias_dim: width between the dense layers of the `mlp`.
+        grid: (height, width) in patches, for `rope` and `relative_bias`.
         prefix_tokens: number of tokens in front of the patches, which are not rotated.
 
     Input: tokens (B, N, D) and, with `rope` and an image size that is free at run time, the embedded patches
@@ -44,6 +47,8 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         out_bias: bool = True,
         qkv_bias: str = "qkv",
         rope: dict | None = None,
+        relative_bias: str | None = None,
+        relative_bias_dim: int = 128,
         grid: tuple[int, int] | None = None,
         prefix_tokens: int = 0,
         **kwargs: Any,
@@ -53,7 +58,12 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         if qkv_bias not in QKV_BIASES:
             raise ValueError(f"qkv_bias expected one of {QKV_BIASES}, received {qkv_bias!r}.")
         self.qkv_bias = qkv_bias
+        if relative_bias not in (None, *RELATIVE_BIASES):
+            raise ValueError(f"relative_bias expected one of {(None, *RELATIVE_BIASES)}, received {relative_bias!r}.")
         self.rope = rope
+        self.relative_bias = relative_bias
+        self.relative_bias_dim = relative_bias_dim
+        self.adds_to_logits = relative_positions or relative_bias is not None
         self.grid = grid and tuple(grid)
         self.prefix_tokens = prefix_tokens
         self.use_bias = qkv_bias == "qkv"
@@ -69,6 +79,11 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             raise ValueError(f"rope expected heads of a width that is a multiple of 4, received {size}.")
         if self.rope and self.rope["learned"]:
             self.frequencies = add_frequencies(self, size)
+        if self.relative_bias:
+            hidden = {"hidden": self.relative_bias_dim} if self.relative_bias == "mlp" else {}
+            sizes = (self.num_heads, self.grid, self.prefix_tokens)
+            self.bias = self.make_part(RELATIVE_BIASES[self.relative_bias], *sizes, **hidden, name="bias")
+            self.bias.build(None)
 
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape
@@ -87,6 +102,10 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         cos, sin = ops.cos(angles), ops.sin(angles)
         query, key = (rotate(x, cos, sin, self.rope["pairs"]) for x in (query, key))
         return ops.stack([query, key, value], axis=2)
+
+    def _logits(self, query, key):
+        logits = super()._logits(query, key)
+        return logits + ops.cast(self.bias.bias(), logits.dtype) if self.relative_bias else logits
 
     def call(self, tokens, patches=None, class_token_only=False, training=False):
         if class_token_only:

@@ -52,5 +52,9 @@ def attention_options(variant, layout) -> dict | None:
     """
     options = {} if variant.qkv_bias == "qkv" else {"qkv_bias": variant.qkv_bias}
     if variant.rope:
-        options |= {"rope": asdict(variant.rope), "grid": layout.grid, "prefix_tokens": layout.prefix_tokens}
+        options["rope"] = asdict(variant.rope)
+    if variant.relative_bias:
+        options |= {"relative_bias": variant.relative_bias, "relative_bias_dim": variant.relative_bias_dim}
+    if variant.rope or variant.relative_bias:
+        options |= {"grid": layout.grid, "prefix_tokens": layout.prefix_tokens}
     return options or None

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from keras_vit.weights.contents import Contents
-from keras_vit.weights.conversions import prefix_and_grid
+from keras_vit.weights.conversions import BIAS_TABLE, prefix_and_grid, table_grid
 from keras_vit.weights.layouts import Layout, find_place
 
 
@@ -153,7 +153,7 @@ def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = 
         units=units if "stem_root/kernel" in shapes else None,
         width_factor=root[3] / 64 if "stem_root/kernel" in shapes else 1.0,
         tokens=positions[-2],
-        grid=layout and layout[1],
+        grid=layout[1] if layout else table_grid(shapes.get(BIAS_TABLE), contents.prefix_tokens),
         positions="learned" if positions[-1] else "sincos2d" if contents.layout.fixed_positions else "none",
         representation_size=shapes.get("pre_logits/kernel", (0, None))[1],
         classes=classes,
@@ -222,7 +222,7 @@ def with_config(architecture: Architecture, fields: dict, source: str) -> Archit
     names = ("num_heads", "image_size", "labels", *CONVENTIONS)
     changes = {name: fields[name] for name in names if fields.get(name) is not None}
     changes["options"] = options = {**architecture.options, **fields.get("options", {})}
-    if architecture.positions == "none" and not options.get("rope"):
+    if architecture.positions == "none" and not (options.get("rope") or options.get("relative_bias")):
         raise ValueError(
             f"source expected a position embedding, or a config that names a model with rotary positions, received "
             f"{source!r} with neither."

@@ -154,6 +154,15 @@ VIT = (
     row_of_cells(_OURS + "attention/query_bias", {"timm": ("blocks.{i}.attn.q_bias", SAME)}),
     row_of_cells(_OURS + "attention/value_bias", {"timm": ("blocks.{i}.attn.v_bias", SAME)}),
     row_of_cells(_OURS + "attention/frequencies", {"timm": ("rope.freqs[:,{i}]", SAME)}),
+    row_of_cells(_OURS + "attention/bias/table", {"timm": ("blocks.{i}.attn.relative_position_bias_table", SAME)}),
+    *(
+        row_of_cells(f"{_OURS}attention/bias/{ours}", {"timm": (f"blocks.{{i}}.attn.rel_pos.mlp.{theirs}", transform)})
+        for n in (1, 2)
+        for ours, theirs, transform in (
+            (f"fc{n}/kernel", f"fc{n}.weight", TRANSPOSED),
+            (f"fc{n}/bias", f"fc{n}.bias", SAME),
+        )
+    ),
     # EVA-02 and the official BEiT-3 name the three matrices; they are read only.
     row_of_cells(_OURS + "attention/qkv/kernel", {"timm": ("blocks.{i}.attn.?_proj.weight", TORCH_QKV)}),
     row_of_cells(_OURS + "attention/qkv/bias", {"timm": ("blocks.{i}.attn.?_proj.bias", JOINED)}),
@@ -254,6 +263,10 @@ def options_shown(shapes: dict[str, tuple[int, ...]], may_lack: bool) -> dict[st
         shown["gated_mlp"] = True
     if f"{block}attention/qkv/kernel" in shapes and f"{block}attention/qkv/bias" not in shapes:
         shown["qkv_bias"] = "qv" if f"{block}attention/query_bias" in shapes else "none"
+    if f"{block}attention/bias/table" in shapes:
+        shown["relative_bias"] = "table"
+    if f"{block}attention/bias/fc1/kernel" in shapes:
+        shown |= {"relative_bias": "mlp", "relative_bias_dim": shapes[f"{block}attention/bias/fc1/kernel"][-1]}
     # Patch embeddings without bias are followed by a norm, in CLIP. Elsewhere the bias is missing.
     if "pre_norm" in shown and "embedding/bias" not in shapes:
         shown["patch_bias"] = False

@@ -96,6 +96,8 @@ def timm_model(model, arguments: dict) -> tuple[str, dict]:
     }
     arguments |= {name: value for name, value in stated.items() if value}
     qkv_bias = options.get("qkv_bias", "qkv")
+    if options.get("relative_bias"):
+        return _relative(model, arguments, qkv_bias)
     if is_eva(model):
         return _eva(model, arguments, options.get("rope"), qkv_bias)
     arguments |= {} if qkv_bias == "qkv" else {"qkv_bias": False}
@@ -104,7 +106,48 @@ def timm_model(model, arguments: dict) -> tuple[str, dict]:
 
 def is_eva(model) -> bool:
     """Return whether an `Architecture` is a model of timm's class `Eva`."""
-    return bool(model.options.get("rope")) or model.options.get("qkv_bias") == "qv"
+    return not model.options.get("relative_bias") and (
+        bool(model.options.get("rope")) or model.options.get("qkv_bias") == "qv"
+    )
+
+
+def is_beit(model) -> bool:
+    """Return whether an `Architecture` is a model of timm's class `Beit`, which spells LayerScale as `Eva` does."""
+    return (
+        model.options.get("relative_bias") == "table" and model.class_token and model.options.get("qkv_bias") != "qkv"
+    )
+
+
+def _relative(model, arguments, qkv_bias):
+    """Return an architecture of timm's class `Beit` or `VisionTransformerRelPos`."""
+    beit, options = is_beit(model), model.options
+    received = {
+        "activation": (model.activation, "gelu"),
+        "layer_norm_epsilon": (model.layer_norm_epsilon, 1e-6),
+        "positions": (model.positions, "none"),
+        "rope": (options.get("rope"), None),
+        "registers": (options.get("registers", 0), 0),
+        "pre_norm": (options.get("pre_norm", False), False),
+        "gated_mlp": (options.get("gated_mlp", False), False),
+        "mlp_inner_norm": (options.get("mlp_inner_norm", False), False),
+        "qkv_bias": (qkv_bias != "qv" or beit, True),
+    }
+    for name, (value, expected) in received.items():
+        if value != expected:
+            raise ValueError(f"layout 'timm' expected {name}={expected!r} with relative_bias, received {value!r}.")
+    shared = ("img_size", "patch_size", "in_chans", "embed_dim", "depth", "num_heads", "global_pool")
+    arguments = {name: arguments[name] for name in shared} | {
+        "mlp_ratio": ratio(model.mlp_dim, model.width),
+        "qkv_bias": qkv_bias != "none",
+        "init_values": options.get("layer_scale"),
+    }
+    if beit:
+        fields = {"use_abs_pos_emb": False, "use_rel_pos_bias": True, "use_fc_norm": model.norm_after_pooling}
+        return "beit_base_patch16_224", arguments | fields
+    kind = {"table": "bias", "mlp": "mlp"}[options["relative_bias"]]
+    fields = {"rel_pos_type": kind, "class_token": model.class_token, "fc_norm": model.norm_after_pooling}
+    fields |= {"rel_pos_dim": options.get("relative_bias_dim", 128)} if kind == "mlp" else {}
+    return "vit_relpos_small_patch16_224", arguments | fields
 
 
 _RENAMED = {"reg_tokens": "num_reg_tokens", "pre_norm": "use_pre_transformer_norm", "fc_norm": "use_fc_norm"}
@@ -161,3 +204,8 @@ def _eva(model, arguments, rope, qkv_bias):
 def eva_names(names: dict) -> dict:
     """Return the arrays of a file by the names of timm's `Eva` and `Beit`, which spell LayerScale differently."""
     return {re.sub(r"\.ls([12])\.gamma$", r".gamma_\1", name): value for name, value in names.items()}
+
+
+def relative_names(names: dict) -> dict:
+    """Return the arrays of a file by the names of timm's `VisionTransformerRelPos`."""
+    return {name.replace(".attn.relative_position", ".attn.rel_pos.relative_position"): names[name] for name in names}

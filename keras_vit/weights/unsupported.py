@@ -64,7 +64,11 @@ FEATURES = (
         required=r"\1pooler.dense.weight",
     ),
     Feature("detection tokens", _AT + r"detection_tokens$"),
-    Feature("relative position bias", _AT + r"(relative_position_bias\w*|relative_position_index|\w*rel_pos\w*)(\.|$)"),
+    Feature(
+        "relative position bias outside of the blocks",
+        r"^(?!.*blocks\.\d+\.attn\.(rel_pos\.)?(relative_position_(bias_table|index)|mlp\.fc\d\.\w+)$)"
+        r"(.*[./])?(relative_position_bias\w*|relative_position_index|\w*rel_pos\w*)(\.|$)",
+    ),
     Feature("windowed attention with a neck (SAM)", r"(?:^|\.)neck\."),
     Feature("rotary position embedding (RoPE)", _AT + r"(?!rope\.freqs$)(rope\w*|rotary\w*|freqs_(cos|sin|cis))(\.|$)"),
     Feature("a gated MLP (SwiGLU)", _AT + r"(mlp|ffn)\.(gate_proj|w[12])\."),

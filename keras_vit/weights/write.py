@@ -23,7 +23,7 @@ from keras_vit.weights.layouts import LAYOUTS, WRITABLE, find_place, format_name
 from keras_vit.weights.model_architecture import architecture_of_model
 from keras_vit.weights.names_apart import apart_cell
 from keras_vit.weights.timm_architectures import find_timm_architecture
-from keras_vit.weights.timm_models import eva_names, is_eva
+from keras_vit.weights.timm_models import eva_names, is_beit, is_eva, relative_names
 from keras_vit.weights.transforms import SAME
 
 if TYPE_CHECKING:  # some commands do not import Keras
@@ -93,8 +93,9 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
 def _require_place(architecture, layout: str) -> None:
     """Raise a ValueError if a layout has no place for the model's positions or patch embedding."""
     positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
-    rotary = layout == "timm" and positions == "none" and architecture.options.get("rope")
-    if positions != "learned" and not (fixed and positions == "sincos2d") and not rotary:
+    others = ("rope", "relative_bias")
+    in_attention = layout == "timm" and positions == "none" and any(map(architecture.options.get, others))
+    if positions != "learned" and not (fixed and positions == "sincos2d") and not in_attention:
         raise ValueError(f"layout {layout!r} expected learned positions, received {positions!r}.")
     if architecture.positions_at != "stem":
         raise ValueError(f"layout {layout!r} expected positions only after the stem, received "
@@ -120,6 +121,7 @@ _TIMM_ONLY = {
     "pool_prefix": True,
     "qkv_bias": "qkv",
     "rope": None,
+    "relative_bias": None,
 }
 
 
@@ -143,7 +145,9 @@ def _arrays(model, architecture, layout):
         raise ValueError(f"layout {layout!r} has no place for {', '.join(unsupported)}.")
     arrays = {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
     arrays = _with_stacks(arrays)
-    return eva_names(arrays) if layout == "timm" and is_eva(architecture) else arrays
+    if layout == "timm" and (is_eva(architecture) or is_beit(architecture)):
+        return eva_names(arrays)
+    return relative_names(arrays) if layout == "timm" else arrays
 
 
 def _with_stacks(arrays: dict) -> dict:

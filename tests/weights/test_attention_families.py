@@ -1,6 +1,7 @@
-"""Rotary positions and biases of some projections: files of timm, read and written."""
+"""Rotary positions, relative biases and biases of some projections: files of timm, read and written."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import parity
@@ -32,6 +33,11 @@ KINDS = (
     "vit_small_plus_patch16_dinov3",
     "vit_giant_patch16_lingbot",
     "vit_pe_spatial_tiny_patch16_512",
+    "beit_base_patch16_224",
+    "beitv2_base_patch16_224",
+    "vit_relpos_small_patch16_224",
+    "vit_relpos_medium_patch16_cls_224",
+    "vit_relpos_base_patch16_clsgap_224",
 )
 
 
@@ -63,6 +69,53 @@ def test_rotary_positions_follow_the_image_size(name, tmp_path):
     for shape in ((96, 80, 3), (None, None, 3)):
         ours = keras_vit.from_pretrained(tmp_path / "model", input_shape=shape)
         assert max_difference(ours(larger), expected) < 2e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("name", ["beit_base_patch16_224", "vit_relpos_medium_patch16_cls_224"])
+def test_relative_biases_are_resized_as_timm_resizes_them(name, tmp_path, capsys):
+    timm = parity.timm()
+    theirs = timm_folder(timm, name, tmp_path / "model")
+    quietly(lambda: theirs.set_input_size((96, 160)))
+    larger = np.random.default_rng(1).uniform(-1, 1, (1, 96, 160, 3)).astype("float32")
+    expected = quietly(lambda: theirs(nchw(larger)).numpy())
+    ours = keras_vit.from_pretrained(tmp_path / "model", input_shape=(96, 160, 3))
+    assert max_difference(ours(larger), expected) < 2e-5 * np.abs(expected).max()
+    resized = "relative biases resized from (4, 4) to (6, 10) as in timm" in capsys.readouterr().err
+    assert resized == name.startswith("beit")
+
+
+def test_a_table_of_a_grid_that_is_not_square_needs_the_grid(tmp_path):
+    timm = parity.timm()
+    timm_folder(timm, "beit_base_patch16_224", tmp_path / "model", img_size=WIDE)
+    with pytest.raises(ValueError, match=r"of another shape: blocks.0.attn.relative_position_bias_table"):
+        keras_vit.from_pretrained(tmp_path / "model", input_shape=(96, 96, 3))
+    resized = keras_vit.from_pretrained(tmp_path / "model", input_shape=(96, 96, 3), source_grid=(4, 6))
+    assert resized.input_shape == (None, 96, 96, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "sentence"),
+    [
+        ({"qkv_bias": "kv"}, {}, r"qkv_bias expected one of \('qkv', 'qv', 'none'\), received 'kv'"),
+        ({"relative_bias": "table", "registers": 2}, {}, "relative_bias expected 'mlp' or None with 3 tokens in front"),
+        (
+            {"relative_bias": "mlp"},
+            {"input_shape": (None, None, 3)},
+            "input_shape expected a known size with relative_bias",
+        ),
+        (
+            {"rope": keras_vit.Rope(), "width": 18},
+            {},
+            "rope expected heads of a width that is a multiple of 4, received 6",
+        ),
+        ({"rope": keras_vit.Rope(order="zx")}, {}, r"order expected one of \('yx', 'xy'\), received 'zx'"),
+        ({"rope": keras_vit.Rope(), "axial": True}, {"pooling": "gap"}, "rope expected None with axial blocks"),
+    ],
+)
+def test_a_row_with_parts_that_do_not_go_together_is_refused(changes, options, sentence):
+    row = keras_vit.Variant("tiny", 24, 2, 48, 3, patch_size=8, image_size=32)
+    with pytest.raises(ValueError, match=sentence):
+        keras_vit.build(replace(row, **changes), classes=3, **options)
 
 
 def test_rotary_positions_are_read_from_a_config_as_timm_states_them():

@@ -35,7 +35,9 @@ ADDED = {
         "deit.embeddings.distillation_token": GAMMA[None, None],
         "classifier.weight": KERNEL,
     },
-    "relative position bias": {"blocks.0.attn.relative_position_bias_table": np.ones((49, 3), "float32")},
+    "relative position bias outside of the blocks": {
+        "rel_pos_bias.relative_position_bias_table": np.ones((49, 3), "float32")
+    },
     "rotary position embedding (RoPE)": {"rope.periods": GAMMA},
     "a gated MLP (SwiGLU)": {"blocks.0.mlp.w1.weight": KERNEL},
     "a norm inside attention or the MLP": {"blocks.0.mlp.ffn_ln.weight": GAMMA, "blocks.0.mlp.ffn_ln.bias": GAMMA},

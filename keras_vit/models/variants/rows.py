@@ -106,6 +106,9 @@ class Variant:
         activation: activation of the MLPs if neither the builder's argument nor the weights state one.
         qkv_bias: which of query, key and value have a bias: `qkv`, `qv` (BEiT, EVA, DINOv3) or `none`.
         rope: rotary positions of all attentions; None for none.
+        relative_bias: learned bias of the attention logits for each offset between two patches: `table` (BEiT), `mlp`
+            (Swin V2), or None. A table is resized with the image size, and has entries for a class token.
+        relative_bias_dim: width between the dense layers of the `mlp`.
         layer_norm_epsilon: epsilon of the layer norms if neither the builder's argument nor the weights state one.
         image_size: image side in pixels if the builder receives no `input_shape`.
         paper_name: name in the papers' tables, such as `ViT-B/16`.
@@ -142,6 +145,8 @@ class Variant:
     layer_norm_epsilon: float = 1e-6
     qkv_bias: str = "qkv"
     rope: Rope | None = None
+    relative_bias: str | None = None
+    relative_bias_dim: int = 128
     image_size: int = 224
     paper_name: str | None = None
     timm_name: str | None = None
