@@ -11,8 +11,8 @@ POSITIONS = ("learned", "1d", "2d", "relative", "none", "sincos2d")
 PLACES = ("stem", "layers", "shared")
 POOLINGS = ("token", "gap", "map", None)
 NORMS = ("layer", "rms")
-_CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "norm": NORMS, "qkv_bias": ("qkv", "qv", "none")}
-_CHOICES |= {"relative_bias": (None, "table", "mlp")}
+_CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "norm": NORMS, "pooling": POOLINGS}
+_CHOICES |= {"qkv_bias": ("qkv", "qv", "none"), "relative_bias": (None, "table", "mlp")}
 _CHOICES |= {"coordinates": ("cells", "centers"), "order": ("yx", "xy"), "pairs": ("neighbours", "halves")}
 # Type of a field -> a check of the value, and the words of the error.
 _TYPES = {
