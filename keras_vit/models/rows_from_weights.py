@@ -10,7 +10,7 @@ from keras_vit.weights.model_architecture import architecture_of_model
 
 _SIZES = ("name", "width", "depth", "mlp_dim", "num_heads", "patch_size", "stem", "image_size")
 _NOTES = ("paper_name", "timm_name", "parameters", "activation", "layer_norm_epsilon", "pooling")
-_NOTES += ("norm_after_pooling",)
+_NOTES += ("norm_after_pooling", "class_token")
 _OPTIONS = [field for field in fields(Variant) if field.name not in (*_SIZES, *_NOTES)]
 
 

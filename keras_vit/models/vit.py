@@ -68,7 +68,7 @@ def build(
     variant, conventions = follow_conventions(weights, variant)
     policy = keras.dtype_policies.get(dtype)
     if class_token is None:
-        class_token = pooling == "token" or (pooling is None and not variant.axial)
+        class_token = variant.class_token or pooling == "token" or (pooling is None and not variant.axial)
     config = EncoderConfig(
         patch_size=layers.as_pair(variant.patch_size if patch_size is None else patch_size),
         prefix=prefix_counts(variant, class_token=class_token),
