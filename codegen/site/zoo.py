@@ -28,6 +28,12 @@ TITLES = {
     "hybrid": "Hybrids",
     "bit": "BiT",
     "axial": "Axial",
+    "dinov3": "DINOv3",
+    "eva": "EVA",
+    "beit": "BEiT",
+    "rope_vit": "RoPE-ViT",
+    "perception": "Perception Encoder",
+    "relpos": "Relative biases",
 }
 
 

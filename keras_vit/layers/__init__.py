@@ -1,6 +1,7 @@
 """Keras layers of the Vision Transformer; `keras.ops` only, so that they run on every Keras backend."""
 
 from keras_vit.layers.attention import MultiHeadSelfAttention as MultiHeadSelfAttention
+from keras_vit.layers.attention_options import AttentionWithOptions as AttentionWithOptions
 from keras_vit.layers.attention_pooling import AttentionPooling as AttentionPooling
 from keras_vit.layers.axial import AxialAttention as AxialAttention
 from keras_vit.layers.axial import AxialBlock as AxialBlock

@@ -8,6 +8,7 @@ from typing import Any
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers.attention_options import AttentionWithOptions
 from keras_vit.layers.base import Layer, is_plain_dense, require_rank, require_rate
 from keras_vit.layers.capture import is_captured
 from keras_vit.layers.dropout import Dropout, StochasticDepth
@@ -77,8 +78,10 @@ class EncoderBlock(Layer):
         attention_inner_norm: whether the attention has a norm before its last dense layer.
         dense_bias: whether the MLP's dense layers and the attention's last one have a bias.
         norm: kind of all norms, `layer` or `rms` (RMSNorm).
+        attention_options: further arguments of `AttentionWithOptions`; None for plain attention.
 
-    Input: tokens (B, N, D) and, with an `mlp_kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
+    Input: tokens (B, N, D) and, with an `mlp_kernel_size`, or with rotary positions and a free image size, the embedded
+    patches (B, h, w, any), whose grid is used.
     Output shape: (B, N, D); with `class_token_only` (B, 1, D), which `compute_output_shape` ignores.
 
     Raises:
@@ -104,6 +107,7 @@ class EncoderBlock(Layer):
         attention_inner_norm: bool = False,
         dense_bias: bool = True,
         norm: str = "layer",
+        attention_options: dict | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -123,6 +127,7 @@ class EncoderBlock(Layer):
         self.attention_inner_norm = attention_inner_norm
         self.dense_bias = dense_bias
         self.norm = norm
+        self.attention_options = attention_options
 
     def build(self, tokens_shape, patches_shape=None):
         require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
@@ -131,7 +136,9 @@ class EncoderBlock(Layer):
         attention = (self.num_heads, self.attention_dropout_rate, self.relative_positions)
         output = {"inner_norm": inner, "layer_norm_epsilon": epsilon, "out_bias": self.dense_bias}
         self.attention_norm = self.make_part(kind, epsilon, name="attention_norm")
-        self.attention = self.make_part(MultiHeadSelfAttention, *attention, **output, name="attention")
+        options = self.attention_options
+        attends = AttentionWithOptions if options else MultiHeadSelfAttention
+        self.attention = self.make_part(attends, *attention, **output, **(options or {}), name="attention")
         self.mlp_norm = self.make_part(kind, epsilon, name="mlp_norm")
         for part in (self.attention_norm, self.attention, self.mlp_norm):
             part.build(tokens_shape)
@@ -172,7 +179,8 @@ class EncoderBlock(Layer):
         if class_token_only and not self.supports_class_token_only:
             raise ValueError("class_token_only expected False for a block with relative positions, a convolution, "
                              "captured attention or an attention of another class, received True.")  # fmt: skip
-        branch = self.attention(self.attention_norm(tokens), class_token_only=class_token_only, training=training)
+        options = {"class_token_only": class_token_only} if not self.attention_options else {"patches": patches}
+        branch = self.attention(self.attention_norm(tokens), **options, training=training)
         branch = self.dropout(branch, training=training)
         branch = branch if self.attention_scale is None else self.attention_scale(branch)
         tokens = tokens[:, :1] if class_token_only else tokens

@@ -12,6 +12,8 @@ PLACES = ("stem", "layers", "shared")
 POOLINGS = ("token", "gap", "map", None)
 NORMS = ("layer", "rms")
 _CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "norm": NORMS, "pooling": POOLINGS}
+_CHOICES |= {"qkv_bias": ("qkv", "qv", "none"), "relative_bias": (None, "table", "mlp")}
+_CHOICES |= {"coordinates": ("cells", "centers"), "order": ("yx", "xy"), "pairs": ("neighbours", "halves")}
 # Type of a field -> a check of the value, and the words of the error.
 _TYPES = {
     bool: (lambda value: isinstance(value, bool), "true or false"),
@@ -23,7 +25,10 @@ _TYPES = {
     tuple[int, ...]: (lambda value: isinstance(value, tuple) and all(map(is_whole, value)), "a tuple of positive ints"),
     int | tuple[int, int]: (lambda value: is_whole(value) or _is_pair(value), "a positive int or (height, width)"),
 }
-_SPECIAL = {"mlp_kernel_size": (lambda value: is_whole(value) and value % 2, "an odd int, or 0")}
+_SPECIAL = {
+    "mlp_kernel_size": (lambda value: is_whole(value) and value % 2, "an odd int, or 0"),
+    "reference_grid": (lambda value: isinstance(value, tuple) and _is_pair(value), "(height, width) or null"),
+}
 
 
 def _is_pair(value) -> bool:
@@ -82,6 +87,7 @@ def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
     if variant.axial and variant.registers:
         raise ValueError(f"registers expected 0 with axial blocks, which have no place for them, received "
                          f"{variant.registers}.")  # fmt: skip
+    check_attention_options(variant, sum(prefix.values()), free)
     if variant.axial and any(prefix.values()):
         raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
                          "received one.")  # fmt: skip
@@ -117,3 +123,21 @@ def check_bit_row(variant: BiTVariant, include_top: bool, pooling: str | None) -
         raise ValueError(f"pooling expected one of ('gap', None), received {pooling!r}.")
     if pooling is None and include_top:
         raise ValueError("pooling expected 'gap' under a classifier, received None.")
+
+
+def check_attention_options(variant: Variant, prefix_tokens: int, free: bool) -> None:
+    """Raise a ValueError unless the options of a row's attention fit the other fields and the image size."""
+    options = {"rope": None, "qkv_bias": "qkv", "relative_bias": None}
+    changed = [name for name, usual in options.items() if getattr(variant, name) != usual]
+    if variant.axial and changed:
+        raise ValueError(f"{changed[0]} expected {options[changed[0]]!r} with axial blocks, received "
+                         f"{getattr(variant, changed[0])!r}.")  # fmt: skip
+    size = variant.width // variant.num_heads
+    if variant.rope and size % 4:
+        raise ValueError(f"rope expected heads of a width that is a multiple of 4, received {size}.")
+    if variant.relative_bias and free:
+        raise ValueError("input_shape expected a known size with relative_bias, which is stored for one, received a "
+                         "free one.")  # fmt: skip
+    if variant.relative_bias == "table" and prefix_tokens > 1:
+        raise ValueError(f"relative_bias expected 'mlp' or None with {prefix_tokens} tokens in front of the patches, "
+                         "of which a table has biases for one, received 'table'.")  # fmt: skip

@@ -4,13 +4,13 @@ from dataclasses import fields, replace
 
 import keras
 
-from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
+from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Rope, Variant
 from keras_vit.weights.architecture import Architecture
 from keras_vit.weights.model_architecture import architecture_of_model
 
 _SIZES = ("name", "width", "depth", "mlp_dim", "num_heads", "patch_size", "stem", "image_size")
 _NOTES = ("paper_name", "timm_name", "parameters", "activation", "layer_norm_epsilon", "pooling")
-_NOTES += ("norm_after_pooling",)
+_NOTES += ("norm_after_pooling", "class_token")
 _OPTIONS = [field for field in fields(Variant) if field.name not in (*_SIZES, *_NOTES)]
 
 
@@ -46,6 +46,7 @@ def vit_row(architecture: Architecture, source, num_heads: int | None = None) ->
     values = {**architecture.options, **vars(architecture)}
     options = {option.name: values.get(option.name, option.default) for option in _OPTIONS}
     options["distillation_token"] = bool(options["distillation_token"])  # a number of tokens in files and models
+    options["rope"] = _rope(options["rope"])
     candidates = [row for row in VARIANTS if (row.width, row.depth, row.mlp_dim) == sizes]
     require_same("num_heads", num_heads, architecture.num_heads, source)
     heads = num_heads or architecture.num_heads or (candidates[0].num_heads if candidates else None)
@@ -64,6 +65,14 @@ def vit_row(architecture: Architecture, source, num_heads: int | None = None) ->
             return replace(row, stem=stem, **options)
     name = "ViT" if stem is None else "R_ViT"
     return Variant(name, *sizes, heads, architecture.patch_size, stem, **options)
+
+
+def _rope(values: dict | None) -> Rope | None:
+    """Return a row's `Rope` from its fields, in which JSON has made lists of tuples."""
+    if values is None:
+        return None
+    reference = values.get("reference_grid")
+    return Rope(**{**values, "reference_grid": reference and tuple(reference)})
 
 
 def require_same(name: str, requested, stated, source: str) -> None:

@@ -19,7 +19,7 @@ import keras
 from keras_vit import layers
 from keras_vit.layers.dropout import Dropout
 from keras_vit.models.conventions import follow_conventions
-from keras_vit.models.encoder_config import EncoderConfig
+from keras_vit.models.encoder_config import EncoderConfig, attention_options
 from keras_vit.models.inputs_and_head import check_classes, classifier, finished_model, image_input
 from keras_vit.models.row_checks import check_pooling, check_row
 from keras_vit.models.stem import resnet_stem
@@ -68,7 +68,7 @@ def build(
     variant, conventions = follow_conventions(weights, variant)
     policy = keras.dtype_policies.get(dtype)
     if class_token is None:
-        class_token = pooling == "token" or (pooling is None and not variant.axial)
+        class_token = variant.class_token or pooling == "token" or (pooling is None and not variant.axial)
     config = EncoderConfig(
         patch_size=layers.as_pair(variant.patch_size if patch_size is None else patch_size),
         prefix=prefix_counts(variant, class_token=class_token),
@@ -131,7 +131,8 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
         if i and variant.positions_at != "stem":
             x = positions(x, patches) if free else positions(x)
         block = _block(variant, config, layout, i)
-        x = block(x, patches) if variant.axial or variant.mlp_kernel_size else block(x)
+        with_patches = variant.axial or variant.mlp_kernel_size or (free and variant.rope)
+        x = block(x, patches) if with_patches else block(x)
     return x, layout
 
 
@@ -146,6 +147,7 @@ def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int)
     available = {**vars(variant), **vars(config), "prefix_tokens": layout.prefix_tokens}
     available["drop_path_rate"] = config.drop_path_rate * i / max(variant.depth - 1, 1)
     available["relative_positions"] = variant.positions == "relative"
+    available["attention_options"] = attention_options(variant, layout)
     kind = layers.AxialBlock if variant.axial else layers.EncoderBlock
     all_options, options = (inspect.signature(block.__init__).parameters for block in (layers.EncoderBlock, kind))
     for field in fields(variant):

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from keras_vit.weights.contents import Contents
-from keras_vit.weights.conversions import prefix_and_grid
+from keras_vit.weights.conversions import BIAS_TABLE, prefix_and_grid, table_grid
 from keras_vit.weights.layouts import Layout, find_place
 
 
@@ -114,8 +114,8 @@ def origin_of_contents(contents: Contents) -> dict:
     return origin(contents.layout, contents.family, pre_norm="pre_norm" in options, gated="gated_mlp" in options)
 
 
-def architecture_of_contents(contents: Contents) -> Architecture:
-    """Return the architecture of a file by its shapes.
+def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = None) -> Architecture:
+    """Return the architecture of a file by its shapes, and by the grid of its positions if a config states it.
 
     Raises:
         ValueError: a required array is missing, or the shapes are not understood.
@@ -135,15 +135,10 @@ def architecture_of_contents(contents: Contents) -> Architecture:
         return Architecture("bit", root[2], units=units, width_factor=width_factor, classes=classes, **conventions)
     class_token = "class_token" in contents.prefix
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
-    layout = prefix_and_grid(positions, contents.prefix_tokens)
+    layout = prefix_and_grid(positions, contents.prefix_tokens, grid)
     # timm's models with `no_embed_class`: DeiT III, and those with registers
     in_front = contents.layout.name == "timm" and contents.prefix_tokens and layout and not layout[0]
     without_prefix = {"prefix_positions": False} if in_front else {}
-    if not positions[-1] and not contents.layout.fixed_positions:
-        raise ValueError(
-            f"source expected a position embedding, as in layout {contents.layout.name!r}, "
-            f"received {contents.source!r} without one."
-        )
     pooling = pooling_of("pooling/probe" in shapes, class_token, "pooled_norm/gamma" in shapes)
     if pooling == "map" and contents.prefix_tokens and contents.layout.name == "timm":
         without_prefix |= {"pool_prefix": False}  # unless its config states otherwise
@@ -158,8 +153,8 @@ def architecture_of_contents(contents: Contents) -> Architecture:
         units=units if "stem_root/kernel" in shapes else None,
         width_factor=root[3] / 64 if "stem_root/kernel" in shapes else 1.0,
         tokens=positions[-2],
-        grid=layout and layout[1],
-        positions="learned" if positions[-1] else "sincos2d",
+        grid=layout[1] if layout else table_grid(shapes.get(BIAS_TABLE), contents.prefix_tokens),
+        positions="learned" if positions[-1] else "sincos2d" if contents.layout.fixed_positions else "none",
         representation_size=shapes.get("pre_logits/kernel", (0, None))[1],
         classes=classes,
         class_token=class_token,
@@ -226,6 +221,12 @@ def with_config(architecture: Architecture, fields: dict, source: str) -> Archit
             )
     names = ("num_heads", "image_size", "labels", *CONVENTIONS)
     changes = {name: fields[name] for name in names if fields.get(name) is not None}
+    changes["options"] = options = {**architecture.options, **fields.get("options", {})}
+    if architecture.positions == "none" and not (options.get("rope") or options.get("relative_bias")):
+        raise ValueError(
+            f"source expected a position embedding, or a config that names a model with rotary positions, received "
+            f"{source!r} with neither."
+        )
     if architecture.num_heads is not None:
         changes.pop("num_heads", None)
     if "pool_prefix" in fields:

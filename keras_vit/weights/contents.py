@@ -18,7 +18,7 @@ from keras_vit.weights.layouts import (
 )
 from keras_vit.weights.names import PREFIX, TABLES, options_shown
 from keras_vit.weights.names_apart import BESIDE
-from keras_vit.weights.transforms import Transform
+from keras_vit.weights.transforms import SAME, Transform
 from keras_vit.weights.unsupported import require_supported
 
 _MAX_WRAPPERS = 4  # number of wrapper prefixes to try, the most frequent first
@@ -149,16 +149,28 @@ def _entries(shapes, places):
     """Return the entries of the complete variables, and the names of their arrays."""
     parts = {}
     for name, place in places.items():
-        stacked = place.cell.names[place.part].endswith("[{i}]")
-        if stacked and shapes[name] and shapes[name][0] > MAX_INDEX:
+        _, stacked, suffix = place.cell.names[place.part].partition("[")
+        axis, full = int(suffix.startswith(":")), shapes[name]
+        count = full[axis] if stacked and len(full) > axis else 1
+        if count > MAX_INDEX:
             continue
-        for i in range(shapes[name][0] if stacked and shapes[name] else 1):
+        for i in range(count):
             indices = dict(place.indices, **({"i": i} if stacked else {}))
             _, arrays = parts.setdefault(format_name(place.row.ours, indices), (place.cell, {}))
-            suffix, shape = (f"[{i}]", shapes[name][1:]) if stacked else ("", shapes[name])
-            arrays.setdefault(place.part, (name, name + suffix, shape))
+            entry, shape = (
+                (name + stacked + suffix.format(i=i), full[:axis] + full[axis + 1 :]) if stacked else (name, full)
+            )
+            arrays.setdefault(place.part, (name, entry, shape))
     entries, used = {}, set()
     for ours, (cell, arrays) in sorted(parts.items()):
+        if ours.endswith("attention/qkv/bias") and arrays.keys() == {
+            0,
+            2,
+        }:  # as in EVA, BEiT and DINOv3: no bias of the key
+            for part, own in ((0, "query_bias"), (2, "value_bias")):
+                full, name, shape = arrays[part]
+                entries[ours.replace("qkv/bias", own)] = Entry((name,), (shape,), SAME, shape)
+                used.add(full)
         if len(arrays) < len(cell.names):
             continue
         in_order = [arrays[part] for part in range(len(cell.names))]

@@ -91,6 +91,10 @@ SYNONYMS = tuple(
         # big_vision's ViT-G had its MAP head at the root.
         (r"^(probe|MlpBlock_0|MultiHeadDotProductAttention_0|LayerNorm_0)(?=/|$)", r"MAPHead_0/\1"),
         (r"^blocks\.(\d+)\.gamma_([12])$", r"blocks.\1.ls\2.gamma"),  # DeiT III
+        (
+            r"^blocks\.(\d+)\.attn\.rel_pos\.relative_position_bias_table$",
+            r"blocks.\1.attn.relative_position_bias_table",
+        ),
         (r"^register_tokens$", "reg_token"),  # DINOv2
         (r"^(blocks\.\d+\.mlp)\.w12\.", r"\1.fc1."),  # DINOv2's SwiGLU
         (r"^(blocks\.\d+\.mlp)\.w3\.", r"\1.fc2."),
@@ -211,7 +215,7 @@ def _patterns(family: str, layout: str) -> dict[str, list[tuple]]:
     for row in TABLES[family]:
         cell = row.cells.get(layout)
         for part, name in enumerate(cell.names if cell else ()):
-            name = name.removesuffix("[{i}]")
+            name = name.partition("[")[0]
             pattern, shape = "", ""
             for text, key, _, _ in string.Formatter().parse(name):
                 pattern += re.escape(text) + (f"(?P<{key}>[0-9]{{1,3}})" if key else "")

@@ -68,6 +68,7 @@ def _vit(model, layers: dict, known: dict) -> Architecture:
         norm_after_pooling="pooled_norm" in layers,
         options={
             **config,
+            **(config.get("attention_options") or {}),
             **prefix,
             "prefix_positions": getattr(positions, "prefix_positions", True),
             "pre_norm": "pre_norm" in layers,

@@ -24,14 +24,16 @@ BESIDE = (("head_dist.", "head.", "head_class."),)
 def apart_cell(row: Row, layout: str, options: dict) -> Cell | None:
     """Return the cell by which a layout's library writes a row's variable in two arrays, or None.
 
-    timm has gates apart where all norms are RMSNorm (AIMv2), and packed elsewhere (DINOv2).
+    timm has gates apart where all norms are RMSNorm (AIMv2), or where the MLP of its class `Eva` has an inner norm
+    (EVA-02), and packed elsewhere (DINOv2).
 
     Args:
         row: a row of the table of names.
         layout: name of the layout.
         options: fields of the model's row, by name.
     """
-    gates = options.get("gated_mlp") and options.get("norm") == "rms"
+    eva02 = (options.get("rope") or options.get("qkv_bias") == "qv") and options.get("mlp_inner_norm")
+    gates = options.get("gated_mlp") and (options.get("norm") == "rms" or eva02)
     apart = options.get("distillation_token") if row.ours.startswith("head/") else gates
     found = (other.cells.get(layout) for other in APART if apart and other.ours == row.ours)
     return next(found, None)

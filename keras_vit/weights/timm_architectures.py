@@ -79,6 +79,8 @@ def stated_options(config: dict) -> dict[str, object]:
     for field, (key, values) in _ARGUMENTS.items():
         if isinstance(arguments.get(key), str | bool) and arguments[key] in values:
             stated[field] = values[arguments[key]]
+    if arguments.get("use_post_transformer_norm") is False and not arguments.get("use_fc_norm"):
+        stated["final_norm"] = False  # timm's class `Eva`
     return stated
 
 

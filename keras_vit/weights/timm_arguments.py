@@ -37,7 +37,7 @@ def timm_arguments(model) -> dict:
     """Return timm's arguments for the MLPs, the norms and the biases of a model without a stem."""
     options, base = model.options, timm_base(model) if model.units is None else ""
     gated, apart = options.get("gated_mlp", False), base.startswith("aimv2")
-    arguments = {"mlp_ratio": _ratio(model.mlp_dim * (1 + (gated and not apart)), model.width)}
+    arguments = {"mlp_ratio": ratio(model.mlp_dim * (1 + (gated and not apart)), model.width)}
     if options.get("norm") == "rms" and not apart:
         arguments["norm_layer"] = "rmsnorm"
     if options.get("patch_norm") and not apart:
@@ -59,7 +59,7 @@ def timm_arguments(model) -> dict:
     return arguments
 
 
-def _ratio(hidden: int, width: int) -> float:
+def ratio(hidden: int, width: int) -> float:
     """Return the ratio of a hidden layer's width to the model's, from which timm computes int(width * ratio)."""
     ratio = hidden / width
     while int(width * ratio) < hidden:

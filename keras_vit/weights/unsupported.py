@@ -64,12 +64,19 @@ FEATURES = (
         required=r"\1pooler.dense.weight",
     ),
     Feature("detection tokens", _AT + r"detection_tokens$"),
-    Feature("relative position bias", _AT + r"(relative_position_bias\w*|relative_position_index|\w*rel_pos\w*)(\.|$)"),
+    Feature(
+        "relative position bias outside of the blocks",
+        r"^(?!.*blocks\.\d+\.attn\.(rel_pos\.)?(relative_position_(bias_table|index)|mlp\.fc\d\.\w+)$)"
+        r"(.*[./])?(relative_position_bias\w*|relative_position_index|\w*rel_pos\w*)(\.|$)",
+    ),
     Feature("windowed attention with a neck (SAM)", r"(?:^|\.)neck\."),
-    Feature("rotary position embedding (RoPE)", _AT + r"(rope\w*|rotary\w*|freqs_(cos|sin|cis))(\.|$)"),
+    Feature("rotary position embedding (RoPE)", _AT + r"(?!rope\.freqs$)(rope\w*|rotary\w*|freqs_(cos|sin|cis))(\.|$)"),
     Feature("a gated MLP (SwiGLU)", _AT + r"(mlp|ffn)\.(gate_proj|w[12])\."),
-    Feature("query, key and value apart", _AT + r"\w*(attn|attention)\.[qkv]_proj\.", without=_CLIP),
-    Feature("biases of query and value alone", _AT + r"attn\.[qv]_bias$"),
+    Feature(
+        "query, key and value apart",
+        _AT + r"(?<!blocks\.\d\.)(?<!blocks\.\d\d\.)\w*(attn|attention)\.[qkv]_proj\.",
+        without=_CLIP,
+    ),
     Feature("a norm of query and key", _AT + r"([qk]_norm|(query|key)_(norm|ln))[./]"),
     Feature("a norm inside attention or the MLP", _AT + r"(attn\.inner_attn_ln|ffn_ln)\."),
     Feature("a norm before the first block (CLIP)", _AT + r"(ln_pre|pre_layernorm)\."),
@@ -82,11 +89,6 @@ FEATURES = (
     Feature("a convolutional stem", r"(?:^|\.)patch_embed\.(proj|conv\w*)\.\d+\."),
     Feature("a ResNet stem of several convolutions", r"(?:^|\.)stem\.conv1\."),
     Feature("RMSNorm", r"^(.*(?<![qk]_)norm\d?)\.weight$", without=(r"\1.bias",)),
-    Feature(
-        "query, key and value without bias",
-        r"^((.*)attn\.qkv|.*attention\.attention\.query)\.weight$",
-        without=(r"\1.bias", r"\2attn.q_bias"),
-    ),
     Feature("dense layers without bias", r"^(.*\.\d+\.(?:attn\.proj|mlp\.fc\d))\.weight$", without=(r"\1.bias",)),
     Feature(
         "a patch embedding without bias",

@@ -23,6 +23,8 @@ from keras_vit.weights.layouts import LAYOUTS, WRITABLE, find_place, format_name
 from keras_vit.weights.model_architecture import architecture_of_model
 from keras_vit.weights.names_apart import apart_cell
 from keras_vit.weights.timm_architectures import find_timm_architecture
+from keras_vit.weights.timm_models import eva_names, is_beit, is_eva, relative_names
+from keras_vit.weights.transforms import SAME
 
 if TYPE_CHECKING:  # some commands do not import Keras
     import keras
@@ -91,7 +93,9 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
 def _require_place(architecture, layout: str) -> None:
     """Raise a ValueError if a layout has no place for the model's positions or patch embedding."""
     positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
-    if positions != "learned" and not (fixed and positions == "sincos2d"):
+    others = ("rope", "relative_bias")
+    in_attention = layout == "timm" and positions == "none" and any(map(architecture.options.get, others))
+    if positions != "learned" and not (fixed and positions == "sincos2d") and not in_attention:
         raise ValueError(f"layout {layout!r} expected learned positions, received {positions!r}.")
     if architecture.positions_at != "stem":
         raise ValueError(f"layout {layout!r} expected positions only after the stem, received "
@@ -115,6 +119,9 @@ _TIMM_ONLY = {
     "final_norm": True,
     "distillation_token": 0,
     "pool_prefix": True,
+    "qkv_bias": "qkv",
+    "rope": None,
+    "relative_bias": None,
 }
 
 
@@ -136,7 +143,20 @@ def _arrays(model, architecture, layout):
             arrays[format_name(name, dict(place.indices))] = (read, cell.transform, part, heads)
     if unsupported:
         raise ValueError(f"layout {layout!r} has no place for {', '.join(unsupported)}.")
-    return {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
+    arrays = {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
+    arrays = _with_stacks(arrays)
+    if layout == "timm" and (is_eva(architecture) or is_beit(architecture)):
+        return eva_names(arrays)
+    return relative_names(arrays) if layout == "timm" else arrays
+
+
+def _with_stacks(arrays: dict) -> dict:
+    """Replace the entries `name[:,0]`, `name[:,1]` and so on by the array that stacks them on axis 1."""
+    stacks = {}
+    for name in [name for name in arrays if "[:," in name]:
+        stacks.setdefault(name.partition("[")[0], []).append(arrays.pop(name))
+    stack = lambda entries: np.stack([_array(*entry) for entry in entries], axis=1)  # noqa: E731
+    return arrays | {name: (partial(stack, entries), SAME, 0, 1) for name, entries in stacks.items()}
 
 
 def _with_prefix(read, prefix_tokens: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 A layer or kind that is missing here fails `test_every_layer_is_covered`.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import keras
 import pytest
@@ -41,6 +41,9 @@ LOCAL = replace(TINY, mlp_kernel_size=3)
 AXIAL = replace(TINY, axial=True, positions="none")
 REGISTERS = replace(TINY, registers=2, layer_scale=0.5, prefix_positions=False, activation="gelu")
 CLIP = replace(TINY, pre_norm=True, patch_bias=False, activation="quick_gelu", layer_norm_epsilon=1e-5)
+ROPE = replace(TINY, rope=keras_vit.Rope(coordinates="centers", pairs="halves"), qkv_bias="qv", positions="none")
+BEIT = replace(TINY, relative_bias="table", qkv_bias="qv", positions="none")
+LEARNED_ROPE = replace(TINY, rope=keras_vit.Rope(10.0, learned=True, order="xy"), qkv_bias="none", registers=2)
 GATED = replace(
     TINY, gated_mlp=True, mlp_inner_norm=True, attention_inner_norm=True, activation="silu", patch_norm=True
 )
@@ -97,6 +100,25 @@ LAYERS = (
         layers.MultiHeadSelfAttention,
         {"num_heads": 4, "relative_positions": True},
         TOKENS,
+    ),
+    Case("AttentionWithOptions", layers.AttentionWithOptions, {"num_heads": 4, "qkv_bias": "qv"}, TOKENS),
+    Case(
+        "AttentionWithOptions_rope",
+        layers.AttentionWithOptions,
+        {"num_heads": 4, "rope": asdict(LEARNED_ROPE.rope), "grid": (1, 4), "prefix_tokens": 2},
+        TOKENS,
+    ),
+    Case(
+        "AttentionWithOptions_bias",
+        layers.AttentionWithOptions,
+        {"num_heads": 4, "relative_bias": "table", "grid": (1, 5), "prefix_tokens": 1, "inner_norm": "layer"},
+        TOKENS,
+    ),
+    Case(
+        "AttentionWithOptions_of_a_grid",
+        layers.AttentionWithOptions,
+        {"num_heads": 4, "rope": asdict(ROPE.rope), "grid": (1, 1)},
+        ((6, 16), (2, 3, 5)),
     ),
     Case(
         "MultiHeadSelfAttention_with_an_inner_norm",
@@ -186,6 +208,11 @@ MODELS = (
     Case("registers", arguments={"variant": REGISTERS}),
     Case("registers_gap", arguments={"variant": REGISTERS, "pooling": "gap"}),
     Case("clip", arguments={"variant": CLIP}),
+    Case("rope", arguments={"variant": ROPE}, shapes=((8, 12, 3),)),
+    Case("rope_learned", arguments={"variant": LEARNED_ROPE, "pooling": "gap"}, shapes=((12, 8, 3),)),
+    Case("relative_bias", arguments={"variant": BEIT}, shapes=((8, 12, 3),)),
+    Case("relative_bias_mlp", arguments={"variant": replace(BEIT, relative_bias="mlp"), "pooling": "gap"}),
+    Case("rope_free_size", arguments={"variant": ROPE}, shapes=((None, None, 3),), static_size=False),
     Case("gated", arguments={"variant": GATED}),
     Case("rms_norm", arguments={"variant": RMS, "pooling": "gap"}),
     Case("distilled", arguments={"variant": DISTILLED}),
@@ -226,7 +253,7 @@ MODELS = (
 CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
-PRINCIPAL += ("registers", "clip", "gated", "rms_norm", "distilled", "map_of_patches")
+PRINCIPAL += ("registers", "clip", "rope", "relative_bias", "gated", "rms_norm", "distilled", "map_of_patches")
 
 
 SINGLE_LAYERS = tuple(case for case in LAYERS if "_" not in case.name)  # one for each class

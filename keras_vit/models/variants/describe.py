@@ -46,6 +46,8 @@ def _extras(row: Variant) -> str:
     extras += ["SwiGLU in the MLPs"] if row.gated_mlp else []
     extras += ["a distillation token"] if row.distillation_token else []
     extras += ["RMSNorm"] if row.norm == "rms" else []
+    extras += ["rotary positions"] if row.rope else []
+    extras += ["relative position biases"] if row.relative_bias else []
     extras += ["no final norm"] if not row.final_norm else []
     return f", {' and '.join(extras)}" if extras else ""
 
