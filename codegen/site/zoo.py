@@ -16,12 +16,25 @@ from keras_vit.weights.released import RELEASED, Released
 
 TITLES = {
     "vit": "ViT",
-    "deit": "DeiT III",
+    "deit": "DeiT",
     "dinov2": "DINOv2",
     "clip": "CLIP",
+    "siglip": "SigLIP",
+    "ijepa": "I-JEPA",
+    "beit3": "BEiT-3",
+    "tips": "TIPS",
+    "radio": "C-RADIO and InternViT",
+    "flexivit": "FlexiViT",
+    "registers": "Registers",
     "hybrid": "Hybrids",
     "bit": "BiT",
     "axial": "Axial",
+    "dinov3": "DINOv3",
+    "eva": "EVA",
+    "beit": "BEiT",
+    "rope_vit": "RoPE-ViT",
+    "perception": "Perception Encoder",
+    "relpos": "Relative biases",
 }
 
 

@@ -33,8 +33,8 @@ def build(
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
         pooling: `token` (class token), `gap` (mean of the patch tokens, or over a BiT's map), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence or the map. The default is `gap` for
-            axial rows and BiTs, and `token` for the others.
+            pooling), or, with `include_top=False`, None for the token sequence or the map. The default is the row's,
+            and `gap` for BiTs.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -50,7 +50,9 @@ def build(
     """
     is_bit = isinstance(variant, BiTVariant)
     if pooling == "default":
-        pooling = "gap" if is_bit or getattr(variant, "axial", False) else "token"
+        pooling = "gap" if is_bit else getattr(variant, "pooling", "token")
+        if getattr(variant, "norm_after_pooling", False):
+            options.setdefault("norm_after_pooling", True)
     positional = (include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name)
     builder: Callable[..., keras.Model] = build_bit if is_bit else build_vit
     return builder(variant, *positional, **options)

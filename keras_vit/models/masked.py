@@ -11,7 +11,7 @@ from keras_vit.models.inputs_and_head import image_input
 from keras_vit.models.row_checks import check_row
 from keras_vit.models.token_layout import prefix_counts
 from keras_vit.models.variants import Variant
-from keras_vit.models.vit import build, encode
+from keras_vit.models.vit import build, encode, normalised
 
 
 def build_masked(
@@ -52,6 +52,8 @@ def build_masked(
     policy = keras.dtype_policies.get(dtype)
     prefix = prefix_counts(variant, class_token=pooling == "token")
     check_row(variant, prefix, None in input_shape)
+    if not variant.final_norm:
+        raise ValueError("variant expected a row with a final norm for masked prediction, received final_norm=False.")
     images, x = image_input(None, input_shape, variant.image_size, include_preprocessing, policy)
     sources = keras.Input((None,), dtype="int32", name="sources")
     places = keras.Input((None,), dtype="int32", name="places")
@@ -61,7 +63,7 @@ def build_masked(
     conventions = (variant.activation, variant.layer_norm_epsilon)
     config = EncoderConfig(patch, prefix, *conventions, **rates, drop_path_rate=drop_path_rate, policy=policy)
     x, layout = encode(x, variant, config, corrupt=lambda tokens: corruption(tokens, sources))
-    x = layers.LayerNorm(config.layer_norm_epsilon, name="encoder_norm", dtype=policy)(x)
+    x = normalised(x, variant, config, "encoder_norm")
     exact = "float32" if policy.name.startswith("mixed") else policy
     x = layers.PatchPrediction(units, target, layout.prefix_tokens, name="patch_prediction", dtype=exact)(x, places)
     return keras.Model([images, sources, places], x, name=f"{variant.name}_masked")

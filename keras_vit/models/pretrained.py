@@ -14,7 +14,7 @@ from keras_vit.models.model_interface import scales_pixels
 from keras_vit.models.rows_from_weights import bit_row, require_same, vit_row
 from keras_vit.models.vit import build as build_vit
 from keras_vit.private import parts_of
-from keras_vit.weights.architecture import Architecture, architecture_of_contents, with_config
+from keras_vit.weights.architecture import Architecture, architecture_of_contents, grid_of_config, with_config
 from keras_vit.weights.config_fields import config_fields
 from keras_vit.weights.contents import read_contents
 from keras_vit.weights.files import open_weights
@@ -99,7 +99,9 @@ def _read(file, contents, source, options: dict) -> tuple[Architecture, dict]:
         architecture = architecture_of_model(file.model)
         options = _built_with(file.model) | options
     else:
-        architecture = with_config(architecture_of_contents(contents), config_fields(file, contents), contents.source)
+        fields = config_fields(file, contents)
+        shapes = architecture_of_contents(contents, grid_of_config(contents, fields))
+        architecture = with_config(shapes, fields, contents.source)
     defaults = {"name": None, "classifier_activation": None, "include_top": architecture.classes is not None}
     options = {**defaults, "classes": architecture.classes or 1000, **options}
     if options["classes"] == architecture.classes:
@@ -155,7 +157,7 @@ def _build_vit(architecture: Architecture, options, source, num_heads, source_gr
 
 def _input_shape(architecture: Architecture, source, source_grid):
     size = replace(architecture, grid=source_grid or architecture.grid).full_size
-    if size is None and architecture.positions == "sincos2d":
+    if size is None and architecture.positions in ("sincos2d", "none"):
         return (None, None, architecture.channels)  # the file fits every size
     if size is None:
         tokens = architecture.tokens - architecture.prefix_tokens

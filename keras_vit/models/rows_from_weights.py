@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import keras
 
-from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Variant
+from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Rope, Variant
 from keras_vit.weights.architecture import Architecture, architecture_of_contents, with_config
 from keras_vit.weights.config_fields import config_fields
 from keras_vit.weights.contents import read_contents
@@ -13,7 +13,8 @@ from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.model_architecture import architecture_of_model
 
 _SIZES = ("name", "width", "depth", "mlp_dim", "num_heads", "patch_size", "stem", "image_size")
-_NOTES = ("paper_name", "timm_name", "parameters", "activation", "layer_norm_epsilon")
+_NOTES = ("paper_name", "timm_name", "parameters", "activation", "layer_norm_epsilon", "pooling")
+_NOTES += ("norm_after_pooling", "class_token")
 _OPTIONS = [field for field in fields(Variant) if field.name not in (*_SIZES, *_NOTES)]
 
 
@@ -65,6 +66,8 @@ def vit_row(architecture: Architecture, source, num_heads: int | None = None) ->
     sizes = (architecture.width, architecture.depth, architecture.mlp_dim)
     values = {**architecture.options, **vars(architecture)}
     options = {option.name: values.get(option.name, option.default) for option in _OPTIONS}
+    options["distillation_token"] = bool(options["distillation_token"])  # a number of tokens in files and models
+    options["rope"] = _rope(options["rope"])
     candidates = [row for row in VARIANTS if (row.width, row.depth, row.mlp_dim) == sizes]
     require_same("num_heads", num_heads, architecture.num_heads, source)
     heads = num_heads or architecture.num_heads or (candidates[0].num_heads if candidates else None)
@@ -83,6 +86,14 @@ def vit_row(architecture: Architecture, source, num_heads: int | None = None) ->
             return replace(row, stem=stem, **options)
     name = "ViT" if stem is None else "R_ViT"
     return Variant(name, *sizes, heads, architecture.patch_size, stem, **options)
+
+
+def _rope(values: dict | None) -> Rope | None:
+    """Return a row's `Rope` from its fields, in which JSON has made lists of tuples."""
+    if values is None:
+        return None
+    reference = values.get("reference_grid")
+    return Rope(**{**values, "reference_grid": reference and tuple(reference)})
 
 
 def require_same(name: str, requested, stated, source: str) -> None:

@@ -72,6 +72,8 @@ _IN_VIT = {
     "layer_norm2": "layernorm_after",
     "mlp.fc1": "intermediate.dense",
     "mlp.fc2": "output.dense",
+    "mlp.weights_in": "intermediate.dense",
+    "mlp.weights_out": "output.dense",
     "self_attn.q_proj": "attention.attention.query",
     "self_attn.k_proj": "attention.attention.key",
     "self_attn.v_proj": "attention.attention.value",
@@ -93,10 +95,16 @@ SYNONYMS = tuple(
         # big_vision's ViT-G had its MAP head at the root.
         (r"^(probe|MlpBlock_0|MultiHeadDotProductAttention_0|LayerNorm_0)(?=/|$)", r"MAPHead_0/\1"),
         (r"^blocks\.(\d+)\.gamma_([12])$", r"blocks.\1.ls\2.gamma"),  # DeiT III
+        (
+            r"^blocks\.(\d+)\.attn\.rel_pos\.relative_position_bias_table$",
+            r"blocks.\1.attn.relative_position_bias_table",
+        ),
         (r"^register_tokens$", "reg_token"),  # DINOv2
+        (r"^(blocks\.\d+\.mlp)\.w12\.", r"\1.fc1."),  # DINOv2's SwiGLU
+        (r"^(blocks\.\d+\.mlp)\.w3\.", r"\1.fc2."),
         # transformers' DINOv2 and CLIP, by the names of its ViT
         (r"^(vit\.encoder\.layer)s\.(\d+)\.(\w+_proj|self_attn\.\w+|layer_norm\d|mlp\.fc\d)\.", _as_vit),
-        (r"^(vit\.encoder\.layer)\.(\d+)\.(norm\d|mlp\.fc\d)\.", _as_vit),
+        (r"^(vit\.encoder\.layer)\.(\d+)\.(norm\d|mlp\.fc\d|mlp\.weights_\w+)\.", _as_vit),
         (r"^vit\.embeddings\.class_embedding$", "vit.embeddings.cls_token"),
         (r"^vit\.embeddings\.patch_embedding\.", "vit.embeddings.patch_embeddings.projection."),
         (r"^vit\.embeddings\.position_embedding\.weight$", "vit.embeddings.position_embeddings"),
@@ -107,6 +115,7 @@ SYNONYMS = tuple(
 )
 # (layout, unless, start, instead): on writing, `instead` replaces `start`, unless a name contains `unless`.
 WRITTEN = (
+    ("timm", None, "head_class.", "head."),
     ("timm", "backbone.stages.", "patch_embed.backbone.stem.", "patch_embed.backbone."),
     ("hf", "classifier.", "vit.", ""),
     ("hf", "classifier.", "bit.", ""),
@@ -119,6 +128,7 @@ PREFIXES = (
     ("params/img/", ""),
     ("img/", ""),
     ("", "vit."),  # transformers' ViTModel
+    ("deit.", "vit."),
     ("dinov2.", "vit."),
     ("dinov2_with_registers.", "vit."),
     ("vision_model.", "vit."),  # CLIPVisionModel
@@ -182,7 +192,7 @@ def spell(layout: str, names: list[str]) -> dict[str, str]:
     """Map the table's names of a file to the names that the layout's library writes."""
     spelt = {name: name for name in names}
     for written_by, unless, start, instead in WRITTEN:
-        if written_by == layout and not any(unless in name for name in names):
+        if written_by == layout and not (unless and any(unless in name for name in names)):
             spelt = {
                 name: instead + known.removeprefix(start) if known.startswith(start) else known
                 for name, known in spelt.items()
@@ -209,7 +219,7 @@ def _patterns(family: str, layout: str) -> dict[str, list[tuple]]:
     for row in TABLES[family]:
         cell = row.cells.get(layout)
         for part, name in enumerate(cell.names if cell else ()):
-            name = name.removesuffix("[{i}]")
+            name = name.partition("[")[0]
             pattern, shape = "", ""
             for text, key, _, _ in string.Formatter().parse(name):
                 pattern += re.escape(text) + (f"(?P<{key}>[0-9]{{1,3}})" if key else "")

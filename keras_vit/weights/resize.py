@@ -114,3 +114,39 @@ _MATRICES = {
     "hf": _bicubic,
     "dinov2": _bicubic_of_a_larger_grid,
 }
+
+
+def resize_bias_table(table: np.ndarray, old: tuple[int, int], new: tuple[int, int]) -> np.ndarray:
+    """Resize a table of relative biases as BEiT's code and timm do: small offsets keep their biases.
+
+    The offsets of the file are placed at distances that grow as a geometric series, so that they span the new grid, and
+    the biases between them are interpolated linearly.
+
+    Args:
+        table: (offsets and biases of prefix tokens, H).
+        old: grid of the table in patches.
+        new: grid of the result in patches.
+    """
+    sides = [(2 * before - 1, 2 * after - 1) for before, after in zip(old, new, strict=True)]
+    count = sides[0][0] * sides[1][0]
+    offsets, further = table[:count].reshape(sides[0][0], sides[1][0], -1), table[count:]
+    for axis, (before, after) in enumerate(sides):
+        places, wanted = _offset_places(before, after), np.arange(after) - after // 2
+        moved = np.moveaxis(offsets, axis, 0)
+        flat = moved.reshape(before, -1)
+        flat = np.stack([np.interp(wanted, places, values) for values in flat.T], axis=1)
+        offsets = np.moveaxis(flat.reshape(after, *moved.shape[1:]), 0, axis)
+    return np.concatenate([offsets.reshape(-1, table.shape[1]), further]).astype("float32")
+
+
+def _offset_places(before: int, after: int) -> np.ndarray:
+    """Return the distances at which the offsets of a side are placed: 0, 1, 1 + q, 1 + q + q^2 and so on."""
+    least, most, ratio = 1.01, 1.5, 1.5
+    while most - least > 1e-6:
+        ratio = (least + most) / 2
+        if (1 - ratio ** (before // 2)) / (1 - ratio) > after // 2:
+            most = ratio
+        else:
+            least = ratio
+    distances = np.cumsum([ratio**i for i in range(before // 2)])
+    return np.concatenate([-distances[::-1], [0.0], distances])

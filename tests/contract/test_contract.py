@@ -209,4 +209,6 @@ def test_every_stage_is_a_named_node(case):
     wanted = ["embedding", "tokens", "position_embedding", "encoder_block_00", "encoder_block_01", norm]
     if "bit" in case.name:
         wanted = ["root", "root_pool", "stage1_unit01", "stage1", "stage2_unit01", "stage2", "norm"]
+    if case.name == "without_a_final_norm":
+        wanted.remove(norm)
     assert [name for name in names if name in wanted] == wanted

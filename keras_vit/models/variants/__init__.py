@@ -13,4 +13,5 @@ from keras_vit.models.variants.lookup import names_of as names_of
 from keras_vit.models.variants.rows import BiTVariant as BiTVariant
 from keras_vit.models.variants.rows import ParameterCounts as ParameterCounts
 from keras_vit.models.variants.rows import ResNetStem as ResNetStem
+from keras_vit.models.variants.rows import Rope as Rope
 from keras_vit.models.variants.rows import Variant as Variant

@@ -5,10 +5,32 @@ import fnmatch
 import re
 from dataclasses import replace
 
-from keras_vit.models.variants import axial, bit, clip, deit, dinov2, hybrid, vit
+from keras_vit.models.variants import (
+    axial,
+    beit,
+    beit3,
+    bit,
+    clip,
+    deit,
+    dinov2,
+    dinov3,
+    eva,
+    flexivit,
+    hybrid,
+    ijepa,
+    perception,
+    radio,
+    registers,
+    relpos,
+    rope_vit,
+    siglip,
+    tips,
+    vit,
+)
 from keras_vit.models.variants.rows import BiTVariant, Variant
 
-FAMILIES = (vit, deit, dinov2, clip, hybrid, bit, axial)
+FAMILIES = (vit, deit, dinov2, clip, siglip, ijepa, beit3, tips, radio, flexivit, registers, hybrid, bit, axial)
+FAMILIES += (dinov3, eva, beit, rope_vit, perception, relpos)
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 VARIANTS = tuple(row for row in ROWS if isinstance(row, Variant))
 BIT_VARIANTS = tuple(row for row in ROWS if isinstance(row, BiTVariant))
