@@ -80,7 +80,8 @@ def test_the_folder_of_the_clone_does_not_hide_the_package():
 
 
 def test_pages_are_short_and_the_index_lists_them_all():
-    assert all(len(text.splitlines()) <= 200 for text in TEXTS.values())
+    written = [re.sub(r"<!-- variants -->.*<!-- /variants -->", "", text, flags=re.DOTALL) for text in TEXTS.values()]
+    assert all(len(text.splitlines()) <= 200 for text in written)
     index = set(re.findall(r"^\| \[.*?\]\((.*?)\)", TEXTS["docs/README.md"], re.MULTILINE))
     assert index == {name.removeprefix("docs/") for name in TEXTS} - {"README.md"}
 
