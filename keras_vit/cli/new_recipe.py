@@ -1,27 +1,36 @@
 """Write the text of a recipe for a data set."""
 
 import json
+import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
 from keras_vit.cli.new_data import DataFacts
 from keras_vit.cli.plan import Plan
 from keras_vit.models.model_names import find_named
-from keras_vit.models.variants import BiTVariant
+from keras_vit.models.variants import BiTVariant, Variant
 from keras_vit.models.variants.lookup import ROWS
 
 FINE_TUNED = "vit_small_patch16_224.augreg_in21k"  # the model of recipes/image_folder.py
 FROM_SCRATCH = "ViT_Ti16"  # of scikit-learn's digits, which are too small for published weights
 PATCHES = 8  # along each side of images that are too small for the model's own patches
 SHOWN = 10  # names of classes
+_ROW_KINDS = ("BiTVariant", "ResNetStem", "Rope", "Variant")  # what a row of its own is made of
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The model of a recipe: its name, whether its weights are published ones, its sizes, and the file of its weights.
+    """The model of a recipe.
 
-    Sizes are in pixels.
+    Args:
+        name: its name.
+        fine_tuned: whether its weights are published ones.
+        image_size, patch_size: its sizes in pixels, if they are not the row's.
+        channels: channels of its images.
+        weights: the file of its weights.
+        row: its row, if the tables have none of this name.
+        pooling: its pooling, if it is not the class token.
     """
 
     name: str
@@ -30,23 +39,19 @@ class ModelFacts:
     patch_size: int | None
     channels: int
     weights: str | None = None
+    row: Variant | BiTVariant | None = None
+    pooling: str | None = None
 
 
 def _file_facts(file: str) -> ModelFacts:
-    """Return the model of a file of weights.
-
-    Raises:
-        ValueError: no model of the tables has the file's sizes.
-    """
+    """Return the model of a file of weights."""
     from keras_vit.models.rows_from_weights import row_of_file
 
-    row, size = row_of_file(file)
-    if row.name not in {known.name for known in ROWS}:
-        raise ValueError(
-            f"--model expected a file of a model of list_models(), received {file!r} with other sizes; docs/recipes.md "
-            "shows a recipe with a Variant of your own."
-        )
-    return ModelFacts(row.name, True, size[0] if size else getattr(row, "image_size", 224), None, 3, file)
+    row, size, pooling = row_of_file(file)
+    known = next((known for known in ROWS if known.name == row.name), None)
+    size = size[0] if size else row.image_size
+    return ModelFacts(row.name, True, size, None, 3, file, None if known else row,
+                      None if pooling == "token" or isinstance(row, BiTVariant) else pooling)  # fmt: skip
 
 
 def model_facts(name: str | None, data: DataFacts) -> ModelFacts:
@@ -91,9 +96,12 @@ def recipe_text(name: str, data: DataFacts, model: ModelFacts, plan: Plan, comma
         data.source, f'Augment(crop="inception", crop_area={plan.crop_area}, flip=True)'
     )
     imported = ["Augment", "Data", "Evaluate", "Loss", "Model", "Optimizer", "Recipe", "Schedule"]
-    imported = ", ".join(sorted([*imported, *(["Checkpoint"] if data.validation_split else [])]))
+    imported += ["Checkpoint"] if data.validation_split else []
+    imported += [kind for kind in _ROW_KINDS if re.search(rf"\b{kind}\(", _row(model))]
+    imported = ", ".join(sorted(imported))
     kind, bias = ("sigmoid", ", head_bias=-10.0") if data.multi else ("softmax", "")
     fine = model.fine_tuned
+    depth = "" if isinstance(model.row or find_named(model.name)[0], BiTVariant) else ", drop_path_rate=0.1"
     layers = ", layer_decay=0.75" if fine else ""
     title = f"Fine-tune {model.name} on" if fine else f"Train {model.name} from random weights on"
     size = f"An update takes {plan.batch} images, so an epoch has {plan.updates:,} updates. "
@@ -115,7 +123,7 @@ from keras_vit.train.recipe import {imported}
 recipe = Recipe(
     {_string(name)},
 {_comment(_model_note(data, model))}
-    Model({_string(model.name)}, {_sizes(model)}, drop_path_rate=0.1{bias}),
+    Model({_row(model)}, {_sizes(model)}{depth}{bias}),
 {_comment(f"{size}small.{_broken_note(data)}")}
     Data({_data_arguments(data, plan.batch)}),
 {_comment(changes)}
@@ -180,10 +188,24 @@ def _broken_note(data: DataFacts) -> str:
     return f" on_error leaves out files that cannot be read: {data.broken:,}." if data.broken else ""
 
 
+def _row(model: ModelFacts) -> str:
+    """Return how a recipe states its model: by name, or by a row of its own."""
+    return _string(model.name) if model.row is None else _constructed(model.row)
+
+
+def _constructed(row) -> str:
+    """Return the call that makes a row, with the fields that are not the defaults."""
+    changed = [field.name for field in fields(row) if getattr(row, field.name) != field.default]
+    values = ((name, getattr(row, name)) for name in changed)
+    arguments = (f"{name}={_constructed(value) if is_dataclass(value) else repr(value)}" for name, value in values)
+    return f"{type(row).__name__}({', '.join(arguments)})"
+
+
 def _sizes(model: ModelFacts) -> str:
     sizes = f"weights={_string(model.weights)}, " if model.weights else ""
     sizes += f"image_size={model.image_size}"
     sizes += f", patch_size={model.patch_size}" if model.patch_size else ""
+    sizes += f", pooling={_string(model.pooling)}" if model.pooling else ""
     return sizes + (", channels=1" if model.channels == 1 else "")
 
 

@@ -24,8 +24,10 @@ def row_of(model: keras.Model) -> Variant | BiTVariant:
     return bit_row(architecture) if architecture.family == "bit" else vit_row(architecture, model.name)
 
 
-def row_of_file(source) -> tuple[Variant | BiTVariant, tuple[int, int] | None]:
-    """Return the row of a file of weights, and the (height, width) of its images in pixels, or None.
+def row_of_file(source) -> tuple[Variant | BiTVariant, tuple[int, int] | None, str | None]:
+    """Return the row of a file of weights, the (height, width) of its images in pixels, and its pooling.
+
+    Size and pooling are None where the file does not state them.
 
     Raises:
         ValueError: the file holds no model of this package, or does not state its number of heads.
@@ -38,7 +40,7 @@ def row_of_file(source) -> tuple[Variant | BiTVariant, tuple[int, int] | None]:
             architecture = architecture_of_contents(contents)
             architecture = with_config(architecture, config_fields(file, contents), contents.source)
     row = bit_row(architecture) if architecture.family == "bit" else vit_row(architecture, str(source))
-    return row, architecture.full_size
+    return row, architecture.full_size, architecture.pooling
 
 
 def bit_row(architecture: Architecture) -> BiTVariant:

@@ -19,6 +19,7 @@ import keras_vit
 from keras_vit import cli
 from keras_vit.cli.new_data import DataFacts
 from keras_vit.cli.new_recipe import model_facts, recipe_text
+from keras_vit.train.model import build_model
 from keras_vit.train.recipe.file import load_recipe
 from keras_vit.train.recipe.inputs import check_sizes
 
@@ -178,9 +179,27 @@ def test_a_file_of_weights_is_fine_tuned(tmp_path, monkeypatch, capsys):
     assert (recipe.model.variant, recipe.model.weights) == ("ViT_Ti16", "mine.safetensors")
     assert recipe.optimizer.layer_decay == 0.75 and "read from mine.safetensors" in Path("mine.py").read_text()
     mine = keras_vit.Variant("mine", width=8, depth=1, mlp_dim=8, num_heads=2, patch_size=8)
-    keras_vit.build(mine, input_shape=(16, 16, 3), classes=2).save("other.keras")
-    assert cli.main(["new", "other.py", "--data", str(folder), "--model", "other.keras"]) == 2
-    assert "--model expected a file of a model of list_models(), received 'other.keras'" in capsys.readouterr().err
+    keras_vit.build(mine, input_shape=(16, 16, 3), classes=2, pooling="gap").save("other.keras")
+    found = new(capsys, "other.py", "--data", folder, "--model", "other.keras")
+    assert found["image_size"] == 16
+    recipe = load_recipe("other.py")
+    sizes = ("width", "depth", "mlp_dim", "num_heads", "patch_size")
+    assert [getattr(recipe.model.row, name) for name in sizes] == [8, 1, 8, 2, (8, 8)]
+    assert recipe.model.pooling == "gap" and recipe.optimizer.layer_decay == 0.75
+    built = build_model(recipe, ("a", "b", "c"))
+    kernels = [model.get_layer("embedding").kernel for model in (built, keras_vit.load_model("other.keras"))]
+    assert np.array_equal(*kernels) and built.output_shape == (None, 3)
+
+
+def test_a_bit_of_a_file_has_no_stochastic_depth(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folder = photos(tmp_path / "photos", size=(230, 230))
+    row = keras_vit.BiTVariant("bit", units=(1, 1), width_factor=0.5)
+    keras_vit.build(row, input_shape=(64, 64, 3), classes=2).save("bit.keras")
+    new(capsys, "bit.py", "--data", folder, "--model", "bit.keras")
+    recipe = load_recipe("bit.py")
+    assert recipe.model.row.units == (1, 1) and recipe.model.drop_path_rate == 0.0
+    assert build_model(recipe, ("a", "b", "c")).output_shape == (None, 3)
 
 
 def test_the_decoders_do_not_print_into_the_command(tmp_path):
