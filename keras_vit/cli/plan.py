@@ -52,7 +52,7 @@ def finetuning_plan(data: DataFacts) -> Plan:
     epochs = min(max(-(-UPDATES // updates), FEWEST_EPOCHS), MOST_EPOCHS)
     batch, updates, warmup = _updates(data, epochs)
     small = data.train < SMALL
-    rate, area = (5e-4, 0.5) if small else (1e-3, 0.3)
+    rate, area = (2e-4, 0.5) if small else (5e-4, 0.3)
     return Plan(batch, epochs, updates, warmup, rate, area, patience=max(3, epochs // 5))
 
 
