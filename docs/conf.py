@@ -9,8 +9,9 @@ sys.path.insert(0, str(Path(__file__).parents[3]))  # the clone, from build/docs
 
 import keras_vit
 
-# The guides' kernels import the clone, too.
+# The guides' kernels import the clone, too, and draw no progress bars, which a page cannot update.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[0], os.environ.get("PYTHONPATH")]))
+os.environ["TQDM_DISABLE"] = "1"
 
 project = "keras_vit"
 release = keras_vit.__version__

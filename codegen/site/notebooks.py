@@ -53,7 +53,8 @@ def missing_packages(text: str) -> list[str]:
 
 
 def not_executed(text: str, missing: list[str]) -> str:
-    """Return a guide that the build shows without executing it, with a warning on the page that says why."""
-    text = text.replace("---\n", '---\nmystnb:\n  execution_mode: "off"\n', 1)
+    """Return a guide as a plain page with its code, and with a warning that says why there are no outputs."""
+    shown = lambda cell: "" if _ONLY_IN_BUILDS in cell["options"] else f"```ipython3\n{cell['code']}```"  # noqa: E731
+    text = _CELL.sub(shown, _FRONT.sub("", text))
     warning = f"This page was built without {', '.join(missing)}, so its cells have no outputs."
-    return re.sub(r"^(# .+)$", rf"\1\n\n:::{{warning}}\n{warning}\n:::", text, count=1, flags=re.MULTILINE)
+    return re.sub(r"^(# .+)$", rf"\1\n\n```{{warning}}\n{warning}\n```", text, count=1, flags=re.MULTILINE)

@@ -193,13 +193,14 @@ def test_a_cell_of_the_build_alone_is_in_no_notebook():
 
 
 def test_a_guide_whose_packages_are_absent_says_so_instead_of_running():
-    page = "---\nfile_format: mystnb\nneeds: json, no_such_package\n---\n\n# T\n\nText.\n"
+    page = "---\nfile_format: mystnb\nneeds: json, no_such_package\n---\n\n# T\n\n```{code-cell} ipython3\nf()\n```\n"
     assert notebooks.missing_packages(page) == ["no_such_package"]
     assert notebooks.missing_packages(page.replace(", no_such_package", "")) == []
     assert notebooks.missing_packages("# needs: no_such_package\n") == []
     text = notebooks.not_executed(page, ["no_such_package"])
-    assert text.startswith('---\nmystnb:\n  execution_mode: "off"\nfile_format: mystnb\n')
-    assert ":::{warning}\nThis page was built without no_such_package" in text and text.endswith("Text.\n")
+    assert not notebooks.is_notebook(text) and not notebooks.code_cells(text)
+    assert text.strip().startswith("# T\n\n```{warning}\nThis page was built without no_such_package")
+    assert text.endswith("\n```ipython3\nf()\n```\n")
 
 
 def test_every_guide_is_in_the_table_of_guides():
