@@ -1,13 +1,12 @@
 """Write the sources that Sphinx builds: `python -m codegen.site build/docs/source`.
 
-`python -m codegen.site --csv` writes `docs/results/zoo.csv` instead, and `--exports` `docs/results/exports.csv`.
+`python -m codegen.site --csv` writes `docs/results/zoo.csv` instead.
 """
 
 import argparse
 import shutil
 from pathlib import Path, PurePosixPath
 
-from codegen.site import exports
 from codegen.site.links import ROOT, link_targets, rewrite_links, site_path
 from codegen.site.notebooks import as_notebook, is_notebook, missing_packages, not_executed, with_download
 from codegen.site.pages import generated_pages
@@ -22,13 +21,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", nargs="?", type=Path, help="folder of the sources, replaced")
     parser.add_argument("--csv", action="store_true", help="write docs/results/zoo.csv")
-    parser.add_argument("--exports", action="store_true", help="write docs/results/exports.csv, which takes minutes")
     options = parser.parse_args()
     if options.csv:
         CSV.write_text(as_csv(lines()), encoding="utf-8")
-    if options.exports:
-        text = exports.as_csv()
-        exports.CSV.write_text(text, encoding="utf-8")
     if options.output:
         write_sources(options.output)
 

@@ -211,4 +211,5 @@ def test_the_decoders_do_not_print_into_the_command(tmp_path):
     command = [sys.executable, "-m", "keras_vit.cli", "new", str(tmp_path / "mine.py"), "--data", str(folder)]
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stderr == f"next: keras-vit train {tmp_path / 'mine.py'} --workdir runs/mine\n"
+    said = [line for line in done.stderr.splitlines() if " files/s" not in line]  # progress, on a slow machine
+    assert done.returncode == 0 and said == [f"next: keras-vit train {tmp_path / 'mine.py'} --workdir runs/mine"]

@@ -10,9 +10,11 @@ import re
 from pathlib import PurePosixPath
 
 import pytest
+from contract.cases import MODELS
+from export.test_gate import KINDS
 from support import ROOT
 
-from codegen.site import commands, exports, links, notebooks, pages, zoo
+from codegen.site import commands, links, notebooks, pages, zoo
 from keras_vit.export.formats import FORMATS
 from keras_vit.models.variants.lookup import FAMILIES, ROWS
 from keras_vit.weights.released import RELEASED
@@ -120,29 +122,17 @@ def test_the_zoo_has_a_page_per_family_that_links_each_builder():
     assert all(f"keras_vit.{row.name}`" in whole for row in ROWS)
 
 
-def test_each_family_shows_the_exports_that_passed():
-    with exports.CSV.open(encoding="utf-8") as file:
-        table = list(csv.DictReader(file))
-    assert tuple(table[0]) == exports.FIELDS
+def test_each_family_names_the_exports_that_the_tests_make():
     found = zoo.pages()
-    for family in FAMILIES:
-        name = family.__name__.rpartition(".")[2]
-        lines = [line for line in table if line["family"] == name]
-        assert {line["format"] for line in lines} == set(exports.ASKED)
-        assert {line["model"] for line in lines} == {family.ROWS[0].name}
-        for line in lines:
-            limit = FORMATS[line["format"]].tolerance.difference
-            assert 0 < float(line["largest difference"]) < limit or line["output"] != "logits", line
-            shown = f"| `{line['format']}` | {line['largest difference']} |"
-            assert shown in found[f"zoo/{name}.md"] or line["output"] != "logits"
-
-
-def test_the_table_of_exports_is_made_by_exporting():
-    (family,) = [family for family in FAMILIES if family.__name__.endswith(".vit")]
-    header, *lines = exports.as_csv((family,), ("saved_model",)).splitlines()
-    assert header == ",".join(exports.FIELDS)
-    assert [line.split(",")[:4] for line in lines][0] == ["vit", family.ROWS[0].name, "saved_model", "logits"]
-    assert 0 < float(lines[0].split(",")[4]) < 1e-4
+    cases = {case.name: case for case in MODELS}
+    exported = {kind.values[0].name for kind in KINDS}  # what test_every_format_of_every_kind_passes runs
+    assert set(zoo.EXPORTED) == set(zoo.TITLES)
+    for family, names in zoo.EXPORTED.items():
+        assert set(names) <= exported
+        assert all(f"`{name}`" in found[f"zoo/{family}.md"] for name in (*names, *FORMATS))
+    assert cases["registers"].arguments["variant"].layer_scale and cases["clip"].arguments["variant"].pre_norm
+    sources = {released.source for released in RELEASED if released.source and released.model == "ViT_B16"}
+    assert sources and all(source in found["zoo/vit.md"] for source in sources)
 
 
 def test_recipe_files_are_on_their_page_with_their_fields():
