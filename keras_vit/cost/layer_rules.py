@@ -72,7 +72,7 @@ def _attention(layer, tokens, width, keys):
     """
     offsets = 2 * keys - 1 if layer.relative_positions else 0
     macs = tokens * 4 * width**2 + tokens * (2 * keys + offsets) * width
-    normed = layer.norm is not None
+    normed = getattr(layer, "norm", None) is not None
     return macs, (4 + normed) * tokens * width + layer.num_heads * tokens * keys
 
 

@@ -104,7 +104,6 @@ def _attention_operations(layer: MultiHeadSelfAttention):
     from keras_vit.kernels.training_attention import attention_and_projection
 
     plain = is_plain_dense(layer.qkv) and is_plain_dense(layer.out)
-    plain = plain and layer.has_plain_output
     if plain and not (layer.attention_dropout_rate or layer.relative_positions):
         attend = attention_and_projection(recompute=layer.out.units >= WIDE)
         yield layer, "forward", partial(attention_forward, layer, attend)

@@ -80,7 +80,7 @@ def split_layers(model: keras.Model, dtype: str | None = None):
     for layer in layers_of(model):
         if dtype not in (None, layer.compute_dtype):
             continue
-        if type(layer) is MultiHeadSelfAttention and layer.has_plain_output and not layer.relative_positions:
+        if type(layer) is MultiHeadSelfAttention and not layer.relative_positions:
             functions, parts = (_split_attention, _attention), (layer.qkv, layer.out)
         elif type(layer) is MLPBlock and not layer.kernel_size:
             functions, parts = (_split_mlp, _mlp), (layer.fc1, layer.fc2)

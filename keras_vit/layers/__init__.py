@@ -8,6 +8,8 @@ from keras_vit.layers.axial import AxialBlock as AxialBlock
 from keras_vit.layers.base import as_pair as as_pair
 from keras_vit.layers.base import require_rate as require_rate
 from keras_vit.layers.capture import capture_attention as capture_attention
+from keras_vit.layers.distillation import DistillationPooling as DistillationPooling
+from keras_vit.layers.distillation import DistillationToken as DistillationToken
 from keras_vit.layers.dropout import StochasticDepth as StochasticDepth
 from keras_vit.layers.dropout import current_uniform as current_uniform
 from keras_vit.layers.dropout import use_random_values as use_random_values
@@ -24,14 +26,12 @@ from keras_vit.layers.layer_scale import LayerScale as LayerScale
 from keras_vit.layers.masked import PatchCorruption as PatchCorruption
 from keras_vit.layers.masked import PatchPrediction as PatchPrediction
 from keras_vit.layers.mlp import MLPBlock as MLPBlock
-from keras_vit.layers.pooling import DistillationPooling as DistillationPooling
 from keras_vit.layers.pooling import Head as Head
 from keras_vit.layers.pooling import MeanPooling as MeanPooling
 from keras_vit.layers.pooling import TokenPooling as TokenPooling
 from keras_vit.layers.positions import NoPositions as NoPositions
 from keras_vit.layers.positions import PositionEmbedding2D as PositionEmbedding2D
 from keras_vit.layers.positions import SinCosPositions as SinCosPositions
-from keras_vit.layers.prefix_layers import DistillationToken as DistillationToken
 from keras_vit.layers.prefix_layers import RegisterTokens as RegisterTokens
 from keras_vit.layers.resnet import PreActivationUnit as PreActivationUnit
 from keras_vit.layers.resnet import ResidualUnit as ResidualUnit

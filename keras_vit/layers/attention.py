@@ -13,7 +13,6 @@ from keras import ops
 from keras_vit.layers.base import Dense, Layer, flatten_tokens, require_rank, require_rate, unflatten_tokens
 from keras_vit.layers.class_token_attention import attend_from_class_token
 from keras_vit.layers.dropout import Dropout
-from keras_vit.layers.inner_norm import add_inner_norm
 from keras_vit.layers.override import override_of
 from keras_vit.layers.relative_positions import add_offsets, relative_logits
 
@@ -28,9 +27,6 @@ class MultiHeadSelfAttention(Layer):
         attention_dropout_rate: dropout on the attention weights, in [0, 1).
         relative_positions: whether the dot product of the query with a learned embedding of the offset between key and
             query is added to the logits (appendix D.4, "relative"). The class token has the first place.
-        inner_norm: kind of the norm before the output's dense layer (BEiT-3), as in `EncoderBlock`; None for none.
-        layer_norm_epsilon: epsilon of that norm.
-        out_bias: whether the output's dense layer has a bias.
 
     Input and output shape: (B, N, D). With relative positions, N is fixed when the layer is built. With
     `class_token_only`, the output is the class token, (B, 1, D), and relative positions are ignored.
@@ -39,26 +35,16 @@ class MultiHeadSelfAttention(Layer):
         ValueError: `num_heads` does not divide the width, or with relative positions N is unknown or has changed.
     """
 
-    use_bias = True  # of query, key and value
+    use_bias = out_bias = True  # of query, key and value, and of the output
 
     def __init__(
-        self,
-        num_heads: int,
-        attention_dropout_rate: float = 0.0,
-        relative_positions: bool = False,
-        inner_norm: str | None = None,
-        layer_norm_epsilon: float = 1e-6,
-        out_bias: bool = True,
-        **kwargs: Any,
+        self, num_heads: int, attention_dropout_rate: float = 0.0, relative_positions: bool = False, **kwargs: Any
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.relative_positions = relative_positions
         self.adds_to_logits = relative_positions
-        self.inner_norm = inner_norm
-        self.layer_norm_epsilon = layer_norm_epsilon
-        self.out_bias = out_bias
 
     def build(self, input_shape):
         require_rank(self, input_shape, 3, "tokens (batch, tokens, width)")
@@ -70,18 +56,12 @@ class MultiHeadSelfAttention(Layer):
         self.qkv.build((None, width))
         self.out = self.make_part(Dense, width, use_bias=self.out_bias, name="out")
         self.out.build((None, width))
-        self.norm = add_inner_norm(self, self.inner_norm, self.layer_norm_epsilon, width)
         if self.relative_positions:
             self.offsets = add_offsets(self, input_shape)
         self.attention_dropout = Dropout(self.attention_dropout_rate, dtype=self.dtype_policy)
 
     def compute_output_shape(self, input_shape):
         return input_shape
-
-    @property
-    def has_plain_output(self) -> bool:
-        """Whether the output is a dense layer with a bias, without a norm before it, as kernels compute it."""
-        return self.norm is None and self.out.use_bias
 
     def _project(self, tokens):
         """Return query, key and value in one tensor: (B, N, 3, h, d)."""
@@ -121,13 +101,9 @@ class MultiHeadSelfAttention(Layer):
 
     def call(self, tokens, class_token_only=False, training=False):
         if class_token_only:
-            return self._output(attend_from_class_token(self, tokens, training))[:, None]  # (B, 1, D)
+            return self.out(attend_from_class_token(self, tokens, training))[:, None]  # (B, 1, D)
         forward = override_of(self, "forward", training)
         if forward and not (training and override_of(self, "attention_weights", training)):
             return forward(tokens)
         attended = self._attend(self._project(tokens), training)
-        return unflatten_tokens(self._output(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)
-
-    def _output(self, attended):
-        """Project the attended values, normalised with an `inner_norm`: (B * N, D) -> (B * N, D)."""
-        return self.out(attended if self.norm is None else self.norm(attended))
+        return unflatten_tokens(self.out(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.base import flatten_tokens, unflatten_tokens
+from keras_vit.layers.inner_norm import add_inner_norm
 from keras_vit.layers.relative_bias import RELATIVE_BIASES
 from keras_vit.layers.rope import add_frequencies, axial_frequencies, rotary_angles, rotate
 
@@ -21,7 +22,10 @@ class AttentionWithOptions(MultiHeadSelfAttention):
     Args:
         num_heads: h; must divide the width.
         attention_dropout_rate: dropout on the attention weights, in [0, 1).
-        relative_positions: as in `MultiHeadSelfAttention`, like the three arguments after it.
+        relative_positions: as in `MultiHeadSelfAttention`.
+        inner_norm: kind of the norm before the output's dense layer (BEiT-3), `layer` or `rms`; None for none.
+        layer_norm_epsilon: epsilon of that norm.
+        out_bias: whether the output's dense layer has a bias.
         qkv_bias: which projections have a bias: `qkv`, `qv` (query and value, as in BEiT) or `none`.
         rope: fields of `keras_vit.Rope`, by which queries and keys are rotated; None for no rotation.
         relative_bias: bias of the logits for each offset between two patches: `table` (BEiT), `mlp` (Swin V2), or None.
@@ -53,8 +57,10 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         prefix_tokens: int = 0,
         **kwargs: Any,
     ):
-        output = (inner_norm, layer_norm_epsilon, out_bias)
-        super().__init__(num_heads, attention_dropout_rate, relative_positions, *output, **kwargs)
+        super().__init__(num_heads, attention_dropout_rate, relative_positions, **kwargs)
+        self.inner_norm = inner_norm
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.out_bias = out_bias
         if qkv_bias not in QKV_BIASES:
             raise ValueError(f"qkv_bias expected one of {QKV_BIASES}, received {qkv_bias!r}.")
         self.qkv_bias = qkv_bias
@@ -71,6 +77,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
     def build(self, tokens_shape, patches_shape=None):
         super().build(tokens_shape)
         width = tokens_shape[-1]
+        self.norm = add_inner_norm(self, self.inner_norm, self.layer_norm_epsilon, width)
         if self.qkv_bias == "qv":
             self.query_bias = self.add_weight(name="query_bias", shape=(width,), initializer="zeros")
             self.value_bias = self.add_weight(name="value_bias", shape=(width,), initializer="zeros")
@@ -113,5 +120,6 @@ class AttentionWithOptions(MultiHeadSelfAttention):
                 f"class_token_only expected False in {self.name}, an attention with options, received True."
             )
         grid = None if patches is None else ops.shape(patches)[1:3]
-        attended = self._attend(self._project(tokens, grid), training)
-        return unflatten_tokens(self._output(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)
+        attended = ops.reshape(self._attend(self._project(tokens, grid), training), (-1, tokens.shape[-1]))
+        attended = attended if self.norm is None else self.norm(attended)
+        return unflatten_tokens(self.out(attended), tokens)

@@ -13,11 +13,11 @@ from keras_vit.layers.base import Layer, is_plain_dense, require_rank, require_r
 from keras_vit.layers.capture import is_captured
 from keras_vit.layers.dropout import Dropout, StochasticDepth
 from keras_vit.layers.extended_mlp import ExtendedMLP
+from keras_vit.layers.inner_norm import norm_class
 from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.local_conv import require_kernel_size
 from keras_vit.layers.mlp import MLPBlock
 from keras_vit.layers.override import override_of
-from keras_vit.layers.rms_norm import RMSNorm
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
@@ -58,16 +58,6 @@ class LayerNorm(Layer):
         return ops.cast(norm(x, gamma, beta, self.epsilon), self.compute_dtype)
 
 
-NORMS = {"layer": LayerNorm, "rms": RMSNorm}
-
-
-def norm_class(kind: str) -> type:
-    """Return the class of a kind of norm, `layer` or `rms`."""
-    if kind not in NORMS:
-        raise ValueError(f"norm expected one of {tuple(NORMS)}, received {kind!r}.")
-    return NORMS[kind]
-
-
 class EncoderBlock(Layer):
     """x += attention(norm(x)); x += mlp(norm(x)), with dropout and stochastic depth on both branches.
 
@@ -83,11 +73,8 @@ class EncoderBlock(Layer):
         prefix_tokens: number of tokens in front of the patches (the class token); the convolution skips them.
         relative_positions: whether the attention uses relative positions.
         layer_scale: initial value of the `LayerScale` at the end of both branches; None for none.
-        gated_mlp: whether the MLP has a gate, as in SwiGLU.
-        mlp_inner_norm: whether the MLP has a norm before its last dense layer.
-        attention_inner_norm: whether the attention has a norm before its last dense layer.
-        dense_bias: whether the MLP's dense layers and the attention's last one have a bias.
-        norm: kind of all norms, `layer` or `rms` (RMSNorm).
+        norm: kind of both norms, `layer` or `rms` (RMSNorm).
+        mlp_options: further arguments of `ExtendedMLP`; None for a plain MLP.
         attention_options: further arguments of `AttentionWithOptions`; None for plain attention.
 
     Input: tokens (B, N, D) and, with an `mlp_kernel_size`, or with rotary positions and a free image size, the embedded
@@ -112,11 +99,8 @@ class EncoderBlock(Layer):
         prefix_tokens: int = 0,
         relative_positions: bool = False,
         layer_scale: float | None = None,
-        gated_mlp: bool = False,
-        mlp_inner_norm: bool = False,
-        attention_inner_norm: bool = False,
-        dense_bias: bool = True,
         norm: str = "layer",
+        mlp_options: dict | None = None,
         attention_options: dict | None = None,
         **kwargs: Any,
     ):
@@ -132,44 +116,35 @@ class EncoderBlock(Layer):
         self.prefix_tokens = prefix_tokens
         self.relative_positions = relative_positions
         self.layer_scale = layer_scale
-        self.gated_mlp = gated_mlp
-        self.mlp_inner_norm = mlp_inner_norm
-        self.attention_inner_norm = attention_inner_norm
-        self.dense_bias = dense_bias
         self.norm = norm
+        self.mlp_options = mlp_options
         self.attention_options = attention_options
 
     def build(self, tokens_shape, patches_shape=None):
         require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
-        policy, kind, epsilon = self.dtype_policy, norm_class(self.norm), self.layer_norm_epsilon
-        inner = self.norm if self.attention_inner_norm else None
+        policy, norm, epsilon = (
+            self.dtype_policy,
+            norm_class(self.norm),
+            {"layer_norm_epsilon": self.layer_norm_epsilon},
+        )
+        self.attention_norm = self.make_part(norm, self.layer_norm_epsilon, name="attention_norm")
+        kind, options = MultiHeadSelfAttention, {}
+        if self.attention_options:
+            kind, options = AttentionWithOptions, epsilon | self.attention_options
         attention = (self.num_heads, self.attention_dropout_rate, self.relative_positions)
-        output = {"inner_norm": inner, "layer_norm_epsilon": epsilon, "out_bias": self.dense_bias}
-        self.attention_norm = self.make_part(kind, epsilon, name="attention_norm")
-        options = self.attention_options
-        attends = AttentionWithOptions if options else MultiHeadSelfAttention
-        self.attention = self.make_part(attends, *attention, **output, **(options or {}), name="attention")
-        self.mlp_norm = self.make_part(kind, epsilon, name="mlp_norm")
+        self.attention = self.make_part(kind, *attention, **options, name="attention")
+        self.mlp_norm = self.make_part(norm, self.layer_norm_epsilon, name="mlp_norm")
+        kind, options = MLPBlock, {"kernel_size": self.mlp_kernel_size, "prefix_tokens": self.prefix_tokens}
+        if self.mlp_options:
+            kind, options = ExtendedMLP, epsilon | self.mlp_options
+        self.mlp = self.make_part(kind, self.mlp_dim, self.activation, self.dropout_rate, **options, name="mlp")
         for part in (self.attention_norm, self.attention, self.mlp_norm):
             part.build(tokens_shape)
-        self._build_mlp(tokens_shape, patches_shape)
+        self.mlp.build(tokens_shape, patches_shape)
         self.attention_scale = self._make_scale("attention_scale", tokens_shape)
         self.mlp_scale = self._make_scale("mlp_scale", tokens_shape)
         self.dropout = Dropout(self.dropout_rate, dtype=policy)
         self.drop_path = StochasticDepth(self.drop_path_rate, dtype=policy)
-
-    def _build_mlp(self, tokens_shape, patches_shape):
-        common = (self.mlp_dim, self.activation, self.dropout_rate)
-        if self.dense_bias and not (self.gated_mlp or self.mlp_inner_norm):
-            local = {"kernel_size": self.mlp_kernel_size, "prefix_tokens": self.prefix_tokens}
-            self.mlp = self.make_part(MLPBlock, *common, **local, name="mlp")
-            return self.mlp.build(tokens_shape, patches_shape)
-        if self.mlp_kernel_size:
-            raise ValueError("mlp_kernel_size expected 0 in an MLP with a gate, with a norm or without biases, "
-                             f"received {self.mlp_kernel_size}.")  # fmt: skip
-        extra = (self.gated_mlp, self.norm if self.mlp_inner_norm else None, self.layer_norm_epsilon, self.dense_bias)
-        self.mlp = self.make_part(ExtendedMLP, *common, *extra, name="mlp")
-        return self.mlp.build(tokens_shape)
 
     def _make_scale(self, name, shape):
         if self.layer_scale is None:
@@ -203,8 +178,7 @@ class EncoderBlock(Layer):
         branch = branch if self.attention_scale is None else self.attention_scale(branch)
         tokens = tokens[:, :1] if class_token_only else tokens
         tokens = tokens + self.drop_path(branch, lines=lines, training=training)
-        grid = (patches,) if self.mlp_kernel_size else ()
-        branch = self.mlp(self.mlp_norm(tokens), *grid, training=training)
+        branch = self.mlp(self.mlp_norm(tokens), patches, training=training)
         branch = branch if self.mlp_scale is None else self.mlp_scale(branch)
         return tokens + self.drop_path(branch, lines=lines, training=training)
 

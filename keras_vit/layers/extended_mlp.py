@@ -25,11 +25,11 @@ class ExtendedMLP(Layer):
         activation: `gelu_tanh`, `gelu`, `quick_gelu`, or an activation of Keras.
         dropout_rate: rate after the hidden layer and after the last dense layer, in [0, 1).
         gated: whether the hidden layer has a gate.
-        inner_norm: kind of the norm of the hidden layer, as `norm` in `EncoderBlock`; None for none.
+        inner_norm: kind of the norm of the hidden layer, `layer` or `rms`; None for none.
         layer_norm_epsilon: epsilon of that norm.
         use_bias: whether the dense layers have a bias.
 
-    Input and output shape: (B, N, D).
+    Input: tokens (B, N, D), and patches as in `MLPBlock`, which are ignored. Output shape: (B, N, D).
 
     Raises:
         ValueError: `dropout_rate` is out of range, or the activation or the norm is unknown.
@@ -56,8 +56,8 @@ class ExtendedMLP(Layer):
         self.use_bias = use_bias
         self.activate = activation_function(activation)
 
-    def build(self, input_shape):
-        width = input_shape[-1]
+    def build(self, tokens_shape, patches_shape=None):
+        width = tokens_shape[-1]
         for name, size, units in (("fc1", width, (1 + self.gated) * self.mlp_dim), ("fc2", self.mlp_dim, width)):
             tiny = keras.initializers.RandomNormal(stddev=1e-6)
             dense = self.make_part(Dense, units, use_bias=self.use_bias, bias_initializer=tiny, name=name)
@@ -66,10 +66,10 @@ class ExtendedMLP(Layer):
         self.norm = add_inner_norm(self, self.inner_norm, self.layer_norm_epsilon, self.mlp_dim)
         self.dropout = Dropout(self.dropout_rate, dtype=self.dtype_policy)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
+    def compute_output_shape(self, tokens_shape, patches_shape=None):
+        return tokens_shape
 
-    def call(self, tokens, training=False):
+    def call(self, tokens, patches=None, training=False):
         hidden = self.fc1(flatten_tokens(tokens))  # (B * N, M), gated (B * N, 2 M)
         if self.gated:
             gate, values = ops.split(hidden, 2, axis=-1)

@@ -43,22 +43,6 @@ class MeanPooling(TokenPooling):
         return ops.mean(tokens[:, self.prefix_tokens :], axis=1)
 
 
-class DistillationPooling(TokenPooling):
-    """Returns the class token and the distillation token side by side (DeiT, arXiv 2012.12877).
-
-    DeiT's logits are the mean of two linear classifiers, one of each token. A linear classifier of both tokens, with
-    half of their kernels, is the same function.
-
-    Input shape: (B, N, D). Output shape: (B, 2 D).
-    """
-
-    def compute_output_shape(self, input_shape):
-        return (input_shape[0], 2 * input_shape[-1])
-
-    def call(self, tokens):
-        return ops.reshape(tokens[:, :2], (-1, 2 * tokens.shape[-1]))
-
-
 class Head(Configured, AdaptableDense):
     """Linear classifier, initialised to zeros, so that every class starts equally likely (appendix B.1.1).
 

@@ -3,6 +3,7 @@
 B batch, N tokens, D width.
 """
 
+from keras_vit.layers.distillation import DistillationToken
 from keras_vit.layers.embedding import ClassToken, PrefixTokens
 
 
@@ -14,16 +15,6 @@ class RegisterTokens(PrefixTokens):
 
     kind = "register"
     initializer = {"class_name": "RandomNormal", "config": {"stddev": 1e-6}}  # each layer makes its own
-
-
-class DistillationToken(PrefixTokens):
-    """Put one learned distillation token in front of a sequence (DeiT, arXiv 2012.12877).
-
-    Input shape: (B, N, D). Output shape: (B, 1 + N, D).
-    """
-
-    kind = "distillation"
-    initializer = {"class_name": "TruncatedNormal", "config": {"stddev": 0.02}}
 
 
 # In the order they are called: the tokens of the last layer come first. A key is the layer's name in a model, and the

@@ -51,6 +51,8 @@ def attention_options(variant, layout) -> dict | None:
         layout: `TokenLayout` of the sequence.
     """
     options = {} if variant.qkv_bias == "qkv" else {"qkv_bias": variant.qkv_bias}
+    options |= {"inner_norm": variant.norm} if variant.attention_inner_norm else {}
+    options |= {} if variant.dense_bias else {"out_bias": False}
     if variant.rope:
         options["rope"] = asdict(variant.rope)
     if variant.relative_bias:
@@ -58,3 +60,10 @@ def attention_options(variant, layout) -> dict | None:
     if variant.rope or variant.relative_bias:
         options |= {"grid": layout.grid, "prefix_tokens": layout.prefix_tokens}
     return options or None
+
+
+def mlp_options(variant) -> dict | None:
+    """Return the further arguments of a row's MLP, as fields of `ExtendedMLP`; None for a plain MLP."""
+    norm = variant.norm if variant.mlp_inner_norm else None
+    extended = variant.gated_mlp or norm or not variant.dense_bias
+    return {"gated": variant.gated_mlp, "inner_norm": norm, "use_bias": variant.dense_bias} if extended else None

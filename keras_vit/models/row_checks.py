@@ -126,8 +126,9 @@ def check_bit_row(variant: BiTVariant, include_top: bool, pooling: str | None) -
 
 
 def check_attention_options(variant: Variant, prefix_tokens: int, free: bool) -> None:
-    """Raise a ValueError unless the options of a row's attention fit the other fields and the image size."""
-    options = {"rope": None, "qkv_bias": "qkv", "relative_bias": None}
+    """Raise a ValueError unless the options of a row's attention and MLP fit the other fields and the image size."""
+    options = {"rope": None, "qkv_bias": "qkv", "relative_bias": None, "attention_inner_norm": False}
+    options |= {"gated_mlp": False, "mlp_inner_norm": False, "dense_bias": True}
     changed = [name for name, usual in options.items() if getattr(variant, name) != usual]
     if variant.axial and changed:
         raise ValueError(f"{changed[0]} expected {options[changed[0]]!r} with axial blocks, received "

@@ -68,7 +68,7 @@ def _vit(model, layers: dict, known: dict) -> Architecture:
         norm_after_pooling="pooled_norm" in layers,
         options={
             **config,
-            **(config.get("attention_options") or {}),
+            **_block_options(config),
             **prefix,
             "prefix_positions": getattr(positions, "prefix_positions", True),
             "pre_norm": "pre_norm" in layers,
@@ -80,6 +80,18 @@ def _vit(model, layers: dict, known: dict) -> Architecture:
         **known,
         **block,
     )
+
+
+def _block_options(config: dict) -> dict:
+    """Return the fields of a row that a block's config has in its options of attention and MLP."""
+    attention, mlp = (config.get(name) or {} for name in ("attention_options", "mlp_options"))
+    return {
+        **attention,
+        "attention_inner_norm": attention.get("inner_norm") is not None,
+        "gated_mlp": mlp.get("gated", False),
+        "mlp_inner_norm": mlp.get("inner_norm") is not None,
+        "dense_bias": attention.get("out_bias", True),
+    }
 
 
 _POSITIONS = {

@@ -121,8 +121,8 @@ LAYERS = (
         ((6, 16), (2, 3, 5)),
     ),
     Case(
-        "MultiHeadSelfAttention_with_an_inner_norm",
-        layers.MultiHeadSelfAttention,
+        "AttentionWithOptions_with_an_inner_norm",
+        layers.AttentionWithOptions,
         {"num_heads": 4, "inner_norm": "layer", "layer_norm_epsilon": 1e-5, "out_bias": False},
         TOKENS,
     ),
@@ -146,7 +146,13 @@ LAYERS = (
     Case(
         "EncoderBlock_gated",
         layers.EncoderBlock,
-        {**BLOCK, **DROPS, "gated_mlp": True, "mlp_inner_norm": True, "attention_inner_norm": True, "norm": "rms"},
+        {
+            **BLOCK,
+            **DROPS,
+            "norm": "rms",
+            "mlp_options": {"gated": True, "inner_norm": "rms", "use_bias": True},
+            "attention_options": {"inner_norm": "rms"},
+        },
         TOKENS,
     ),
     Case("RMSNorm", layers.RMSNorm, {"epsilon": 1e-5}, TOKENS),
