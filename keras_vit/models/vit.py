@@ -169,7 +169,9 @@ def _pool(x, variant, config, layout, pooling, norm_after_pooling):
     elif pooling == "gap":
         x = layers.MeanPooling(layout.prefix_tokens, name="pooling", dtype=policy)(x)
     elif pooling == "map":
-        sizes = (variant.num_heads, variant.mlp_dim, config.activation, epsilon)
+        heads, mlp_dim = variant.pooling_heads or variant.num_heads, variant.pooling_mlp_dim or variant.mlp_dim
         left_out = 0 if variant.pool_prefix else layout.prefix_tokens
-        x = layers.AttentionPooling(*sizes, left_out, name="pooling", dtype=policy)(x)
+        x = layers.AttentionPooling(heads, mlp_dim, config.activation, epsilon, left_out, name="pooling", dtype=policy)(
+            x
+        )
     return normalised(x, variant, config, "pooled_norm") if norm_after_pooling else x

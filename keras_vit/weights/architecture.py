@@ -230,7 +230,7 @@ def with_config(architecture: Architecture, fields: dict, source: str) -> Archit
     if architecture.num_heads is not None:
         changes.pop("num_heads", None)
     if "pool_prefix" in fields:
-        changes["options"] = {**architecture.options, "pool_prefix": fields["pool_prefix"]}
+        options["pool_prefix"] = fields["pool_prefix"]
     labels = changes.get("labels")
     if labels is not None and len(labels) != architecture.classes:
         del changes["labels"]

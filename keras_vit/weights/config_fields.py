@@ -7,7 +7,7 @@ architecture of timm that implies them.
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents
 from keras_vit.weights.timm_architectures import find_timm_architecture, stated_options
-from keras_vit.weights.timm_models import rope_of_timm, states_rope, timm_image_size
+from keras_vit.weights.timm_models import pooling_heads_of_timm, rope_of_timm, states_rope, timm_image_size
 
 # transformers' models that compute the same as this package. Others have the same names of arrays, but differ.
 _MODEL_TYPES = ("vit", "vit_mae", "vit_msn", "ijepa", "dpt", "bit", "vit-hybrid", "vit_hybrid", "dinov2")
@@ -36,8 +36,8 @@ def config_fields(file, contents: Contents) -> dict:
         fields["pool_prefix"] = stated_options(config).get("pool_prefix", False)
     if isinstance(arguments := config.get("model_args"), dict) and arguments.get("swiglu_mlp"):
         fields["activation"] = "silu"
-    if rope := rope_of_timm(config):
-        fields["options"] = {"rope": rope}
+    stated = {"rope": rope_of_timm(config), "pooling_heads": pooling_heads_of_timm(config)}
+    fields["options"] = {name: value for name, value in stated.items() if value}
     if contents.options.get("gated_mlp") and contents.options.get("qkv_bias") == "qv" and not states_rope(config):
         raise ValueError(
             f"the config of {contents.source!r} expected an 'architecture' of timm, because no array shows whether a "

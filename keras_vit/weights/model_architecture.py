@@ -76,10 +76,18 @@ def _vit(model, layers: dict, known: dict) -> Architecture:
             "final_norm": "encoder_norm" in layers or "pooled_norm" in layers,
             "pool_prefix": not getattr(layers.get("pooling"), "num_heads", 0) or not layers["pooling"].prefix_tokens,
             "patch_bias": layers["embedding"].use_bias,
+            **_pooling_options(layers.get("pooling"), block),
         },
         **known,
         **block,
     )
+
+
+def _pooling_options(pooling, block: dict) -> dict:
+    """Return the sizes of attention pooling that are not those of the blocks, as fields of the row."""
+    sizes = {"pooling_heads": "num_heads", "pooling_mlp_dim": "mlp_dim"}
+    found = {field: (getattr(pooling, name, None), block[name]) for field, name in sizes.items()}
+    return {field: own for field, (own, usual) in found.items() if own not in (None, usual)}
 
 
 def _block_options(config: dict) -> dict:

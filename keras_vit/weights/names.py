@@ -263,6 +263,9 @@ def options_shown(shapes: dict[str, tuple[int, ...]], may_lack: bool) -> dict[st
         shown["gated_mlp"] = True
     if f"{block}attention/qkv/kernel" in shapes and f"{block}attention/qkv/bias" not in shapes:
         shown["qkv_bias"] = "qv" if f"{block}attention/query_bias" in shapes else "none"
+    pooled, usual = (shapes.get(f"{path}mlp/fc1/kernel", (0,))[-1] for path in ("pooling/", block))
+    if pooled and pooled != (usual // 2 if "gated_mlp" in shown else usual):
+        shown["pooling_mlp_dim"] = pooled
     if f"{block}attention/bias/table" in shapes:
         shown["relative_bias"] = "table"
     if f"{block}attention/bias/fc1/kernel" in shapes:

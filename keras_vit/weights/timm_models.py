@@ -56,6 +56,14 @@ def rope_of_timm(config: dict) -> dict | None:
     return rope
 
 
+def pooling_heads_of_timm(config: dict) -> int:
+    """Return the number of heads of attention pooling if a config of timm or its architecture states one, else 0."""
+    name, arguments = config.get("architecture"), config.get("model_args")
+    heads = arguments.get("attn_pool_num_heads") if isinstance(arguments, dict) else None
+    implied = 8 if isinstance(name, str) and name.startswith("vit_pe_core_") else 0
+    return heads if isinstance(heads, int) and heads > 0 else implied
+
+
 def states_rope(config: dict) -> bool:
     """Return whether a config of timm states if its model has rotary positions."""
     arguments = config.get("model_args")
@@ -96,6 +104,9 @@ def timm_model(model, arguments: dict) -> tuple[str, dict]:
     }
     arguments |= {name: value for name, value in stated.items() if value}
     qkv_bias = options.get("qkv_bias", "qkv")
+    if not is_eva(model) and (options.get("pooling_heads") or options.get("pooling_mlp_dim")):
+        raise ValueError("layout 'timm' expected attention pooling with the sizes of the blocks, or rotary positions, "
+                         "received pooling_heads or pooling_mlp_dim of its own.")  # fmt: skip
     if options.get("relative_bias"):
         return _relative(model, arguments, qkv_bias)
     if is_eva(model):
@@ -184,6 +195,12 @@ def _eva(model, arguments, rope, qkv_bias):
         "scale_mlp": options.get("mlp_inner_norm", False),
         "scale_attn_inner": options.get("attention_inner_norm", False),
     }
+    if model.pooling == "map":
+        arguments["attn_pool_num_heads"] = options.get("pooling_heads") or model.num_heads
+        arguments["attn_pool_mlp_ratio"] = ratio(options.get("pooling_mlp_dim") or model.mlp_dim, model.width)
+        if model.prefix_tokens and not options.get("pool_prefix", True):
+            raise ValueError("layout 'timm' expected attention pooling of all tokens with rotary positions, received "
+                             "pool_prefix=False.")  # fmt: skip
     if not options.get("final_norm", True):
         arguments["use_post_transformer_norm"] = False
     if rope:

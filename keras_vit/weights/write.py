@@ -121,6 +121,8 @@ _TIMM_ONLY = {
     "pool_prefix": True,
     "qkv_bias": "qkv",
     "rope": None,
+    "pooling_heads": 0,
+    "pooling_mlp_dim": 0,
     "relative_bias": None,
 }
 

@@ -33,6 +33,7 @@ KINDS = (
     "vit_small_plus_patch16_dinov3",
     "vit_giant_patch16_lingbot",
     "vit_pe_spatial_tiny_patch16_512",
+    "vit_pe_core_base_patch16_224",
     "beit_base_patch16_224",
     "beitv2_base_patch16_224",
     "vit_relpos_small_patch16_224",

@@ -110,6 +110,8 @@ class Variant:
             (Swin V2), or None. A table is resized with the image size, and has entries for a class token.
         relative_bias_dim: width between the dense layers of the `mlp`.
         layer_norm_epsilon: epsilon of the layer norms if neither the builder's argument nor the weights state one.
+        pooling_heads: number of heads of attention pooling; 0 for that of the blocks.
+        pooling_mlp_dim: width between the dense layers of attention pooling; 0 for that of the blocks.
         class_token: whether the model has a class token beside the pooled patches, if the builder does not state it.
         pooling: pooling if the builder receives none: `token`, `gap` or `map`.
         norm_after_pooling: whether the pooled vector is normalised instead of the tokens, if the builder receives none.
@@ -150,6 +152,8 @@ class Variant:
     rope: Rope | None = None
     relative_bias: str | None = None
     relative_bias_dim: int = 128
+    pooling_heads: int = 0
+    pooling_mlp_dim: int = 0
     class_token: bool = False
     pooling: str = "token"
     norm_after_pooling: bool = False
