@@ -16,6 +16,10 @@ from keras_vit.models.variants import ResNetStem as ResNetStem
 from keras_vit.models.variants import Rope as Rope
 from keras_vit.models.variants import Variant as Variant
 from keras_vit.models.variants import list_models as list_models
+from keras_vit.models.zoo.aimv2 import AIMv2_1B14 as AIMv2_1B14
+from keras_vit.models.zoo.aimv2 import AIMv2_3B14 as AIMv2_3B14
+from keras_vit.models.zoo.aimv2 import AIMv2_H14 as AIMv2_H14
+from keras_vit.models.zoo.aimv2 import AIMv2_L14 as AIMv2_L14
 from keras_vit.models.zoo.axial import AxialResNet_R50x1 as AxialResNet_R50x1
 from keras_vit.models.zoo.axial import AxialViT_B16 as AxialViT_B16
 from keras_vit.models.zoo.axial import AxialViT_B32 as AxialViT_B32
@@ -112,6 +116,7 @@ from keras_vit.models.zoo.registers import ViT_Little16_reg1 as ViT_Little16_reg
 from keras_vit.models.zoo.registers import ViT_Little16_reg4 as ViT_Little16_reg4
 from keras_vit.models.zoo.registers import ViT_Medium16_reg1 as ViT_Medium16_reg1
 from keras_vit.models.zoo.registers import ViT_Medium16_reg4 as ViT_Medium16_reg4
+from keras_vit.models.zoo.registers import ViT_SO150M2_16_reg1 as ViT_SO150M2_16_reg1
 from keras_vit.models.zoo.registers import ViT_SO150M16_reg4 as ViT_SO150M16_reg4
 from keras_vit.models.zoo.registers import ViT_Wee16_reg1 as ViT_Wee16_reg1
 from keras_vit.models.zoo.relpos import RelPos_ViT_B16 as RelPos_ViT_B16

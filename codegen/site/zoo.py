@@ -21,6 +21,7 @@ TITLES = {
     "siglip": "SigLIP",
     "ijepa": "I-JEPA",
     "beit3": "BEiT-3",
+    "aimv2": "AIMv2",
     "tips": "TIPS",
     "radio": "C-RADIO and InternViT",
     "flexivit": "FlexiViT",

@@ -43,7 +43,7 @@ def timm_arguments(model) -> dict:
     if options.get("patch_norm") and not apart:
         arguments["embed_norm_layer"] = "rmsnorm" if options.get("norm") == "rms" else "layernorm"
     if apart:
-        arguments["qkv_bias"] = True
+        arguments["qkv_bias"] = options.get("qkv_bias", "qkv") == "qkv"
         arguments |= {} if options.get("patch_norm") else {"embed_norm_layer": None}
     if gated:
         arguments |= {"init_values": options.get("layer_scale")}

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from keras_vit.models.variants import (
+    aimv2,
     axial,
     beit,
     beit3,
@@ -29,7 +30,7 @@ from keras_vit.models.variants import (
 )
 from keras_vit.models.variants.rows import BiTVariant, Variant
 
-FAMILIES = (vit, deit, dinov2, clip, siglip, ijepa, beit3, tips, radio, flexivit, registers, hybrid, bit, axial)
+FAMILIES = (vit, deit, dinov2, clip, siglip, ijepa, beit3, aimv2, tips, radio, flexivit, registers, hybrid, bit, axial)
 FAMILIES += (dinov3, eva, beit, rope_vit, perception, relpos)
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 VARIANTS = tuple(row for row in ROWS if isinstance(row, Variant))

@@ -61,6 +61,12 @@ SO150M16_4 = replace(
     **_GAP,
     parameters=ParameterCounts(133_234_560, 134_131_560, 152_827_731),
 )  # fmt: skip
+SO150M2_16_1 = replace(
+    vit.B16, name="ViT_SO150M2_16_reg1", paper_name="ViT-SO150M2/16-reg1",
+    timm_name="vit_so150m2_patch16_reg1_gap", width=832, depth=21, mlp_dim=2176, num_heads=13, registers=1,
+    layer_scale=1e-5, qkv_bias="none", norm_after_pooling=True, **_GAP,
+    parameters=ParameterCounts(135_226_560, 136_059_560, 153_421_779),
+)  # fmt: skip
 
 ROWS: tuple[Variant, ...] = (
     Wee16_1,
@@ -72,4 +78,5 @@ ROWS: tuple[Variant, ...] = (
     Betwixt16_4,
     B16_4,
     SO150M16_4,
+    SO150M2_16_1,
 )
