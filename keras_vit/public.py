@@ -92,6 +92,11 @@ from keras_vit.models.zoo.hybrid import R_ViT_Ti16 as R_ViT_Ti16
 from keras_vit.models.zoo.ijepa import IJEPA_H14 as IJEPA_H14
 from keras_vit.models.zoo.ijepa import IJEPA_H16 as IJEPA_H16
 from keras_vit.models.zoo.ijepa import IJEPA_g16 as IJEPA_g16
+from keras_vit.models.zoo.perception import PE_Core_B16 as PE_Core_B16
+from keras_vit.models.zoo.perception import PE_Core_G14 as PE_Core_G14
+from keras_vit.models.zoo.perception import PE_Core_L14 as PE_Core_L14
+from keras_vit.models.zoo.perception import PE_Core_S16 as PE_Core_S16
+from keras_vit.models.zoo.perception import PE_Core_Ti16 as PE_Core_Ti16
 from keras_vit.models.zoo.perception import PE_Lang_G14 as PE_Lang_G14
 from keras_vit.models.zoo.perception import PE_Lang_L14 as PE_Lang_L14
 from keras_vit.models.zoo.perception import PE_Spatial_B16 as PE_Spatial_B16

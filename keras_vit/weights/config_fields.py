@@ -33,7 +33,8 @@ def config_fields(file, contents: Contents) -> dict:
     if layout != "timm" or contents.family != "vit":
         return fields
     if "pooling/probe" in contents.entries and contents.prefix_tokens:
-        fields["pool_prefix"] = stated_options(config).get("pool_prefix", False)
+        eva = rope_of_timm(config) or contents.options.get("qkv_bias") == "qv"  # timm's class that pools all tokens
+        fields["pool_prefix"] = stated_options(config).get("pool_prefix", bool(eva))
     if isinstance(arguments := config.get("model_args"), dict) and arguments.get("swiglu_mlp"):
         fields["activation"] = "silu"
     stated = {"rope": rope_of_timm(config), "pooling_heads": pooling_heads_of_timm(config)}

@@ -154,7 +154,7 @@ def _arrays(model, architecture, layout):
 
 def _with_stacks(arrays: dict) -> dict:
     """Replace the entries `name[:,0]`, `name[:,1]` and so on by the array that stacks them on axis 1."""
-    stacks = {}
+    stacks: dict[str, list] = {}
     for name in [name for name in arrays if "[:," in name]:
         stacks.setdefault(name.partition("[")[0], []).append(arrays.pop(name))
     stack = lambda entries: np.stack([_array(*entry) for entry in entries], axis=1)  # noqa: E731

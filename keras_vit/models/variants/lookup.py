@@ -30,8 +30,29 @@ from keras_vit.models.variants import (
 )
 from keras_vit.models.variants.rows import BiTVariant, Variant
 
-FAMILIES = (vit, deit, dinov2, clip, siglip, ijepa, beit3, aimv2, tips, radio, flexivit, registers, hybrid, bit, axial)
-FAMILIES += (dinov3, eva, beit, rope_vit, perception, relpos)
+FAMILIES = (
+    vit,
+    deit,
+    dinov2,
+    clip,
+    siglip,
+    ijepa,
+    beit3,
+    aimv2,
+    tips,
+    radio,
+    flexivit,
+    registers,
+    hybrid,
+    bit,
+    axial,
+    dinov3,
+    eva,
+    beit,
+    rope_vit,
+    perception,
+    relpos,
+)
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 VARIANTS = tuple(row for row in ROWS if isinstance(row, Variant))
 BIT_VARIANTS = tuple(row for row in ROWS if isinstance(row, BiTVariant))
