@@ -14,7 +14,7 @@ from keras_vit.layers.capture import is_captured
 from keras_vit.layers.dropout import Dropout, StochasticDepth
 from keras_vit.layers.extended_mlp import ExtendedMLP
 from keras_vit.layers.inner_norm import norm_class
-from keras_vit.layers.layer_scale import LayerScale
+from keras_vit.layers.layer_scale import add_scale
 from keras_vit.layers.local_conv import require_kernel_size
 from keras_vit.layers.mlp import MLPBlock
 from keras_vit.layers.override import override_of
@@ -122,11 +122,7 @@ class EncoderBlock(Layer):
 
     def build(self, tokens_shape, patches_shape=None):
         require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
-        policy, norm, epsilon = (
-            self.dtype_policy,
-            norm_class(self.norm),
-            {"layer_norm_epsilon": self.layer_norm_epsilon},
-        )
+        norm, epsilon = norm_class(self.norm), {"layer_norm_epsilon": self.layer_norm_epsilon}
         self.attention_norm = self.make_part(norm, self.layer_norm_epsilon, name="attention_norm")
         kind, options = MultiHeadSelfAttention, {}
         if self.attention_options:
@@ -141,17 +137,10 @@ class EncoderBlock(Layer):
         for part in (self.attention_norm, self.attention, self.mlp_norm):
             part.build(tokens_shape)
         self.mlp.build(tokens_shape, patches_shape)
-        self.attention_scale = self._make_scale("attention_scale", tokens_shape)
-        self.mlp_scale = self._make_scale("mlp_scale", tokens_shape)
-        self.dropout = Dropout(self.dropout_rate, dtype=policy)
-        self.drop_path = StochasticDepth(self.drop_path_rate, dtype=policy)
-
-    def _make_scale(self, name, shape):
-        if self.layer_scale is None:
-            return None
-        scale = self.make_part(LayerScale, self.layer_scale, name=name)
-        scale.build(shape)
-        return scale
+        self.attention_scale = add_scale(self, "attention_scale", tokens_shape)
+        self.mlp_scale = add_scale(self, "mlp_scale", tokens_shape)
+        self.dropout = Dropout(self.dropout_rate, dtype=self.dtype_policy)
+        self.drop_path = StochasticDepth(self.drop_path_rate, dtype=self.dtype_policy)
 
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape

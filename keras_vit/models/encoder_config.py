@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 import keras
 
 from keras_vit.layers import require_rate
+from keras_vit.layers.inner_norm import norm_class
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class EncoderConfig:
     Args:
         patch_size: (height, width) of a patch in pixels, or in cells of the stem's map.
         prefix: number of tokens of each kind in front of the patches, by the names of `PREFIX_LAYERS`.
+        norm_kind: kind of all norms, as the row's `norm`.
         activation: activation of the MLPs.
         layer_norm_epsilon: epsilon of all layer norms.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
@@ -28,6 +30,7 @@ class EncoderConfig:
 
     patch_size: tuple[int, int]
     prefix: dict[str, int]
+    norm_kind: str = "layer"
     activation: str = "gelu_tanh"
     layer_norm_epsilon: float = 1e-6
     dropout_rate: float = 0.0
@@ -41,6 +44,10 @@ class EncoderConfig:
         epsilon = self.layer_norm_epsilon
         if not isinstance(epsilon, numbers.Real) or not epsilon > 0:
             raise ValueError(f"layer_norm_epsilon expected a positive number, received {epsilon!r}.")
+
+    def norm(self, name: str) -> keras.layers.Layer:
+        """Return a norm of the encoder's kind."""
+        return norm_class(self.norm_kind)(self.layer_norm_epsilon, name=name, dtype=self.policy)
 
 
 def attention_options(variant, layout) -> dict | None:

@@ -11,7 +11,7 @@ from keras_vit.models.inputs_and_head import image_input
 from keras_vit.models.row_checks import check_row
 from keras_vit.models.token_layout import prefix_counts
 from keras_vit.models.variants import Variant
-from keras_vit.models.vit import build, encode, normalised
+from keras_vit.models.vit import build, encode
 
 
 def build_masked(
@@ -63,7 +63,7 @@ def build_masked(
     conventions = (variant.activation, variant.layer_norm_epsilon)
     config = EncoderConfig(patch, prefix, *conventions, **rates, drop_path_rate=drop_path_rate, policy=policy)
     x, layout = encode(x, variant, config, corrupt=lambda tokens: corruption(tokens, sources))
-    x = normalised(x, variant, config, "encoder_norm")
+    x = config.norm("encoder_norm")(x)
     exact = "float32" if policy.name.startswith("mixed") else policy
     x = layers.PatchPrediction(units, target, layout.prefix_tokens, name="patch_prediction", dtype=exact)(x, places)
     return keras.Model([images, sources, places], x, name=f"{variant.name}_masked")

@@ -9,7 +9,7 @@ import keras
 from keras_vit.checks import is_whole
 from keras_vit.layers import use_initial_values
 from keras_vit.models.bit import build_bit
-from keras_vit.models.inputs_and_head import published_labels
+from keras_vit.models.conventions import published_labels
 from keras_vit.models.model_interface import scales_pixels
 from keras_vit.models.rows_from_weights import bit_row, require_same, vit_row
 from keras_vit.models.vit import build as build_vit

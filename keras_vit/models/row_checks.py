@@ -6,6 +6,7 @@ from types import UnionType
 
 from keras_vit.checks import is_positive, is_text, is_whole, require
 from keras_vit.models.variants import BiTVariant, Variant
+from keras_vit.weights import require_classes
 
 POSITIONS = ("learned", "1d", "2d", "relative", "none", "sincos2d")
 PLACES = ("stem", "layers", "shared")
@@ -142,3 +143,11 @@ def check_attention_options(variant: Variant, prefix_tokens: int, free: bool) ->
     if variant.relative_bias == "table" and prefix_tokens > 1:
         raise ValueError(f"relative_bias expected 'mlp' or None with {prefix_tokens} tokens in front of the patches, "
                          "of which a table has biases for one, received 'table'.")  # fmt: skip
+
+
+def check_classes(include_top: bool, classes: int, weights) -> None:
+    """Raise a ValueError unless `classes` is the number of classes of the classifier and of the file."""
+    if include_top and (not isinstance(classes, int) or classes < 1):
+        raise ValueError(f"classes expected a positive int, received {classes!r}.")
+    if include_top and weights is not None:
+        require_classes(weights, classes)

@@ -20,8 +20,8 @@ from keras_vit import layers
 from keras_vit.layers.dropout import Dropout
 from keras_vit.models.conventions import follow_conventions
 from keras_vit.models.encoder_config import EncoderConfig, attention_options, mlp_options
-from keras_vit.models.inputs_and_head import check_classes, classifier, finished_model, image_input
-from keras_vit.models.row_checks import check_pooling, check_row
+from keras_vit.models.inputs_and_head import classifier, finished_model, image_input
+from keras_vit.models.row_checks import check_classes, check_pooling, check_row
 from keras_vit.models.stem import resnet_stem
 from keras_vit.models.token_layout import TokenLayout, add_prefix, prefix_counts
 from keras_vit.models.variants import Variant
@@ -72,6 +72,7 @@ def build(
     config = EncoderConfig(
         patch_size=layers.as_pair(variant.patch_size if patch_size is None else patch_size),
         prefix=prefix_counts(variant, class_token=class_token),
+        norm_kind=variant.norm,
         dropout_rate=dropout_rate,
         attention_dropout_rate=attention_dropout_rate,
         drop_path_rate=drop_path_rate,
@@ -108,7 +109,7 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
     sizes = (variant.width, config.patch_size, variant.patch_bias)
     patches = layers.PatchEmbedding(*sizes, name="embedding", dtype=policy)(x)  # (B, h, w, D)
     x = layers.GridToTokens(name="tokens", dtype=policy)(patches)  # (B, h * w, D)
-    x = normalised(x, variant, config, "patch_norm") if variant.patch_norm else x
+    x = config.norm("patch_norm")(x) if variant.patch_norm else x
     x = x if corrupt is None else corrupt(x)
     x, prefix = add_prefix(x, config.prefix, policy)  # (B, prefix + h * w, D)
     free = None in patches.shape[1:3]
@@ -124,7 +125,7 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
     x = positions(x, patches) if free else positions(x)
     x = Dropout(config.dropout_rate, name="embedding_dropout", dtype=policy)(x)
     if variant.pre_norm:
-        x = normalised(x, variant, config, "pre_norm")
+        x = config.norm("pre_norm")(x)
     for i in range(variant.depth):
         if i and variant.positions_at == "layers":
             positions = position_layer(f"position_embedding_{i:02d}")
@@ -134,12 +135,6 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
         with_patches = variant.axial or variant.mlp_kernel_size or (free and variant.rope)
         x = block(x, patches) if with_patches else block(x)
     return x, layout
-
-
-def normalised(x, variant: Variant, config: EncoderConfig, name: str):
-    """Call a norm of the row's kind: (..., D) -> (..., D)."""
-    kind = layers.RMSNorm if variant.norm == "rms" else layers.LayerNorm
-    return kind(config.layer_norm_epsilon, name=name, dtype=config.policy)(x)
 
 
 def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int):
@@ -160,18 +155,16 @@ def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int)
 
 def _pool(x, variant, config, layout, pooling, norm_after_pooling):
     """Normalise the tokens and pool them: (B, N, D) -> (B, D), or (B, N, D) without pooling."""
-    policy, epsilon = config.policy, config.layer_norm_epsilon
     if variant.final_norm and not norm_after_pooling:
-        x = normalised(x, variant, config, "encoder_norm")
+        x = config.norm("encoder_norm")(x)
     if pooling == "token":
         kind = layers.DistillationPooling if variant.distillation_token else layers.TokenPooling
-        x = kind(name="pooling", dtype=policy)(x)
+        x = kind(name="pooling", dtype=config.policy)(x)
     elif pooling == "gap":
-        x = layers.MeanPooling(layout.prefix_tokens, name="pooling", dtype=policy)(x)
+        x = layers.MeanPooling(layout.prefix_tokens, name="pooling", dtype=config.policy)(x)
     elif pooling == "map":
         heads, mlp_dim = variant.pooling_heads or variant.num_heads, variant.pooling_mlp_dim or variant.mlp_dim
         left_out = 0 if variant.pool_prefix else layout.prefix_tokens
-        x = layers.AttentionPooling(heads, mlp_dim, config.activation, epsilon, left_out, name="pooling", dtype=policy)(
-            x
-        )
-    return normalised(x, variant, config, "pooled_norm") if norm_after_pooling else x
+        sizes = (heads, mlp_dim, config.activation, config.layer_norm_epsilon, left_out)
+        x = layers.AttentionPooling(*sizes, name="pooling", dtype=config.policy)(x)
+    return config.norm("pooled_norm")(x) if norm_after_pooling else x
