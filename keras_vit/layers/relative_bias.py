@@ -56,7 +56,8 @@ class RelativeBiasTable(Layer):
 
     def bias(self) -> Any:
         """Return the bias of the logits: (H, N, N)."""
-        bias = ops.take(ops.convert_to_tensor(self.table), self._index.reshape(-1), axis=0)
+        table = ops.reshape(ops.convert_to_tensor(self.table), self.table.shape)  # whose gradient is dense, not indexed
+        bias = ops.take(table, self._index.reshape(-1), axis=0)
         return ops.transpose(ops.reshape(bias, (*self._index.shape, self.num_heads)), (2, 0, 1))
 
 
