@@ -34,7 +34,7 @@ def build(
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
         pooling: `token` (class token), `gap` (mean of the patch tokens, or over a BiT's map), `map` (attention
             pooling), or, with `include_top=False`, None for the token sequence or the map. The default is the row's,
-            and `gap` for BiTs.
+            and `gap` for axial rows and BiTs, which have no class token.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -50,7 +50,7 @@ def build(
     """
     is_bit = isinstance(variant, BiTVariant)
     if pooling == "default":
-        pooling = "gap" if is_bit else getattr(variant, "pooling", "token")
+        pooling = "gap" if is_bit or getattr(variant, "axial", False) else getattr(variant, "pooling", "token")
         if getattr(variant, "norm_after_pooling", False):
             options.setdefault("norm_after_pooling", True)
     positional = (include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name)

@@ -60,8 +60,8 @@ def build_masked(
     corruption = layers.PatchCorruption(name="patch_corruption", dtype=policy)
     patch = layers.as_pair(variant.patch_size if patch_size is None else patch_size)
     rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
-    conventions = (variant.activation, variant.layer_norm_epsilon)
-    config = EncoderConfig(patch, prefix, *conventions, **rates, drop_path_rate=drop_path_rate, policy=policy)
+    of_row = (variant.norm, variant.activation, variant.layer_norm_epsilon)
+    config = EncoderConfig(patch, prefix, *of_row, **rates, drop_path_rate=drop_path_rate, policy=policy)
     x, layout = encode(x, variant, config, corrupt=lambda tokens: corruption(tokens, sources))
     x = config.norm("encoder_norm")(x)
     exact = "float32" if policy.name.startswith("mixed") else policy
