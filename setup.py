@@ -43,6 +43,8 @@ setup(
             "serve/page.html",
             "cost/paper.json",
             "weights/timm_architectures.csv",
+            "weights/timm_arrays.csv",
+            "weights/timm_checkpoints.csv",
         ]
     },
     python_requires=">=3.11",
