@@ -10,6 +10,7 @@ from keras_vit.weights.catalogue import INDEX_PATH, find
 from keras_vit.weights.contents import read_contents
 from keras_vit.weights.download import download, home, locate
 from keras_vit.weights.files import open_weights
+from keras_vit.weights.hub import is_hub
 from keras_vit.weights.image_configs import read_spec
 from keras_vit.weights.unsupported import unsupported
 from keras_vit.weights.write import save_weights
@@ -45,7 +46,7 @@ def add(verb) -> None:
     sub = weights_verb(
         "download", _download, "Download a published checkpoint.", "download vit_base_patch16_224.augreg_in21k"
     )
-    sub.add_argument("tag", metavar="TAG", help="a tag, an official name, or augreg/index for the index")
+    sub.add_argument("tag", metavar="TAG", help="a tag, an official name, hf://ORG/NAME, or augreg/index for the index")
     sub.add_argument("--to", metavar="DIR", help="folder for the file; by default the cache")
 
     sub = weights_verb(
@@ -133,7 +134,11 @@ def _size(shape):
 
 
 def _download(options):
-    path = str(download(options.tag, options.to))
+    if is_hub(options.tag) and options.to is not None:
+        raise ValueError(
+            "to expected None for a model on the hub, which has its own cache in HF_HOME, received a folder."
+        )
+    path = str(locate(options.tag) if is_hub(options.tag) else download(options.tag, options.to))
     return Result({"tag": options.tag, "path": path}, path, ("weights", "show", path))
 
 

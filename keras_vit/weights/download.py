@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from keras_vit.weights.catalogue import find_released
+from keras_vit.weights.hub import is_hub, locate_on_hub, stated_sha256
 from keras_vit.weights.released import SERVER, Released
 
 _CHUNK = 1 << 20  # bytes
@@ -30,13 +31,16 @@ def locate(source: str | os.PathLike, verified: bool = True) -> Path:
     """Return the path of a file of weights; download the file of a tag first.
 
     Args:
-        source: a path or a tag.
+        source: a path, a tag, or a model on the Hugging Face hub, `hf://ORG/NAME[/FILE][@REVISION]`.
         verified: whether to check the SHA-256 of a published file in the cache.
 
     Raises:
         FileNotFoundError: the file does not exist, or cannot be downloaded.
+        ImportError: the package for the hub is not installed.
         ValueError: `source` is neither a file nor a known tag, or the file in the cache has changed.
     """
+    if is_hub(source):
+        return _from_hub(source, verified)
     path = Path(source)
     if path.exists():
         return path
@@ -50,9 +54,20 @@ def locate(source: str | os.PathLike, verified: bool = True) -> Path:
     return cached if cached.is_file() and not verified else download(released)
 
 
+def _from_hub(source: str, verified: bool) -> Path:
+    path = locate_on_hub(source)
+    expected = stated_sha256(path) if verified else None
+    if expected is not None and (received := _sha256(path)) != expected:
+        raise ValueError(
+            f"{source!r} expected SHA-256 {expected}, as the hub states, received {received} of "
+            f"{str(path.resolve())!r}, which was changed or damaged: delete it to download it again."
+        )
+    return path
+
+
 def published_classes(source: str | os.PathLike) -> int | None:
-    """Return the number of classes of a tag's file; None for a path, or if unknown."""
-    return None if Path(source).exists() else find_released(str(source)).classes
+    """Return the number of classes of a tag's file; None for a path or a model on the hub, or if unknown."""
+    return None if is_hub(source) or Path(source).exists() else find_released(str(source)).classes
 
 
 _FILES = {".npz", ".safetensors", ".keras", ".h5", ".hdf5", ".bin", ".pth", ".pt", ".tar", ".ckpt", ".json"}
