@@ -29,7 +29,7 @@ def load_model(source: str | os.PathLike) -> keras.Model:
         ValueError: the file is not a model or does not determine one, or no model has this name.
     """
     if is_hub(source):
-        return _from_weights(source)
+        return _from_weights(str(source))
     path = Path(source)
     if (path / "model.keras").is_file():
         path = path / "model.keras"

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from keras_vit.weights.catalogue import find_released
 from keras_vit.weights.hub import is_hub, locate_on_hub, stated_sha256
 from keras_vit.weights.released import SERVER, Released
+from keras_vit.weights.timm_checkpoints import TimmCheckpoint, find_timm_checkpoint
 
 _CHUNK = 1 << 20  # bytes
 _ATTEMPTS = 3  # attempts to resume a broken transfer
@@ -47,11 +48,29 @@ def locate(source: str | os.PathLike, verified: bool = True) -> Path:
     try:
         released = find_released(str(source))
     except ValueError:
+        if (row := find_timm_checkpoint(source)) is not None:
+            return _from_hub(_own_files(row), verified)
         if not isinstance(source, str) or path.suffix in _FILES or len(path.parts) > 1:
             raise FileNotFoundError(f"source expected a file of weights, found nothing at {str(path)!r}.") from None
         raise
     cached = home() / released.path
     return cached if cached.is_file() and not verified else download(released)
+
+
+def _own_files(row: TimmCheckpoint) -> str:
+    """Return the name on the hub of a tag of timm.
+
+    Raises:
+        ValueError: the hub has no files whose config is that of the tag.
+    """
+    if row.hub is None:
+        raise ValueError(f"weights expected a tag with files on the Hugging Face hub, received {row.tag!r} without.")
+    if row.shares_repository:
+        raise ValueError(
+            f"weights expected a tag with a config of its own, received {row.tag!r}, whose files are those of "
+            f"{row.hub!r}: load that name, with the options that differ, such as activation='quick_gelu'."
+        )
+    return row.hub
 
 
 def _from_hub(source: str, verified: bool) -> Path:
@@ -67,7 +86,14 @@ def _from_hub(source: str, verified: bool) -> Path:
 
 def published_classes(source: str | os.PathLike) -> int | None:
     """Return the number of classes of a tag's file; None for a path or a model on the hub, or if unknown."""
-    return None if is_hub(source) or Path(source).exists() else find_released(str(source)).classes
+    if is_hub(source) or Path(source).exists():
+        return None
+    try:
+        return find_released(str(source)).classes
+    except ValueError:
+        if (row := find_timm_checkpoint(source)) is None:
+            raise
+        return row.classes or None
 
 
 _FILES = {".npz", ".safetensors", ".keras", ".h5", ".hdf5", ".bin", ".pth", ".pt", ".tar", ".ckpt", ".json"}

@@ -7,6 +7,7 @@ files reads the names and shapes of the arrays, so that a new architecture chang
 
 import csv
 import functools
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,26 +16,39 @@ from keras_vit.weights.architecture import architecture_of_contents
 from keras_vit.weights.contents import read_contents
 from keras_vit.weights.unsupported import unsupported
 
+FAMILIES = {  # family: words in tags; the first match counts
+    "dinov3": ("dinov3",), "dinov2": ("dinov2",), "dino": (".dino",), "mae": (".mae",), "ijepa": ("ijepa",),
+    "siglip": ("siglip",), "eva02": ("eva02",), "beit3": ("beit3",), "beitv2": ("beitv2",), "beit": ("beit_",),
+    "eva": ("eva_",), "clip": ("clip",), "deit3": ("deit3",), "deit": ("deit",), "aimv2": ("aimv2",),
+    "radio": ("radio",), "pe": ("vit_pe_",), "flexivit": ("flexivit",), "naflexvit": ("naflexvit",),
+    "resnetv2": ("resnetv2",),
+    "hybrid": ("_r26_", "_r50_", "_r_s16"), "relpos": ("relpos",),
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class TimmCheckpoint:
     """A published checkpoint.
 
     Args:
-        tag: timm's name of the checkpoint, `ARCHITECTURE.TAG`. On the Hugging Face hub it is `timm/ARCHITECTURE.TAG`.
+        tag: timm's name of the checkpoint, `ARCHITECTURE.TAG`.
         kind: the architecture with the same arrays in `timm_arrays.csv`.
         classes: number of classes; 0 without a classifier.
+        parameters: number of parameters.
         spec: its preprocessing.
         licence: its licence, as timm states it; empty if unknown.
         notes: further words of timm, such as `legacy`.
+        repository: its name on the Hugging Face hub; None without one. Some tags share one with another architecture.
     """
 
     tag: str
     kind: str
     classes: int
+    parameters: int
     spec: ImageSpec
     licence: str = ""
     notes: str = ""
+    repository: str | None = None
 
     @property
     def architecture(self) -> str:
@@ -42,9 +56,20 @@ class TimmCheckpoint:
         return self.tag.partition(".")[0]
 
     @property
-    def hub(self) -> str:
-        """Return the name on the Hugging Face hub, as a source of `from_pretrained`."""
-        return f"hf://timm/{self.tag}"
+    def family(self) -> str:
+        """Return the family, by the first name of a family in the tag; `vit` without one."""
+        return next((family for family, words in FAMILIES.items() if any(word in self.tag for word in words)), "vit")
+
+    @property
+    def hub(self) -> str | None:
+        """Return the name on the Hugging Face hub, as a source of `from_pretrained`; None without one."""
+        return self.repository and f"hf://{self.repository}"
+
+    @property
+    def shares_repository(self) -> bool:
+        """Return whether the files belong to a tag of another architecture, whose config they have."""
+        organisation, _, name = (self.repository or "").partition("/")
+        return organisation == "timm" and name != self.tag
 
     @property
     def refusal(self) -> str | None:
@@ -58,13 +83,21 @@ def timm_checkpoints() -> tuple[TimmCheckpoint, ...]:
     return tuple(_parse(**row) for row in _rows("timm_checkpoints.csv"))
 
 
+def find_timm_checkpoint(tag: str | os.PathLike) -> TimmCheckpoint | None:
+    """Return the row of a tag; None if there is none."""
+    return next((row for row in timm_checkpoints() if row.tag == tag), None)
+
+
 def _rows(name: str) -> list[dict[str, str]]:
     with Path(__file__).with_name(name).open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def _parse(tag, kind, image_size, classes, mean, std, crop_fraction, licence, notes, **names) -> TimmCheckpoint:
+def _parse(
+    tag, kind, image_size, classes, parameters, mean, std, crop_fraction, licence, notes, hub, **names
+) -> TimmCheckpoint:
     sides = [int(side) for side in image_size.split("x")]
+    repository = {"": f"timm/{tag}", "-": None}.get(hub, hub)
     spec = ImageSpec(
         size=(sides[0], sides[-1]),
         crop_fraction=float(crop_fraction),
@@ -72,7 +105,7 @@ def _parse(tag, kind, image_size, classes, mean, std, crop_fraction, licence, no
         std=tuple(map(float, std.split())),
         **names,
     )
-    return TimmCheckpoint(tag, kind, int(classes), spec, licence, notes)
+    return TimmCheckpoint(tag, kind, int(classes), int(parameters), spec, licence, notes, repository)
 
 
 @dataclass(frozen=True)
