@@ -23,7 +23,7 @@ RULES = {
     "layers": (set(), False),
     "preprocessing": (set(), False),
     "weights": ({"preprocessing"}, False),
-    "models": ({"layers", "preprocessing", "weights"}, False),
+    "models": ({"kernels", "layers", "preprocessing", "weights"}, False),
     "kernels": ({"layers"}, True),
     "data": ({"preprocessing"}, True),
     "train.recipe": ({"data", "models"}, False),
@@ -216,7 +216,7 @@ def test_importing_brings_in_no_optional_library():
 
 
 # Of one kind of model, beside what compares with other code; JAX compiles each step anew, which takes its time.
-ALIKE = "test_layers or logits_and_features or every_resolution or another_resolution"
+ALIKE = "test_layers or test_on_jax or logits_and_features or every_resolution or another_resolution"
 ALL = "round_trip or one_step or declared or half_precision or static_and_free or looked_into"
 
 
@@ -226,7 +226,7 @@ ALL = "round_trip or one_step or declared or half_precision or static_and_free o
         pytest.param("jax", "round_trip and [token] or logits_and_features and g2", id="token on jax"),
         pytest.param(
             "jax",
-            "test_layers or logits_and_features or (round_trip or one_step) and [token]",
+            "test_layers or test_on_jax or logits_and_features or (round_trip or one_step) and [token]",
             id="layers on jax",
             marks=pytest.mark.broad,
         ),
@@ -240,8 +240,8 @@ def test_the_contract_holds_on_another_backend(backend, kept):
         pytest.skip(f"this is the run on {backend}")
     code = (
         "import pytest, sys\n"
-        "files = ['tests/contract', 'tests/layers', 'tests/weights/test_plain_goldens.py']\n"
-        f"sys.exit(pytest.main([*files, '-q', '-p', 'no:cacheprovider', '-k', {kept!r}]))"
+        "files = ['contract', 'layers', 'kernels/test_on_jax.py', 'weights/test_plain_goldens.py']\n"
+        f"sys.exit(pytest.main([*(f'tests/{{f}}' for f in files), '-q', '-p', 'no:cacheprovider', '-k', {kept!r}]))"
     )
     assert " passed" in run_python(code, backend=backend)
 

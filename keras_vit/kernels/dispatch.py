@@ -11,10 +11,44 @@ import keras
 
 from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock, MultiHeadSelfAttention, StdConv
 from keras_vit.layers.base import Biased, is_plain_dense
-from keras_vit.layers.override import Override
+from keras_vit.layers.override import Override, use_backend_operations
 from keras_vit.private import layers_of
 
+HALF = ("bfloat16", "float16")
 WIDE = 512  # from this width on the activations of attention and GELU are recomputed in the backward pass
+
+
+def backend_operations(backend: str) -> dict:
+    """Return the operations that a backend computes by functions of its own, outside of any `with`, too.
+
+    JAX and torch have an operation for attention. JAX has formulas for 16 bits. TensorFlow has none.
+
+    Returns:
+        Name of the operation -> (layer -> the function, or None).
+    """
+    if backend == "tensorflow":
+        return {}
+    from keras_vit.kernels.flash import fused_attention
+
+    attend = {"attend": lambda layer: fused_attention}
+    return attend if backend != "jax" else {**attend, "norm": _norm_in_16_bits, "activation": _activation_in_16_bits}
+
+
+def _norm_in_16_bits(layer):
+    from keras_vit.kernels.xla_16bit import layer_norm
+
+    return layer_norm if isinstance(layer, LayerNorm) and layer.compute_dtype in HALF else None
+
+
+def _activation_in_16_bits(layer):
+    from keras_vit.kernels.xla_16bit import gelu, gelu_tanh
+
+    return {"gelu_tanh": gelu_tanh, "gelu": gelu}.get(layer.activation) if layer.compute_dtype in HALF else None
+
+
+def choose_backend_operations() -> None:
+    """Let all layers use the operations of Keras's backend."""
+    use_backend_operations(backend_operations(keras.backend.backend()))
 
 
 def training_overrides(layers: Iterable[keras.layers.Layer]) -> list[Override]:

@@ -13,7 +13,6 @@ from keras import ops
 from keras_vit.layers.base import Dense, Layer, flatten_tokens, require_rank, require_rate, unflatten_tokens
 from keras_vit.layers.class_token_attention import attend_from_class_token
 from keras_vit.layers.dropout import Dropout
-from keras_vit.layers.flash import HAS_FUSED_ATTENTION, fused_attention
 from keras_vit.layers.override import override_of
 from keras_vit.layers.relative_positions import add_offsets, relative_logits
 
@@ -88,8 +87,9 @@ class MultiHeadSelfAttention(Layer):
         """Return the attended values of each head: (B, N, 3, h, d) -> (B, N, h, d)."""
         dropped = training and self.attention_dropout_rate
         capture = override_of(self, "attention_weights", training)
-        if HAS_FUSED_ATTENTION and not (capture or self.relative_positions or dropped):
-            return fused_attention(*ops.unstack(qkv, 3, axis=2))
+        attend = override_of(self, "attend", training)
+        if attend and not (capture or self.relative_positions or dropped):
+            return attend(*ops.unstack(qkv, 3, axis=2))
         query, key, value = self.split(qkv)
         weights = ops.softmax(self._logits(query, key), axis=-1)
         weights = capture(weights) if capture else weights

@@ -118,11 +118,6 @@ def as_pair(size: int | tuple[int, int], name: str = "patch_size") -> tuple[int,
     return height, width
 
 
-def half_on_jax(x) -> bool:
-    """Return whether the backend is JAX and a tensor has 16 bits. Some formulas are then chosen for XLA on GPUs."""
-    return keras.backend.backend() == "jax" and keras.backend.standardize_dtype(x.dtype) in ("bfloat16", "float16")
-
-
 def flatten_tokens(tokens):
     """Flatten tokens for a matrix product: (B, N, D) -> (B * N, D)."""
     return ops.reshape(tokens, (-1, tokens.shape[-1]))

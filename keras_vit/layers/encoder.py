@@ -8,7 +8,7 @@ from typing import Any
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
-from keras_vit.layers.base import Layer, half_on_jax, is_plain_dense, require_rank, require_rate
+from keras_vit.layers.base import Layer, is_plain_dense, require_rank, require_rate
 from keras_vit.layers.capture import is_captured
 from keras_vit.layers.dropout import Dropout, StochasticDepth
 from keras_vit.layers.layer_scale import LayerScale
@@ -20,15 +20,10 @@ from keras_vit.layers.override import override_of
 def layer_norm(x, gamma, beta, epsilon: float):
     """Normalise over the last axis in float32: (..., D) of any dtype -> float32.
 
-    The variance is written as `d = x - mean; mean(d * d)`, which converts to integer TFLite best. In 16 bits on JAX it
-    is `mean(x * x) - mean * mean` as in the official code (flax), which XLA computes in one pass.
+    The variance is written as `d = x - mean; mean(d * d)`, which converts to integer TFLite best.
     """
-    half, x = half_on_jax(x), ops.cast(x, "float32")
-    mean = ops.mean(x, axis=-1, keepdims=True)
-    deviation = x - mean
-    if half:
-        variance = ops.maximum(ops.mean(x * x, axis=-1, keepdims=True) - mean * mean, 0.0)
-        return deviation * (ops.rsqrt(variance + epsilon) * gamma) + beta
+    x = ops.cast(x, "float32")
+    deviation = x - ops.mean(x, axis=-1, keepdims=True)
     variance = ops.mean(deviation * deviation, axis=-1, keepdims=True)
     return deviation * ops.rsqrt(variance + epsilon) * gamma + beta
 
@@ -138,6 +133,11 @@ class EncoderBlock(Layer):
 
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape
+
+    def __call__(self, *args, **options):
+        if override_of(self, "class_token_only"):  # before Keras's own method, so that a recomputation has it, too
+            options["class_token_only"] = True
+        return super().__call__(*args, **options)
 
     @property
     def supports_class_token_only(self) -> bool:

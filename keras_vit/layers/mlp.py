@@ -9,9 +9,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Dense, Layer, flatten_tokens, half_on_jax, require_rate, unflatten_tokens
+from keras_vit.layers.base import Dense, Layer, flatten_tokens, require_rate, unflatten_tokens
 from keras_vit.layers.dropout import Dropout
-from keras_vit.layers.gelu_16bit import logistic, normal, x_times
 from keras_vit.layers.local_conv import build_local_conv, convolve_patches, require_kernel_size
 from keras_vit.layers.override import override_of
 
@@ -21,15 +20,11 @@ def gelu_tanh(x):
 
     The cube is written as a product. Keras writes a power, which TensorFlow does not fuse into the matmul.
     """
-    if half_on_jax(x):
-        return x_times(logistic, x)
     return 0.5 * x * (1.0 + ops.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))))
 
 
 def gelu(x):
     """Return exact GELU, as in timm and transformers; written with erf, which ONNX has."""
-    if half_on_jax(x):
-        return x_times(normal, x)
     return 0.5 * x * (1.0 + ops.erf(x / math.sqrt(2.0)))
 
 

@@ -1,7 +1,8 @@
-"""The one hook of the layers: inside a `with`, a layer computes an operation by another function.
+"""The one hook of the layers: a layer computes an operation by another function.
 
-Outside of a `with` every layer computes its reference. `kernels/` chooses the functions. The capture of attention uses
-the same hook. The operations, and the layers that have them:
+A function is given inside a `with`, or for all layers by a backend that has an operation of its own. Otherwise a layer
+computes its reference. `kernels/` chooses the functions. The capture of attention uses the same hook. The operations,
+and the layers that have them:
 
 - `norm` (LayerNorm, GroupNorm): (x, gamma, beta, epsilon[, relu]) -> the normalised x
 - `standardized_kernel` (StdConv): () -> the standardised kernel
@@ -9,6 +10,8 @@ the same hook. The operations, and the layers that have them:
 - `add_bias` (layers with a bias): (x, bias) -> x + bias
 - `activation` (MLPBlock): x -> the activation of x
 - `forward` (MultiHeadSelfAttention, MLPBlock): tokens -> the layer's output
+- `attend` (MultiHeadSelfAttention): query, key and value, each (B, N, h, d) -> the attended values (B, N, h, d)
+- `class_token_only` (EncoderBlock): any function; the block then returns the class token only
 - `attention_weights` (MultiHeadSelfAttention, AttentionPooling): weights -> the weights to use instead
 """
 
@@ -20,6 +23,9 @@ from typing import NamedTuple
 import keras
 
 _overrides: contextvars.ContextVar[dict] = contextvars.ContextVar("overrides", default={})  # noqa: B039 - no one changes the default
+
+
+_of_backend: dict[str, Callable] = {}
 
 
 class Override(NamedTuple):
@@ -56,8 +62,17 @@ def overriding(overrides: Iterable[Override], place: Callable | None = None):
         _overrides.reset(token)
 
 
+def use_backend_operations(choices: dict[str, Callable]) -> None:
+    """Set the operations that the backend has for all layers: name -> (layer -> the function, or None)."""
+    _of_backend.clear()
+    _of_backend.update(choices)
+
+
 def override_of(layer: keras.layers.Layer, operation: str, training: bool = False) -> Callable | None:
     """Return the function that replaces an operation of a layer, or None."""
     key = (id(layer), operation, bool(training))
     function, place, here = _overrides.get().get(key, (None, None, None))
-    return None if place and place() is not here else function
+    if function and (place is None or place() is here):
+        return function
+    choose = _of_backend.get(operation)
+    return choose and choose(layer)

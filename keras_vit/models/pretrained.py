@@ -30,7 +30,7 @@ def from_pretrained(
     *,
     num_heads: int | None = None,
     source_grid: tuple[int, int] | None = None,
-    position_resize: str = "official",
+    position_resize: str | None = None,
     strict: bool = True,
     **options: Any,
 ) -> keras.Model:
@@ -47,7 +47,8 @@ def from_pretrained(
             `hf://ORG/NAME`, or `hf://ORG/NAME/FILE@REVISION`.
         num_heads: number of attention heads, if neither the shapes, a config nor a row of the tables states it.
         source_grid: (height, width) of the position embedding, if it is not square.
-        position_resize: `official`, `timm`, `timm_npz` or `hf`; used if `input_shape` requests another grid.
+        position_resize: `official`, `timm`, `timm_npz`, `hf`, `dinov2`, or None for the method of the file's publisher;
+            used if `input_shape` requests another grid.
         strict: False ignores heads, decoders and training state, and prints what was ignored; see `load_weights`.
         **options: options of `build` that replace the file's: `input_shape`, `patch_size`, `classes` and so on.
 

@@ -3,15 +3,17 @@
 B batch, N tokens, D width.
 """
 
-import functools
-
 import keras
 
+from keras_vit.kernels.dispatch import choose_backend_operations
 from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
 from keras_vit.layers.capture import is_any_captured
+from keras_vit.layers.override import Override, overriding
 from keras_vit.models.html_summary import html_summary
 from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
-from keras_vit.private import call_behind, calls_in
+from keras_vit.private import call_behind, calls_in, layers_of
+
+choose_backend_operations()
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -35,17 +37,12 @@ class VisionModel(keras.Model):
         """Return a table of the model's properties, which a notebook shows."""
         return html_summary(self)
 
-    # Keras runs `operation_fn(layer)` for each layer, so an argument can be added here. Symbolic calls make graphs,
-    # clones and shapes, which keep all tokens.
-    def _run_through_graph(self, inputs, operation_fn=lambda operation: operation, call_fn=None):
-        symbolic = call_fn is not None or any(keras.backend.is_keras_tensor(x) for x in keras.tree.flatten(inputs))
+    def call(self, inputs, training=None, mask=None, **kwargs):
+        # Symbolic calls make graphs, clones and shapes, which keep all tokens.
+        symbolic = any(keras.backend.is_keras_tensor(x) for x in keras.tree.flatten(inputs))
         block = None if symbolic else class_token_only_block(self)
-
-        def with_argument(operation):
-            call = operation_fn(operation)
-            return functools.partial(call, class_token_only=True) if operation is block else call
-
-        return super()._run_through_graph(inputs, with_argument, call_fn)
+        with overriding([Override(block, "class_token_only", bool)] if block else []):
+            return super().call(inputs, training=training, mask=mask, **kwargs)
 
     def make_predict_function(self, force=False):
         self._prepare_tracing("predict")
@@ -90,9 +87,14 @@ def class_token_only_block(model: keras.Model) -> EncoderBlock | None:
             call = call_behind(tokens)
             layer = call.operation
             if type(layer) is EncoderBlock:  # a subclass may compute anything
-                called_again = sum(node.operation is layer for node in nodes) > 1
+                called_again = sum(_calls(node.operation, layer) for node in nodes) > 1
                 return None if called_again or not layer.supports_class_token_only else layer
             if type(layer) is not LayerNorm:
                 break
             tokens = call.input_tensors[0]
     return None
+
+
+def _calls(operation, layer) -> bool:
+    """Return whether an operation of a graph is a layer, or a model that contains it."""
+    return operation is layer or isinstance(operation, keras.Model) and layer in layers_of(operation)

@@ -80,6 +80,16 @@ class Contents:
         return shown | ({"patch_bias": False} if "pre_norm" in shown and "embedding/bias" not in shapes else {})
 
     @property
+    def position_resize(self) -> str:
+        """Method by which the publisher of the file resizes its position embeddings."""
+        if "registers" in self.prefix:  # by Meta's, timm's and transformers' code
+            return "timm"
+        masked = any(name.rpartition(".")[2] == "mask_token" for name in self.left_over)
+        if self.layout.name == "timm" and masked and "layer_scale" in self.options:  # Meta's own files of DINOv2
+            return "dinov2"
+        return self.layout.position_resize
+
+    @property
     def prefix_tokens(self) -> int:
         """Number of tokens in front of the patches."""
         return sum(self.prefix.values())

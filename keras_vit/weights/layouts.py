@@ -22,6 +22,7 @@ class Layout:
         weight_epsilon: epsilon of weight standardisation in the stem.
         weight_epsilon_on: `std` or `variance`, to which `weight_epsilon` is added.
         bit_weight_epsilon: epsilon of BiT's weight standardisation, which is added to the variance.
+        position_resize: method by which the layout's library resizes position embeddings.
         fixed_positions: whether a file without positions has `sincos2d` positions.
         writable: whether `save_weights` can write the layout.
         never_written: prefixes of variables that the layout's current code does not support.
@@ -35,6 +36,7 @@ class Layout:
     weight_epsilon: float = 1e-5
     weight_epsilon_on: str = "std"
     bit_weight_epsilon: float = 1e-10
+    position_resize: str = "official"
     fixed_positions: bool = False
     writable: bool = True
     never_written: tuple[str, ...] = ()
@@ -54,8 +56,10 @@ LAYOUTS = {
         Layout("npz", fixed_positions=True),
         Layout("linen", fixed_positions=True),
         Layout("big_vision", fixed_positions=True, writable=False),
-        Layout("timm", "gelu", **_TORCH_RESNETS, never_written=("pre_logits/",), varying=_VARYING),
-        Layout("hf", "gelu", 1e-12, **_TORCH_RESNETS, varying=_VARYING),
+        Layout(
+            "timm", "gelu", **_TORCH_RESNETS, position_resize="timm", never_written=("pre_logits/",), varying=_VARYING
+        ),
+        Layout("hf", "gelu", 1e-12, **_TORCH_RESNETS, position_resize="hf", varying=_VARYING),
         Layout("keras", writable=False),
     )
 }

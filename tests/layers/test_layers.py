@@ -9,7 +9,6 @@ import pytest
 from support import max_difference
 
 from keras_vit import layers
-from keras_vit.layers import flash
 from keras_vit.layers.mlp import gelu, gelu_tanh
 
 
@@ -57,7 +56,7 @@ def test_attention_is_softmax_of_scaled_products():
     assert max_difference(layer.attention_weights(tokens)[:, 1], weights) < 1e-5
 
 
-@pytest.mark.skipif(not flash.HAS_FUSED_ATTENTION, reason="TensorFlow has no fused attention")
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="TensorFlow has no fused attention")
 def test_attention_is_the_backends_own_unless_its_weights_are_asked_for(monkeypatch):
     fused, called = keras.ops.dot_product_attention, []
     monkeypatch.setattr(keras.ops, "dot_product_attention", lambda *parts: called.append(parts) or fused(*parts))

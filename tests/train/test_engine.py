@@ -66,11 +66,6 @@ def run(tmp_path_factory):
     return workdir, train(RECIPE, workdir)
 
 
-@pytest.fixture
-def one_step_a_call(monkeypatch):
-    monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
-
-
 def stop_at(monkeypatch, step, how):
     """Do `how` right after the checkpoint of a step has been written."""
     save = Checkpoints.save
@@ -313,9 +308,14 @@ def test_killed_while_it_claims_its_folder_it_goes_on(run, tmp_path, monkeypatch
     assert equal(run[0], tmp_path / "run")
 
 
-def test_a_finished_run_reports_its_summary(run, monkeypatch):
-    monkeypatch.setattr(engine, "first_state", lambda *_: pytest.fail("trained again"))
-    assert train(RECIPE, run[0]) == run[1]
+def times(workdir):
+    """When each file of a run was written, the lock's apart."""
+    return {path: path.stat().st_mtime_ns for path in workdir.rglob("*") if path.is_file() and "lock" not in path.name}
+
+
+def test_a_finished_run_reports_its_summary_and_writes_nothing(run):
+    before = times(run[0])
+    assert train(RECIPE, run[0]) == run[1] and times(run[0]) == before
 
 
 def test_a_folder_of_another_recipe_is_refused(run):
@@ -335,15 +335,15 @@ def test_a_rate_laid_out_over_the_run_is_not_extended_and_the_command_that_goes_
 
 
 @pytest.mark.broad
-def test_a_constant_rate_is_extended_to_the_longer_run_bit_for_bit(tmp_path, monkeypatch):
+def test_a_constant_rate_is_extended_to_the_longer_run_bit_for_bit(tmp_path):
     recipe = override(RECIPE, ["schedule.decay=constant", "epochs=1"])
     longer = override(recipe, ["epochs=2", "data.on_error=skip"])
     assert train(recipe, tmp_path / "run")["steps"] == 4
     assert train(longer, tmp_path / "run")["steps"] == 8
     train(longer, tmp_path / "whole")
     assert equal(tmp_path / "run", tmp_path / "whole")
-    monkeypatch.setattr(engine, "compiled_steps", lambda *_: pytest.fail("trained again"))
-    assert train(longer, tmp_path / "run")["steps"] == 8
+    before = times(tmp_path / "run")
+    assert train(longer, tmp_path / "run")["steps"] == 8 and times(tmp_path / "run") == before
     with pytest.raises(ValueError, match="steps expected at least the 8 that the run in .* has made, received 4"):
         train(recipe, tmp_path / "run")
     with pytest.raises(

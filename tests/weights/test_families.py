@@ -44,6 +44,24 @@ def test_a_file_of_timm_computes_alike_and_goes_back(name, tmp_path, capsys):
     assert keras_vit.token_layout(larger).prefix == KINDS[name] and larger.output_shape == (None, 5)
 
 
+@pytest.mark.parametrize("name", ["vit_small_patch14_dinov2", "vit_small_patch14_reg4_dinov2"])
+def test_positions_are_resized_as_the_publisher_of_the_file_does(name, tmp_path):
+    """timm's own file, and one of Meta's names, whose code resizes DINOv2 without registers in another way."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    theirs = timm_folder(parity.timm(), name, tmp_path / "model")
+    size = {"input_shape": (96, 80, 3)}
+    ours = keras_vit.from_pretrained(tmp_path / "model", **size)
+    assert ours.get_layer("position_embedding").conversion.endswith("by 'timm'")
+    arrays = {key: tensor.numpy() for key, tensor in theirs.state_dict().items()} | {
+        "mask_token": np.ones((1, 96), "float32")
+    }
+    safetensors.save_file(arrays, tmp_path / "meta.safetensors")
+    options = {"num_heads": 6, "activation": "gelu", "layer_norm_epsilon": 1e-6, "strict": False}
+    ours = keras_vit.from_pretrained(tmp_path / "meta.safetensors", **options, **size)
+    method = "dinov2" if name == "vit_small_patch14_dinov2" else "timm"
+    assert ours.get_layer("position_embedding").conversion.endswith(f"by {method!r}")
+
+
 def test_the_official_names_of_deit_iii_and_dinov2_are_read(tmp_path):
     """DINOv2's file has a position of the class token, which timm has added to the token, and none of the registers."""
     timm = parity.timm()

@@ -1,6 +1,6 @@
 """Forms that layers take on JAX for 16-bit numbers, chosen by what XLA makes of them on a GPU.
 
-Where there is one: CUDA_VISIBLE_DEVICES=0 KERAS_BACKEND=jax pytest tests/layers/test_layers_on_jax.py
+Where there is one: CUDA_VISIBLE_DEVICES=0 KERAS_BACKEND=jax pytest tests/kernels/test_on_jax.py
 """
 
 import re
@@ -9,9 +9,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.layers import flash
-from keras_vit.layers.encoder import layer_norm
-from keras_vit.layers.mlp import gelu, gelu_tanh
+from keras_vit import layers
+from keras_vit.kernels import flash
+from keras_vit.kernels.xla_16bit import gelu, gelu_tanh, layer_norm
+from keras_vit.layers import encoder, mlp
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="of JAX alone, on which tests/test_architecture.py runs it"
@@ -125,6 +126,23 @@ def test_gelu_of_bfloat16_is_computed_in_float32_and_keeps_its_input_alone(funct
     np.testing.assert_allclose(function(x.astype("float32")), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["gelu_tanh", "gelu"])
+def test_a_layer_uses_the_formulas_in_16_bits_only(name):
+    import jax.numpy as jnp
+
+    x = np.random.default_rng(0).standard_normal((2, 5, 8)).astype("float32")
+    formulas = {"gelu_tanh": gelu_tanh, "gelu": gelu}
+    for dtype in ("bfloat16", "float32"):
+        block, norm = layers.MLPBlock(16, name, dtype=dtype), layers.LayerNorm(dtype=dtype)
+        block.build(x.shape), norm.build(x.shape)
+        values = jnp.asarray(x, dtype)
+        ones, zeros = np.ones(8, "float32"), np.zeros(8, "float32")
+        activate = formulas[name] if dtype == "bfloat16" else mlp.ACTIVATIONS[name]
+        np.testing.assert_array_equal(block(values), block.fc2(activate(block.fc1(values))))
+        normalise = layer_norm if dtype == "bfloat16" else encoder.layer_norm
+        np.testing.assert_array_equal(norm(values), normalise(values, ones, zeros, 1e-6).astype(dtype))
+
+
 def test_layer_norm_of_bfloat16_makes_one_pass_and_the_same_numbers(monkeypatch):
     import jax
     import jax.numpy as jnp
@@ -134,13 +152,14 @@ def test_layer_norm_of_bfloat16_makes_one_pass_and_the_same_numbers(monkeypatch)
     gamma, beta = (jnp.asarray(rng.normal(size=768), "float32") for _ in range(2))
     mean, averaged = keras.ops.mean, []
     monkeypatch.setattr(keras.ops, "mean", lambda x, **options: averaged.append(x) or mean(x, **options))
-    found, expected = (layer_norm(values, gamma, beta, 1e-6) for values in (x, x.astype("float32")))
+    found = layer_norm(x, gamma, beta, 1e-6)
+    expected = encoder.layer_norm(x.astype("float32"), gamma, beta, 1e-6)
     assert found.dtype == "float32"
     np.testing.assert_array_equal(averaged[1], averaged[0] * averaged[0])  # which need not wait for the first mean
     np.testing.assert_allclose(found, expected, atol=1e-3)  # bfloat16 has two digits
     slope = [
-        jax.grad(lambda x: (layer_norm(x, gamma, beta, 1e-6) ** 2).sum())(x.astype(kind))
-        for kind in ("bfloat16", "float32")
+        jax.grad(lambda x, norm=norm: (norm(x, gamma, beta, 1e-6) ** 2).sum())(x.astype(kind))
+        for norm, kind in ((layer_norm, "bfloat16"), (encoder.layer_norm, "float32"))
     ]
     assert relative(*slope) < HALF
     assert np.isfinite(layer_norm(jnp.full((1, 768), 300.0, "bfloat16"), gamma, beta, 1e-6)).all()

@@ -8,15 +8,10 @@ import functools
 import keras
 from keras import ops
 
-from keras_vit.layers.base import half_on_jax
-
-# TensorFlow has no fused operation.
-HAS_FUSED_ATTENTION = keras.backend.backend() != "tensorflow"
-
 
 def fused_attention(query, key, value):
     """Return softmax(q k' / sqrt(d)) v: three times (B, N, h, d) -> (B, N, h, d)."""
-    if half_on_jax(key) and key.shape[1] % 2 and _on_gpu():
+    if keras.backend.backend() == "jax" and key.dtype != "float32" and key.shape[1] % 2 and _on_gpu():
         return _odd_length_attention()(query, key, value)
     return ops.dot_product_attention(query, key, value)
 
