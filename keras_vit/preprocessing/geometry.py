@@ -61,7 +61,7 @@ def resized_sides(height, width, spec: "ImageSpec", size: tuple[int, int], low=m
 
 
 def side_before_crop(side: int, spec: "ImageSpec") -> int:
-    """Return a side of the resized image of which a side of the model's input is cropped."""
+    """Return the length of a side before the crop, for a side of the model's input."""
     return math.floor(side / spec.crop_fraction + 1e-6)
 
 

@@ -110,7 +110,7 @@ def _parse(
 
 @dataclass(frozen=True)
 class _Headers:
-    """The part of an open file that the checks of a file read: names and shapes, as those of `weights.files`."""
+    """Names and shapes of a file that is not there, with the methods that the checks of `weights.files` call."""
 
     source: str
     shapes: dict[str, tuple[int, ...]]
@@ -122,7 +122,7 @@ class _Headers:
         """Accept the arrays, which are not quantized."""
 
     def refuse_dtype(self, name: str, dtype: str) -> ValueError:
-        """Return the error for an array of integers, of which the table has none."""
+        """Return the error for an array of integers. The table has none."""
         return ValueError(f"source expected arrays of floats, received {name!r} of {dtype}.")
 
 
