@@ -39,7 +39,7 @@ RULES = {
         True,
     ),
     "export": ({"analysis", "disk", "kernels", "layers", "models", "preprocessing"}, True),
-    "exported": ({"export", "models"}, False),
+    "exported": ({"export", "models", "preprocessing"}, False),
     "predict": ({"exported", "models", "preprocessing", "terminal"}, False),
     "serve": ({"preprocessing"}, True),
 }

@@ -41,6 +41,7 @@ def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
             f"An image {kind} with {model.count_params():,} parameters.",
             "",
             f"- Input: images {sides} (height, width, channels), pixels {low:g} to {high:g}.",
+            f"- Preprocessing: {interface.preprocessing}.",
             *([f"- Classes: {_listed(interface.labels)}."] if interface.labels else []),
             f"- Weights: {origin.weights or 'not recorded'}"
             + (f" (SHA-256 {origin.sha256})." if origin.sha256 else "."),

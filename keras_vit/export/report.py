@@ -101,6 +101,7 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Ori
             "shape": interface.input_shape,
             "image_size": interface.image_size,
             "range": interface.input_range,
+            "preprocessing": asdict(interface.preprocessing),
             "exif": True,  # `classify_bytes` applies EXIF orientations; older exports have no such entry
         },
         "classes": interface.classes,

@@ -16,7 +16,7 @@ from keras_vit.exported.folders import SUFFIXES
 from keras_vit.models.model_interface import ModelInterface, model_interface
 from keras_vit.models.model_names import holds_model
 from keras_vit.predict.progress import Progress
-from keras_vit.preprocessing.inputs import load_image, preprocess_input
+from keras_vit.preprocessing.inputs import load_image
 
 BATCH_SIZE = 32
 READER_THREADS = 4
@@ -48,7 +48,7 @@ def predict(
 
     Args:
         model: a model of this package with a classifier, or an export of one.
-        images: paths of the files. The images are resized to the model's image size.
+        images: paths of the files. The images are prepared as the model's `preprocessing` states.
         top: number of classes per image, at least 1.
         labels: names of the classes; the model's own if None.
 
@@ -88,23 +88,23 @@ def predict_each(
 
 
 def _results(interface, probabilities, images, top):
-    shape = interface.image_shape
+    shape, spec = interface.image_shape, interface.preprocessing
     with ThreadPoolExecutor(READER_THREADS, "images") as pool:
         while paths := list(itertools.islice(images, BATCH_SIZE)):
-            loaded = list(pool.map(lambda path: _load(path, shape), paths))
+            loaded = list(pool.map(lambda path: _load(path, shape, spec), paths))
             # Zeros replace a broken image, because a batch of another size would be compiled again.
             pixels = np.stack([np.zeros(shape, "float32") if error else image for image, error in loaded])
             scores = [None] * len(paths)
             if not all(error for _, error in loaded):
-                scores = probabilities(pixels if interface.takes_pixels else preprocess_input(pixels))  # (B, classes)
+                scores = probabilities(interface.inputs_of(pixels))  # (B, classes)
             for path, (_, error), image_scores in zip(paths, loaded, scores, strict=True):
                 yield _result(path, image_scores, interface.labels, top, error)
 
 
-def _load(path, shape):
+def _load(path, shape, spec):
     """Return (image, None), or (None, error message)."""
     try:
-        return load_image(path, shape), None
+        return load_image(path, shape, spec), None
     except Exception as error:  # Pillow does not document what its readers raise for a damaged file
         return None, " ".join(str(error).split()) or type(error).__name__
 

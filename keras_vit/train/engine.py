@@ -3,12 +3,14 @@
 import contextlib
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
 from keras_vit.data.broken import DATA_ERRORS, naming_broken_files
+from keras_vit.preprocessing.image_spec import preprocessing_of
 from keras_vit.tasks.masked import finished_models
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.datasets import Datasets
@@ -103,6 +105,7 @@ class Run:
         self.steps = self.data.steps
         self.state = first_state(recipe, self.data.train.labels, self.steps, devices.strategy)
         self.counters, average = self.state.counters, self.state.average
+        self.data = replace(self.data, spec=preprocessing_of(average))
         self.checkpoints = Checkpoints(
             workdir / "checkpoints", recipe.checkpoint.keep, self.state.variables(), devices.chief
         )

@@ -44,8 +44,8 @@ def load_weights(
 
     Args:
         model: a model of this package.
-        source: a tag of `list_weights()`, a folder, or the path of an `.npz`, `.safetensors`, `.pth`, `.pt`,
-            `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5` file.
+        source: a tag of `list_weights()`, `hf://ORG/NAME`, a folder, or the path of an `.npz`, `.safetensors`, `.pth`,
+            `.pt`, `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5` file.
         strict: False ignores heads, decoders and training state in the file, initialises a missing classifier, and
             prints both. Any other missing or extra array is an error in both cases.
         position_resize: `official` (corner-aligned bilinear, section 3.2), `timm` (antialiased bicubic), `timm_npz`

@@ -14,7 +14,7 @@ from contract.cases import MODELS
 from export.test_gate import KINDS
 from support import ROOT
 
-from codegen.site import commands, links, notebooks, pages, zoo
+from codegen.site import checkpoints, commands, links, notebooks, pages, zoo
 from keras_vit.export.formats import FORMATS
 from keras_vit.models.variants.lookup import FAMILIES, ROWS
 from keras_vit.weights.released import RELEASED
@@ -24,7 +24,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 GUIDES = [page for page in sorted((DOCS / "guides").glob("*.md")) if page.name != "README.md"]
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 MODULES = ("layers", "train.recipe", "analysis", "evaluate", "export", "cost")
-GENERATED = {"zoo/all", "reference/builders", "reference/recipes"}
+GENERATED = {"zoo/all", "zoo/timm", "reference/builders", "reference/recipes"}
 GENERATED |= {f"zoo/{family.__name__.rpartition('.')[2]}" for family in FAMILIES}
 GENERATED |= {"project/index"}
 
@@ -117,9 +117,18 @@ def test_the_zoos_csv_is_what_the_rows_give():
     assert html.count("<tr>") == len(table) + 1 and all(row.tag in html for row in RELEASED)
 
 
+def test_the_csv_of_timms_checkpoints_is_what_the_check_of_files_gives():
+    committed = (DOCS / "results/checkpoints.csv").read_text(encoding="utf-8")
+    table = checkpoints.lines()
+    assert committed == checkpoints.as_csv(table), "run `python -m codegen.site --csv`"
+    assert sum(line.tags for line in table) == 487
+    page = checkpoints.pages()["zoo/timm.md"]
+    assert page.count("<tr>") == len(table) + 1 and all(f"<code>{line.example}</code>" in page for line in table)
+
+
 def test_the_zoo_has_a_page_per_family_that_links_each_builder():
     found = zoo.pages()
-    assert set(found) == {f"{name}.md" for name in GENERATED if name.startswith("zoo/")}
+    assert set(found) == {f"{name}.md" for name in GENERATED if name.startswith("zoo/")} - {"zoo/timm.md"}
     whole = "".join(text for name, text in found.items() if name != "zoo/all.md")
     assert all(f"keras_vit.{row.name}`" in whole for row in ROWS)
 

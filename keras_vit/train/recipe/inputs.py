@@ -25,8 +25,8 @@ class Data:
         shuffle: size of the shuffle buffer for TensorFlow Datasets. Folders, arrays and smaller data sets are shuffled
             as a whole. Every process holds a buffer of encoded images in memory. With ImageNet's 110 KB per image, the
             default takes 27 GB, and 50,000 take 5.5 GB.
-        resize: pixels of the shorter side of a test image before its center crop. None squeezes the whole image to the
-            model's size, as the official code, prediction and exports do.
+        resize: pixels of the shorter side of a test image before its center crop. None prepares images as the
+            weights' `preprocessing` states, as prediction and exports do; without weights, both sides are resized.
         on_error: whether to `stop` at a broken file or to `skip` it with a warning: up to three files, or 1 %. It also
             applies to few-shot data. A stopped run can resume with another value.
         exif: whether to apply the EXIF orientation of photographs in training and evaluation. False reads the stored
