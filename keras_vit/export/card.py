@@ -3,7 +3,7 @@
 import keras
 
 from keras_vit.export.origin import Origin
-from keras_vit.export.report import ExportReport
+from keras_vit.export.report import ExportReport, temperature_of
 from keras_vit.models.model_interface import model_interface
 
 _CALIBRATED = (
@@ -44,6 +44,7 @@ def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
             *([f"- Classes: {_listed(interface.labels)}."] if interface.labels else []),
             f"- Weights: {origin.weights or 'not recorded'}"
             + (f" (SHA-256 {origin.sha256})." if origin.sha256 else "."),
+            *_temperature(temperature_of(model)),
             f"- Trained on: {origin.trained_on or 'not recorded'}.",
             "",
             "## Figures",
@@ -65,6 +66,10 @@ def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
             *([_CALIBRATED.format(_calibration(report)), ""] if report.calibration else []),
         ]
     )
+
+
+def _temperature(value):
+    return [] if value in (None, 1.0) else [f"- Temperature of the probabilities: {value:.4g}, in the weights."]
 
 
 def _calibration(report):

@@ -232,7 +232,7 @@ FLAGS = {
     "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run", "--live-plot"}
     | OUTPUT,
     "evaluate": {"--recipe", "--data-dir", "--flip", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
-    | {"--resize", "--set"}
+    | {"--resize", "--set", "--data", "--validation", "--save-calibrated", "--train-images", "--seed"}
     | OUTPUT,
     "check": OUTPUT,
     "predict": {"--top", "--output"} | OUTPUT,
