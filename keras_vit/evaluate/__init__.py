@@ -1,5 +1,7 @@
 """Evaluate models: accuracy, calibration, mistakes, few-shot heads, probes of frozen features, suites of data sets."""
 
+from keras_vit.evaluate.agreement import agreement as agreement
+from keras_vit.evaluate.agreement import mcnemar as mcnemar
 from keras_vit.evaluate.calibration import calibration as calibration
 from keras_vit.evaluate.calibration import fit_temperature as fit_temperature
 from keras_vit.evaluate.class_metrics import class_metrics as class_metrics

@@ -234,6 +234,7 @@ FLAGS = {
     "evaluate": {"--recipe", "--data-dir", "--flip", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
     | {"--resize", "--set", "--data", "--validation", "--save-calibrated", "--train-images", "--seed"}
     | OUTPUT,
+    "compare": {"--data", "--output"} | OUTPUT,
     "check": OUTPUT,
     "predict": {"--top", "--output"} | OUTPUT,
     "export": {"--output", "--calibration", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--images"}
