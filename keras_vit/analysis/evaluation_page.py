@@ -6,10 +6,21 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.analysis.page import cell, facts_table, figure, folded, heading, number, paragraph, sheet, table
-from keras_vit.analysis.page import write_html as write_html
+from keras_vit.analysis.page import (
+    cell,
+    facts_table,
+    figure,
+    folded,
+    heading,
+    number,
+    paragraph,
+    sheet,
+    table,
+    write_html,
+)
 from keras_vit.analysis.plots.calibration import plot_coverage, plot_reliability
 from keras_vit.analysis.plots.confusion import plot_confusion
+from keras_vit.analysis.plots.names import drawable
 
 SHOWN = 24  # pictures of a sheet
 RATES = ("precision", "recall", "f1")
@@ -71,7 +82,10 @@ def _classes(results):
         confusion[true, predicted] = count
     picture = drawn(plot_confusion, confusion, labels)
     rows = sorted((row for row in results["classes"] if row["images"]), key=lambda row: row["f1"]["value"])
-    cells = [[cell(row["label"]), number(f"{row['images']:,}"), *(_rate(row[rate]) for rate in RATES)]
+    shown = [
+        name if name == alias else f"{name} ({alias})" for name, alias in zip(labels, drawable(labels), strict=True)
+    ]
+    cells = [[cell(shown[row["class"]]), number(f"{row['images']:,}"), *(_rate(row[rate]) for rate in RATES)]
              for row in rows]  # fmt: skip
     averages = [[cell(f"{name} mean"), number(""), *(_rate(results[name][rate]) for rate in RATES)]
                 for name in ("macro", "weighted")]  # fmt: skip

@@ -16,8 +16,8 @@ figure { margin: 1em 0 2em; } figcaption { color: #555; max-width: 48em; }
 img { max-width: 100%; height: auto; }
 table { border-collapse: collapse; } td, th { padding: .2em .8em; text-align: left; border-bottom: 1px solid #e4e4e4; }
 th { font-weight: 600; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
-td { overflow-wrap: anywhere; min-width: 3.5em; } td.number { white-space: nowrap; }
-small { color: #555; } .wide { overflow-x: auto; } .wide img { max-width: none; width: max(100%, 34em); }
+td { overflow-wrap: anywhere; min-width: 4.5em; } td.number { white-space: nowrap; }
+small { color: #555; } .wide { overflow-x: auto; } .wide img { max-width: none; width: max(34em, min(100%, 44em)); }
 @media (max-width: 500px) { td, th { padding: .2em .4em; } }
 details { margin: 1em 0; border: 1px solid #e4e4e4; border-radius: .3em; padding: .4em .8em; }
 summary { cursor: pointer; font-weight: 600; }

@@ -90,7 +90,7 @@ def run_data_verb(options) -> Result:
         set_temperature(model, results["temperature"]["value"])
         model.save(options.save_calibrated)
     status = SOME_FAILED if test.unreadable else 0
-    return Result(results, _text(results, options), _following(options), status)
+    return Result(results, _text(results, options), _following(model, options), status)
 
 
 def _require_keras_model(model, options) -> None:
@@ -139,9 +139,16 @@ def _write(options, results, test) -> None:
     write_evaluation(output / "report.html", results, curve, pictures)
 
 
-def _following(options) -> tuple[str, ...]:
+def _following(model, options) -> tuple[str, ...]:
+    """Return the command that exports the model; none for an export."""
+    from keras_vit.exported import ExportedModel
+
+    if isinstance(model, ExportedModel):
+        return ()
     output = f"saved_models/{short_name(options.model)}"
-    return ("export", options.save_calibrated or options.model, "--output", output)
+    if options.save_calibrated:
+        return ("export", options.save_calibrated, "--output", output)
+    return ("export", options.model, "--output", output, "--results", str(Path(options.output) / "results.json"))
 
 
 def _text(results: dict, options) -> str:

@@ -238,7 +238,7 @@ FLAGS = {
     "check": OUTPUT,
     "predict": {"--top", "--output"} | OUTPUT,
     "export": {"--output", "--calibration", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--images"}
-    | {"--dynamic-batch"}
+    | {"--dynamic-batch", "--results"}
     | OUTPUT,
     "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"} | OUTPUT,
     "list": {"--markdown"} | OUTPUT,

@@ -105,6 +105,7 @@ def test_every_form_of_a_model_has_the_same_figures(file, place, exported, tmp_p
         said = run(capsys, source, "--data", place / "photos", "--output", tmp_path, "--json", "--quiet")
         figures.append(json.loads(said.out))
     assert figures[0]["classes"] == figures[1]["classes"]
+    assert figures[0]["weights"] != figures[1]["weights"]
     assert figures[0]["calibration"]["ece"] == pytest.approx(figures[1]["calibration"]["ece"], abs=1e-5)
     assert figures[0]["calibration"]["log_loss"] == pytest.approx(figures[1]["calibration"]["log_loss"], abs=1e-5)
 
@@ -263,3 +264,56 @@ def test_an_export_cannot_be_saved_with_a_temperature(place, exported, tmp_path,
     saving = ("--validation", place / "photos" / "val", "--save-calibrated", tmp_path / "new.keras")
     said = run(capsys, exported, "--data", place / "photos", "--output", tmp_path, *saving, status=2)
     assert "calibrate the model, then export it" in said.err and not (tmp_path / "new.keras").exists()
+
+
+def test_a_name_that_no_font_can_draw_is_a_number_in_the_picture_and_both_in_the_table(place, tmp_path, monkeypatch):
+    from keras_vit.analysis import evaluation_page
+    from keras_vit.evaluate import labelled_results
+    from keras_vit.evaluate.mistakes import coverage_curve
+
+    monkeypatch.setattr(evaluation_page, "drawable", lambda names: ["ant", "class 1"])
+    scores, labels = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), np.array([0, 1, 1])
+    results = labelled_results(scores, labels, ["ant", "<bee>"])
+    results |= {"model": "m", "data": "d", "unreadable": [], "temperature": None, "near_duplicates": []}
+    blank = lambda names: [np.zeros((8, 8, 1))] * len(names)  # noqa: E731
+    evaluation_page.write_evaluation(tmp_path / "r.html", results, coverage_curve(scores, labels), blank)
+    text = (tmp_path / "r.html").read_text()
+    assert "<td>&lt;bee&gt; (class 1)</td>" in text and "<td>ant</td>" in text and "<bee>" not in text
+    assert "No evaluated image looks like a training image." in text
+
+
+def test_the_model_card_has_the_results_of_these_weights(place, tmp_path, capsys):
+    said = run(capsys, place / "model.keras", "--data", place / "photos", "--output", tmp_path / "new", "--json")
+    results = json.loads(said.out)
+    words = ["export", place / "model.keras", "--output", tmp_path / "saved", "--formats", "tflite"]
+    assert cli.main([*map(str, words), "--results", str(tmp_path / "new" / "results.json"), "--quiet"]) == 0
+    card = (tmp_path / "saved" / "1" / "model_card.md").read_text()
+    accuracy = results["accuracy"]
+    line = f"| accuracy | {accuracy['value']:.2%} | {accuracy['low']:.2%} to {accuracy['high']:.2%} |"
+    assert "## Evaluation" in card and line in card
+    for row in results["classes"]:
+        assert f"| {row['label']} | {row['images']} | {row['precision']['value']:.1%} |" in card
+    assert f"Labels that are likely wrong: {results['likely_wrong_labels_in_all']}." in card
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sha256": "0" * 64}, "an evaluation of the exported weights, received one of 'model.keras'"),
+        ({"accuracy": None}, "a results.json of keras-vit evaluate --data"),
+        (None, "found none"),
+    ],
+)
+def test_results_of_other_weights_are_refused(change, message, place, tmp_path, capsys):
+    run(capsys, place / "model.keras", "--data", place / "photos", "--output", tmp_path, "--quiet")
+    file = tmp_path / "results.json"
+    results = json.loads(file.read_text())
+    if change is None:
+        file.unlink()
+    elif change["accuracy" if "accuracy" in change else "sha256"] is None:
+        file.write_text(json.dumps({name: value for name, value in results.items() if name != "accuracy"}))
+    else:
+        file.write_text(json.dumps(results | change))
+    words = ["export", place / "model.keras", "--output", tmp_path / "saved", "--results", file]
+    assert cli.main([*map(str, words)]) == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "saved").exists()
