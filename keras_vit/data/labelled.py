@@ -45,7 +45,7 @@ def labelled_files(source: str | os.PathLike, argument: str = "--data") -> tuple
 
 
 def training_files(source: str | os.PathLike, argument: str) -> list[str]:
-    """Return the image files of the training data: a `.csv` file, or a folder, of which `train` if it has one.
+    """Return the image files of a `.csv` file or a folder. A folder with `train` means the folder `train`.
 
     Raises:
         FileNotFoundError: the source does not exist.

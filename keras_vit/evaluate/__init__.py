@@ -1,4 +1,4 @@
-"""Evaluate models: accuracy, calibration, mistakes, few-shot heads, probes of frozen features, suites of data sets."""
+"""Evaluate models on labelled images, and their features by few-shot heads, probes and suites of data sets."""
 
 from keras_vit.evaluate.agreement import agreement as agreement
 from keras_vit.evaluate.agreement import mcnemar as mcnemar
