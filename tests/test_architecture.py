@@ -31,7 +31,7 @@ RULES = {
     "analysis": ({"layers", "models", "preprocessing"}, False),
     "cost": ({"analysis", "layers", "models", "weights"}, False),
     # its suites fine-tune
-    "evaluate": ({"cost", "data", "models", "preprocessing", "train", "train.recipe", "weights"}, True),
+    "evaluate": ({"cost", "data", "layers", "models", "preprocessing", "train", "train.recipe", "weights"}, True),
     # its stages rewire layers, and its evaluations are those of `evaluate`
     "train": (
         {"analysis", "cost", "data", "evaluate", "kernels", "layers", "models", "preprocessing", "tasks"}

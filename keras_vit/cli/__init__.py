@@ -14,6 +14,7 @@ VERBS = (
     "new",
     "train",
     "evaluate",
+    "compare",
     "check",
     "predict",
     "export",

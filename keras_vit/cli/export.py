@@ -37,6 +37,7 @@ def add(verb) -> None:
         help="training images for the int8 formats: a folder, a data source such as tfds:cifar10, or `dataset`",
     )
     sub.add_argument("--limit", type=int, default=256, help="number of test images for the comparison (default 256)")
+    sub.add_argument("--results", metavar="FILE", help="results.json of an evaluation, for the model card")
     add_data_options(sub)
 
 
@@ -52,9 +53,12 @@ def run(options) -> Result:
     recipe = recipe_of(options)
     from keras_vit.cli.images import images_to_calibrate, images_to_compare
     from keras_vit.export import export, origin_of
+    from keras_vit.export.card_evaluation import read_evaluation
     from keras_vit.models.load import load_model
     from keras_vit.train.left_out import absent_files
 
+    origin = origin_of(options.model)
+    evaluation = options.results and read_evaluation(options.results, origin)
     model = load_model(options.model)
     data = recipe and recipe.data
     left_out = absent_files(options.model, options.recipe)
@@ -69,8 +73,9 @@ def run(options) -> Result:
         model, options.calibration, data, options.data_dir, left_out=left_out
     )
     settings = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}
+    settings |= {"origin": origin, "evaluation": evaluation}
     with hide_stderr(USER_ERRORS):  # converters print their progress
-        report = export(model, options.output, images, labels, origin=origin_of(options.model), **settings)
+        report = export(model, options.output, images, labels, **settings)
     table = report.table()
     right = {i for i, name in enumerate(table[0]) if name not in ("format", "signature", "output")}
     text = "\n".join([str(report).splitlines()[0], *table_lines(table, right, terminal_width(), names=table[0])])

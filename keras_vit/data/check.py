@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from keras_vit.data.decode import decode
 from keras_vit.data.folder import files_of_splits
-from keras_vit.data.near_duplicates import thumbnail
+from keras_vit.data.near_duplicates import thumbnail_of_file
 from keras_vit.preprocessing.decode import missing_package
 from keras_vit.preprocessing.kinds import kind_of
 
@@ -40,7 +40,7 @@ class FileFacts:
         digest: SHA-256 of its content.
         broken: why it cannot be read, or None.
         odd: its unusual properties.
-        thumbnail: what `near_duplicates.groups` compares; None if there is nothing to compare.
+        thumbnail: the vector (256,) that `near_duplicates.groups` compares; None for a file that cannot be read.
     """
 
     path: str
@@ -88,7 +88,7 @@ def _facts(decoded, path, split, label) -> FileFacts:
         decoded(data)
     except tf.errors.OpError as error:
         return FileFacts(path, split, label, digest, f"{kind} that is damaged ({_reason(error)})", ())
-    return FileFacts(path, split, label, digest, None, tuple(_oddities(path, data, kind)), thumbnail(data))
+    return FileFacts(path, split, label, digest, None, tuple(_oddities(path, data, kind)), thumbnail_of_file(data))
 
 
 def _reason(error) -> str:

@@ -1,44 +1,74 @@
-"""Find images that show the same picture: copies, other sizes of it, and files that were saved again."""
+"""Find images that show the same picture: copies, other sizes of it, and files that were saved again.
+
+Two images look alike if the correlation of their grey thumbnails is high. Resizing, compression, and a change of
+brightness or contrast keep the correlation high. A crop or a mirror image does not.
+
+N and M images, H W C image.
+"""
 
 import io
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
-SIDE = 16  # of the thumbnail that stands for a picture
-ALIKE = 3.0  # largest mean difference of two thumbnails of one picture, of 255 grey levels
-BANDS = 4  # parts of the 64 bits of a hash; pictures are compared if one part is equal
-FLAT = 4.0  # standard deviation in grey levels below which a thumbnail shows nothing to compare
+SIDE = 16  # pixels of a thumbnail
+ALIKE = 0.99  # correlation of thumbnails
+CHUNK = 1024  # images compared at a time
 
 
-def thumbnail(data: bytes) -> np.ndarray | None:
-    """Return a picture of SIDE x SIDE grey levels (uint8), with the EXIF orientation applied; None without one.
+def thumbnail(pixels) -> np.ndarray:
+    """Return the grey thumbnail of an image as a vector (256,) of mean 0 and length 1; zeros for an even image.
 
-    Pictures that are nearly of one colour, and files that Pillow does not read, have none.
+    Args:
+        pixels: (H, W, C) in 0..255, C 1 or 3.
     """
-    from PIL import ImageOps
+    pixels = np.clip(np.round(np.asarray(pixels)), 0, 255).astype("uint8")
+    return _vector(Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels))
 
+
+def thumbnail_of_file(data: bytes) -> np.ndarray:
+    """Return the thumbnail of an encoded image, with its EXIF orientation applied; zeros if Pillow does not read it."""
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("L", (4 * SIDE, 4 * SIDE))  # JPEG is decoded at a fraction of its size
-            small = ImageOps.exif_transpose(image).convert("L").resize((SIDE, SIDE), Image.Resampling.BOX)
+            return _vector(ImageOps.exif_transpose(image))
     except Exception:  # Pillow raises many types
-        return None
-    grey = np.asarray(small)
-    return None if grey.std() < FLAT else grey
+        return np.zeros(SIDE * SIDE, "float32")
 
 
-def groups(thumbnails: Iterable[np.ndarray | None]) -> list[int]:
-    """Return a number for each picture; near-duplicates have the same number, which is the index of the first.
+def _vector(image: Image.Image) -> np.ndarray:
+    values = np.asarray(image.convert("L").resize((SIDE, SIDE), Image.Resampling.BILINEAR), "float32").ravel()
+    values -= values.mean()
+    length = np.linalg.norm(values)
+    return values / length if length > SIDE else np.zeros_like(values)  # a deviation below 1 is noise
 
-    Two pictures are near-duplicates if their thumbnails differ by at most `ALIKE` grey levels on average. Pictures are
-    compared if one quarter of their difference hashes is equal (64 bits: is a cell of an 8 x 9 picture brighter than
-    the cell to its left?).
+
+def near_duplicates(first, second, alike: float = ALIKE) -> list[tuple[int, int, float]]:
+    """Return the images of one split that look like an image of another split, with the most similar image.
+
+    Args:
+        first: (N, 256) vectors from `thumbnail`.
+        second: (M, 256) vectors of the other split.
+        alike: lowest correlation of two images that look alike.
+
+    Returns:
+        Tuples (index in the first split, index in the second split, correlation), most similar first.
     """
-    thumbnails = list(thumbnails)
-    first = list(range(len(thumbnails)))
+    best = {}
+    for i, j, value in _pairs(first, second, alike):
+        if value > best.get(i, (0, 0.0))[1]:
+            best[i] = (j, value)
+    return sorted(((i, *pair) for i, pair in best.items()), key=lambda row: -row[2])
+
+
+def groups(vectors) -> list[int]:
+    """Return a number for each of N images; images that look alike have the same number, the index of the first.
+
+    Args:
+        vectors: (N, 256) vectors from `thumbnail`.
+    """
+    first = list(range(len(vectors)))
 
     def root(i):
         while first[i] != i:
@@ -46,19 +76,17 @@ def groups(thumbnails: Iterable[np.ndarray | None]) -> list[int]:
             i = first[i]
         return i
 
-    buckets = defaultdict(list)
-    for i, grey in enumerate(thumbnails):
-        for band in () if grey is None else enumerate(_bands(grey)):
-            for j in buckets[band]:
-                a, b = root(i), root(j)
-                if a != b and np.abs(grey.astype("int16") - thumbnails[j]).mean() <= ALIKE:
-                    first[max(a, b)] = min(a, b)
-            buckets[band].append(i)
-    return [root(i) for i in range(len(thumbnails))]
+    for i, j, _ in _pairs(vectors, vectors, ALIKE):
+        a, b = root(i), root(j)
+        first[max(a, b)] = min(a, b)
+    return [root(i) for i in range(len(vectors))]
 
 
-def _bands(grey: np.ndarray) -> list[bytes]:
-    """Return the parts of the difference hash."""
-    cells = np.asarray(Image.fromarray(grey).resize((9, 8), Image.Resampling.BOX), "int16")
-    bits = np.packbits((np.diff(cells, axis=1) > 0).ravel())
-    return [part.tobytes() for part in np.split(bits, BANDS)]
+def _pairs(first, second, alike) -> Iterator[tuple[int, int, float]]:
+    """Yield (i, j, correlation) of all images that look alike."""
+    first, second = np.asarray(first, "float32"), np.asarray(second, "float32")
+    for start in range(0, len(first), CHUNK):
+        for other in range(0, len(second), CHUNK):
+            similarity = first[start : start + CHUNK] @ second[other : other + CHUNK].T
+            for i, j in zip(*np.nonzero(similarity >= alike), strict=True):
+                yield start + int(i), other + int(j), float(similarity[i, j])

@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from keras_vit.data.near_duplicates import groups
 
 SPLITS = ("train", "validation", "test")
@@ -16,13 +18,13 @@ HELD_OUT = {"test": 0.15, "validation": 0.15}  # shares of every class
 
 @dataclass(frozen=True)
 class File:
-    """A readable image: its path, its class, its given split or None, its SHA-256, and its thumbnail or None."""
+    """A readable image: its path, its class, its given split or None, its SHA-256, and the vector of its thumbnail."""
 
     path: str
     label: str
     split: str | None
     digest: str
-    thumbnail: object = None
+    thumbnail: np.ndarray
 
 
 def divide(files: Iterable[File], before: dict[str, str] | None = None) -> dict[str, str]:
@@ -68,7 +70,7 @@ def across(files: Iterable[File], splits: dict[str, str]) -> list[list[str]]:
 def _groups(files: list[File]) -> list[list[File]]:
     """Return the groups of near-duplicates, in the order of the smallest SHA-256 of each."""
     members, by_content = defaultdict(list), {}
-    for file, number in zip(files, groups(file.thumbnail for file in files), strict=True):
+    for file, number in zip(files, groups([file.thumbnail for file in files]), strict=True):
         members[by_content.setdefault(file.digest, number)].append(file)
     return sorted(members.values(), key=lambda group: min(file.digest for file in group))
 

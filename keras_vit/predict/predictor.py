@@ -3,10 +3,8 @@
 B batch, H W C image.
 """
 
-import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +13,9 @@ from keras_vit.exported import ExportedModel, load_export
 from keras_vit.exported.folders import SUFFIXES
 from keras_vit.models.model_interface import ModelInterface, model_interface
 from keras_vit.models.model_names import holds_model
+from keras_vit.predict.images import BATCH_SIZE as BATCH_SIZE
+from keras_vit.predict.images import loaded_batches
 from keras_vit.predict.progress import Progress
-from keras_vit.preprocessing.inputs import load_image
-
-BATCH_SIZE = 32
-READER_THREADS = 4
 
 
 def load_predictor(source: str | os.PathLike):
@@ -88,25 +84,12 @@ def predict_each(
 
 
 def _results(interface, probabilities, images, top):
-    shape, spec = interface.image_shape, interface.preprocessing
-    with ThreadPoolExecutor(READER_THREADS, "images") as pool:
-        while paths := list(itertools.islice(images, BATCH_SIZE)):
-            loaded = list(pool.map(lambda path: _load(path, shape, spec), paths))
-            # Zeros replace a broken image, because a batch of another size would be compiled again.
-            pixels = np.stack([np.zeros(shape, "float32") if error else image for image, error in loaded])
-            scores = [None] * len(paths)
-            if not all(error for _, error in loaded):
-                scores = probabilities(interface.inputs_of(pixels))  # (B, classes)
-            for path, (_, error), image_scores in zip(paths, loaded, scores, strict=True):
-                yield _result(path, image_scores, interface.labels, top, error)
-
-
-def _load(path, shape, spec):
-    """Return (image, None), or (None, error message)."""
-    try:
-        return load_image(path, shape, spec), None
-    except Exception as error:  # Pillow does not document what its readers raise for a damaged file
-        return None, " ".join(str(error).split()) or type(error).__name__
+    for paths, pixels, errors in loaded_batches(images, interface.image_shape, interface.preprocessing):
+        scores = [None] * len(paths)
+        if not all(errors):
+            scores = probabilities(interface.inputs_of(pixels))  # (B, classes)
+        for path, error, image_scores in zip(paths, errors, scores, strict=True):
+            yield _result(path, image_scores, interface.labels, top, error)
 
 
 def interface_of(model) -> ModelInterface:

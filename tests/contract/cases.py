@@ -192,7 +192,12 @@ LAYERS = (
     Case("ResidualUnit", layers.ResidualUnit, {"filters": 32, "strides": 2}, ((5, 6, 64),)),
     Case("ResidualUnit_identity", layers.ResidualUnit, {"filters": 32}, ((4, 4, 128),)),
     Case("PreActivationUnit", layers.PreActivationUnit, {"filters": 32, "strides": 2}, ((5, 6, 64),)),
-    Case("Head", layers.Head, {"units": 3, "labels": ("a", "b", "c"), "bias_constant": -2.0}, ((16,),)),
+    Case(
+        "Head",
+        layers.Head,
+        {"units": 3, "labels": ("a", "b", "c"), "bias_constant": -2.0, "temperature": 1.5},
+        ((16,),),
+    ),
 )
 
 MODELS = (

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit.data.near_duplicates import groups, thumbnail
+from keras_vit.data.near_duplicates import SIDE, groups, thumbnail_of_file
 from keras_vit.data.sources import open_split
 from keras_vit.data.splits import File, across, divide
 from keras_vit.data.table import COLUMNS, read_table, write_table
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="tf.data reads the files")
+
+NOTHING = np.zeros(SIDE * SIDE, "float32")  # of a picture that is not compared
 
 
 def encoded(picture, kind="JPEG", **options):
@@ -34,7 +36,7 @@ def test_copies_in_another_size_or_quality_are_near_duplicates_and_other_picture
     same = [one.resize((48, 32)), one.resize((200, 133)), one.convert("L").convert("RGB")]
     again = [encoded(one, quality=95), encoded(one, quality=40), encoded(one, "PNG"), *map(encoded, same)]
     others = [encoded(picture(seed)) for seed in range(1, 40)]
-    numbers = groups(map(thumbnail, [*again, *others]))
+    numbers = groups(list(map(thumbnail_of_file, [*again, *others])))
     assert numbers == [0] * len(again) + list(range(len(again), len(again) + len(others)))
 
 
@@ -42,16 +44,16 @@ def test_a_turned_photograph_is_seen_upright_and_what_shows_nothing_is_not_compa
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by a quarter
     turned = encoded(picture(0).transpose(Image.Transpose.ROTATE_90), exif=exif, quality=95)
-    assert groups(map(thumbnail, [encoded(picture(0), quality=95), turned])) == [0, 0]
+    assert groups(list(map(thumbnail_of_file, [encoded(picture(0), quality=95), turned]))) == [0, 0]
     plain = encoded(Image.new("RGB", (40, 40), "white"))
-    assert thumbnail(plain) is None and thumbnail(b"no image") is None
-    assert groups([None, None]) == [0, 1]
+    nothing = [thumbnail_of_file(data) for data in (plain, b"no image")]
+    assert not np.any(nothing) and groups(nothing) == [0, 1]
 
 
 def files(counts, split=None, start=0):
     """Pictures without near-duplicates: {label: number}."""
     return [
-        File(f"{label}/{i}.jpg", label, split, hashlib.sha256(f"{label}{i}".encode()).hexdigest())
+        File(f"{label}/{i}.jpg", label, split, hashlib.sha256(f"{label}{i}".encode()).hexdigest(), NOTHING)
         for label, count in counts.items()
         for i in range(start, start + count)
     ]
@@ -65,7 +67,7 @@ def test_every_class_is_divided_alike_and_by_content():
     assert [counts["dog", name] for name in ("train", "validation", "test")] == [14, 3, 3]
     assert [counts["emu", name] for name in ("train", "validation", "test")] == [1, 1, 1]
     assert counts["fox", "train"] == 2
-    renamed = [File(f"else/{file.path}", file.label, None, file.digest) for file in reversed(some)]
+    renamed = [File(f"else/{file.path}", file.label, None, file.digest, NOTHING) for file in reversed(some)]
     assert {path.removeprefix("else/"): split for path, split in divide(renamed).items()} == splits
 
 
@@ -79,7 +81,7 @@ def test_more_images_change_no_files_split():
 
 
 def test_near_duplicates_stay_together_and_a_new_one_joins_them():
-    grey = np.arange(256, dtype="uint8").reshape(16, 16)
+    grey = np.full(SIDE * SIDE, 1 / SIDE, "float32")
     some = files({"cat": 30})
     alike = [File(f"cat/copy{i}.jpg", "cat", None, hashlib.sha256(bytes([i])).hexdigest(), grey) for i in range(6)]
     splits = divide([*some, *alike])
@@ -89,7 +91,7 @@ def test_near_duplicates_stay_together_and_a_new_one_joins_them():
 
 
 def test_given_splits_are_kept_and_near_duplicates_across_them_are_found():
-    grey = np.arange(256, dtype="uint8").reshape(16, 16)
+    grey = np.full(SIDE * SIDE, 1 / SIDE, "float32")
     train, test = files({"cat": 40, "dog": 40}, "train"), files({"cat": 5, "dog": 5}, "test", start=40)
     leak = [File(f"{split}.jpg", "cat", split, split, grey) for split in ("train", "test")]
     splits = divide([*train, *test, *leak])
