@@ -20,7 +20,7 @@ def labelled_files(source: str | os.PathLike, argument: str = "--data") -> tuple
     Args:
         source: a folder CLASS/IMAGE; a folder with `train` and a test folder, which means the test folder; or a `.csv`
             file with the columns `image` (or `file`, `path`, `filename`) and `label`. File names in it are relative to
-            its folder.
+            its folder. If it has a column `split`, only its rows of `test` are meant.
         argument: name of the argument in error messages.
 
     Raises:
@@ -29,7 +29,7 @@ def labelled_files(source: str | os.PathLike, argument: str = "--data") -> tuple
     """
     path = Path(source)
     if path.is_file() and path.suffix.lower() == ".csv":
-        files, labels = _from_csv(path, argument)
+        files, labels = _from_csv(path, argument, "test")
     elif path.is_dir():
         files, labels = _from_folder(path, argument)
     elif path.exists():
@@ -45,14 +45,18 @@ def labelled_files(source: str | os.PathLike, argument: str = "--data") -> tuple
 
 
 def training_files(source: str | os.PathLike, argument: str) -> list[str]:
-    """Return the image files of a `.csv` file or a folder. A folder with `train` means the folder `train`.
+    """Return the image files of a `.csv` file or a folder.
+
+    A folder with `train` means the folder `train`, and a file with a column `split` its rows of `train`.
 
     Raises:
         FileNotFoundError: the source does not exist.
         ValueError: the source has no images.
     """
     path = Path(source)
-    if path.suffix.lower() == ".csv" or not path.is_dir():
+    if path.suffix.lower() == ".csv" and path.is_file():
+        return _from_csv(path, argument, "train")[0]
+    if not path.is_dir():
         return labelled_files(source, argument)[0]
     files = list(image_files_below(str(path / "train" if (path / "train").is_dir() else path)))
     if not files:
@@ -76,7 +80,7 @@ def _from_folder(path: Path, argument: str) -> tuple[list[str], list[str]]:
     return files, labels
 
 
-def _from_csv(path: Path, argument: str) -> tuple[list[str], list[str]]:
+def _from_csv(path: Path, argument: str, split: str) -> tuple[list[str], list[str]]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
         columns = reader.fieldnames or []
@@ -84,7 +88,12 @@ def _from_csv(path: Path, argument: str) -> tuple[list[str], list[str]]:
         if column is None or "label" not in columns:
             raise ValueError(f"{argument} expected a .csv file with the columns image and label, found "
                              f"{', '.join(map(repr, columns)) or 'no columns'} in {str(path)!r}.")  # fmt: skip
-        rows = [(row[column], row["label"]) for row in reader]
+        rows = [row for row in reader if row.get("split", split) == split]
+        if not rows and "split" in columns:
+            raise ValueError(
+                f"{argument} expected rows with {split!r} in the column split of {str(path)!r}, found none."
+            )
+        rows = [(row[column], row["label"]) for row in rows]
     if missing := sum(not image or not label for image, label in rows):
         raise ValueError(f"{argument} expected an image and a label in each row of {str(path)!r}, found {missing:,} "
                          "rows without.")  # fmt: skip

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from keras_vit.data.near_duplicates import near_duplicates, thumbnail
 from keras_vit.evaluate.calibration import calibration, fit_temperature, softmax
 from keras_vit.evaluate.class_metrics import class_metrics, resampled
 from keras_vit.evaluate.mistakes import (
@@ -13,7 +14,6 @@ from keras_vit.evaluate.mistakes import (
     rejection,
     surest_mistakes,
 )
-from keras_vit.data.near_duplicates import near_duplicates, thumbnail
 
 COUNT, CLASSES = 300, 7
 RNG = np.random.default_rng(0)
