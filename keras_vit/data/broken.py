@@ -85,6 +85,7 @@ def _selected(examples: Examples, mask, indices) -> Examples:
     def stream(seed=None):
         return examples.stream(seed).filter(lambda index, *_: tf.gather(tf.constant(by_index), index))
 
+    kept = np.flatnonzero(mask)
     counts = examples.counts
     if examples.targets is not None and counts:
         left_out = np.bincount(examples.targets[~mask], minlength=len(counts))
@@ -97,6 +98,7 @@ def _selected(examples: Examples, mask, indices) -> Examples:
         targets=None if examples.targets is None else examples.targets[mask],
         counts=counts,
         whole=examples,
+        select=examples.select and (lambda order: examples.select(tf.gather(tf.constant(kept), order))),
     )
 
 

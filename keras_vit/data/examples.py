@@ -27,6 +27,8 @@ class Examples:
         targets: class indices of the examples in order; None if unknown before reading all examples.
         whole: the split with the files that are left out of this one; None if no file is left out.
         exif: whether to apply the EXIF orientation of encoded images.
+        select: a function of positions int64 (M,), which may be a tensor, that returns the `tf.data.Dataset` of the
+            examples there; None for a stream.
     """
 
     count: int
@@ -41,6 +43,7 @@ class Examples:
     targets: np.ndarray | None = None
     whole: "Examples | None" = None
     exif: bool = True
+    select: Callable | None = None
 
     def images(self, seed=None):
         """Return `stream(seed)` with each image read."""
@@ -75,11 +78,14 @@ def in_memory(images, targets, labels, files=None) -> Examples:
         with tf.init_scope(), tf.device("CPU"):
             return tf.constant(images), tf.constant(targets)
 
+    def select(order):
+        return tf.data.Dataset.from_tensor_slices((order, *(tf.gather(tensor, order) for tensor in tensors())))
+
     def stream(seed=None):
         order = tf.range(count, dtype=tf.int64)
         if seed is not None:
             order = tf.random.experimental.stateless_shuffle(order, seed=tf.stack([seed, 0]))
-        return tf.data.Dataset.from_tensor_slices((order, *(tf.gather(tensor, order) for tensor in tensors())))
+        return select(order)
 
     return Examples(
         count,
@@ -91,6 +97,7 @@ def in_memory(images, targets, labels, files=None) -> Examples:
         counts=tuple(np.bincount(targets, minlength=len(labels)).tolist()),
         read=None if files is None else tf.io.read_file,
         targets=targets,
+        select=select,
     )
 
 

@@ -13,6 +13,7 @@ from keras_vit.composed import flattened
 from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.sources import open_data
+from keras_vit.evaluate.losses import example_losses
 from keras_vit.models.model_interface import model_interface
 from keras_vit.models.vision_model import VisionModel
 from keras_vit.preprocessing.inputs import imagenet_classes
@@ -20,16 +21,6 @@ from keras_vit.private import call_behind
 from keras_vit.train.recipe import Data, Loss
 
 BINS = 15  # of confidence, for the calibration error
-
-
-def example_losses(loss: Loss, targets, logits):
-    """Return the cross entropy of each example in float32: targets (B, K) and logits (B, K) -> (B,)."""
-    logits = tf.cast(logits, tf.float32)
-    if loss.label_smoothing:
-        targets = targets * (1 - loss.label_smoothing) + loss.label_smoothing / tf.cast(targets.shape[-1], tf.float32)
-    if loss.kind == "sigmoid":
-        return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(targets, logits), axis=-1)
-    return tf.nn.softmax_cross_entropy_with_logits(targets, logits)
 
 
 def logits_model(model: keras.Model) -> keras.Model:

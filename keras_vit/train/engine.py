@@ -23,6 +23,7 @@ from keras_vit.train.measure import Measure
 from keras_vit.train.process import record_process
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.inputs import check_sizes
+from keras_vit.train.recipe.labels import check_labels
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
@@ -80,6 +81,7 @@ def train(
     if finished is not None:
         return finished
     check_sizes(recipe)
+    check_labels(recipe)
     plot = LivePlot(Path(workdir) / "metrics.jsonl") if live_plot else None
     devices = choose(strategy, recipe.data.batch_size, recipe.optimizer.accumulate, tpu)
     # The signal handler is set after the workers have connected, during which TensorFlow handles SIGTERM.
@@ -162,9 +164,12 @@ class Run:
     def _begin_stage(self) -> None:
         """Compile the steps of the next stage, and open its data."""
         self.stage = self.stages.pop(0)
-        self.run_steps = compiled_steps(self.recipe, self.state, self.devices.strategy, self.stage, self.devices.cores)
+        devices = self.devices
+        self.run_steps = compiled_steps(
+            self.recipe, self.state, devices.strategy, self.stage, devices.cores, self.data.terms
+        )
         batches = self.data.batches(self.stage.input_shape, self.step)
-        self.iterator = iter(self.devices.spread(batches, self.batch_size))
+        self.iterator = iter(devices.spread(batches, self.batch_size))
         self.speed.restart()
 
     def _update(self, count: int) -> None:

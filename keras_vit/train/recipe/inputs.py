@@ -25,6 +25,8 @@ class Data:
         shuffle: size of the shuffle buffer for TensorFlow Datasets. Folders, arrays and smaller data sets are shuffled
             as a whole. Every process holds a buffer of encoded images in memory. With ImageNet's 110 KB per image, the
             default takes 27 GB, and 50,000 take 5.5 GB.
+        sampling: `uniform` takes each example once per epoch. `balanced` takes each class equally often: images of rare
+            classes several times per epoch, each time with another augmentation, and only some of frequent classes.
         resize: pixels of the shorter side of a test image before its center crop. None squeezes the whole image to the
             model's size, as the official code, prediction and exports do.
         on_error: whether to `stop` at a broken file or to `skip` it with a warning: up to three files, or 1 %. It also
@@ -39,6 +41,7 @@ class Data:
     test_split: str = "test"
     batch_size: int = 128
     shuffle: int = 250_000
+    sampling: str = "uniform"
     resize: int | None = None
     on_error: str = "stop"
     exif: bool = True
@@ -52,6 +55,7 @@ class Data:
             require(split is not None and is_text(split), name, "a split's name", split)
         for name in ("batch_size", "shuffle"):
             require(is_count(getattr(self, name)), name, "a positive int", getattr(self, name))
+        require(self.sampling in ("uniform", "balanced"), "sampling", "'uniform' or 'balanced'", self.sampling)
         require(self.resize is None or is_count(self.resize), "resize", "a positive int or null", self.resize)
         require(self.on_error in ("stop", "skip"), "on_error", "'stop' or 'skip'", self.on_error)
         require(isinstance(self.exif, bool), "exif", "true or false", self.exif)
