@@ -53,7 +53,8 @@ def run(options) -> Result | int:
     with hide_stderr():  # TFLite prints information
         model = load_predictor(options.model)
     results = predict_each(model, images, options.top)
-    top = min(options.top, interface_of(model).classes)
+    interface = interface_of(model)
+    top = interface.classes if interface.thresholds else min(options.top, interface.classes)
     above_bar = lambda text, stream: tqdm.write(text, file=stream)  # noqa: E731
     failed, file = 0, ResultsFile(options.output, top) if options.output else None
     with Progress(total, quiet=total is not None and total <= BATCH_SIZE) as progress:

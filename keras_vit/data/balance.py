@@ -83,7 +83,7 @@ def balanced_order(targets: np.ndarray, counts: np.ndarray, seed):
 
     Args:
         targets: class of each example, (N,).
-        counts: number of examples of each class, (K,), none of which is 0.
+        counts: number of examples of each class, (K,), at least 1 each.
         seed: an int64 tensor ().
     """
     total, classes = len(targets), len(counts)

@@ -14,6 +14,7 @@ from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.sources import open_data
 from keras_vit.evaluate.losses import example_losses
+from keras_vit.evaluate.multi_label import gather, label_metrics, score_function
 from keras_vit.models.model_interface import model_interface
 from keras_vit.models.vision_model import VisionModel
 from keras_vit.preprocessing.inputs import imagenet_classes
@@ -139,11 +140,13 @@ def evaluate_model(
         data_dir: replaces the directory in `data`.
         loss: loss to report; softmax if None.
         split: replaces the test split in `data`.
-        flip: whether to average the logits of an image and its mirror image, in twice the time. Exports do not.
+        flip: whether to average the logits of an image and its mirror image, in twice the time. Exports do not, nor do
+            the metrics of several labels per image.
         left_out: files that training skipped as broken, which may be missing, as from `train.left_out.known_broken`.
 
     Returns:
-        `{"loss": mean, "accuracy": in [0, 1], "examples": count}`.
+        `{"loss": mean, "accuracy": in [0, 1], "examples": count}`; with several labels per image also the metrics of
+        `keras_vit.evaluate.multi_label.label_metrics`, at the model's thresholds.
 
     Raises:
         FileNotFoundError: the data does not exist.
@@ -161,7 +164,11 @@ def evaluate_model(
         resize=data.resize,
     )
     with naming_broken_files(examples):
-        return evaluate(model, batches, loss, evaluator(model, loss, flip=flip))
+        result = evaluate(model, batches, loss, evaluator(model, loss, flip=flip))
+        if interface.thresholds and examples.multi:
+            scores = tf.function(score_function(logits_model(model)))
+            result |= label_metrics(*gather(scores, batches), interface.thresholds)
+        return result
 
 
 def has_same_classes(model: keras.Model, labels) -> bool:

@@ -8,7 +8,7 @@ KEY = "keras_vit.json"
 
 
 def metadata(interface: ModelInterface, precision: str) -> str:
-    """Return input, normalisation, precision and labels as JSON, in the same form for every format.
+    """Return input, normalisation, precision, labels and their thresholds as JSON, in the same form for every format.
 
     Args:
         interface: inputs and outputs of the model.
@@ -20,5 +20,6 @@ def metadata(interface: ModelInterface, precision: str) -> str:
         "normalisation": {"of_pixels": [0, 255], "mean": -low * 255 / (high - low), "std": 255 / (high - low)},
         "precision": precision,
         "labels": interface.labels,
+        **({"thresholds": interface.thresholds} if interface.thresholds else {}),
     }
     return json.dumps(description, ensure_ascii=False)

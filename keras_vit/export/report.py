@@ -105,6 +105,7 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Ori
         },
         "classes": interface.classes,
         "labels": interface.labels,
+        **({"thresholds": interface.thresholds} if interface.thresholds else {}),
         "versions": {
             "keras_vit": __version__,
             "keras": keras.__version__,

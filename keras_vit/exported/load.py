@@ -78,6 +78,7 @@ def _read_manifest(path: Path) -> tuple[str, ModelInterface]:
         input_range=tuple(manifest["input"]["range"]),
         classes=manifest["classes"],
         labels=tuple(manifest["labels"]),
+        thresholds=tuple(manifest["thresholds"]) if "thresholds" in manifest else None,
     )
     return manifest["model"], interface
 

@@ -50,6 +50,7 @@ class Head(Configured, AdaptableDense):
         units: number of classes.
         bias_constant: initial bias; big_vision pre-trains with -10 and a sigmoid loss on 21,843 classes.
         labels: names of the classes in order, saved in the model for exports and predictions.
+        thresholds: score above which each of several labels applies; saved in the config.
         conversion: why loaded weights did not fill this layer; saved in the config.
 
     Input shape: (B, D). Output shape: (B, units).
@@ -65,6 +66,7 @@ class Head(Configured, AdaptableDense):
         units: int,
         bias_constant: float = 0.0,
         labels: Sequence[str] | None = None,
+        thresholds: Sequence[float] | None = None,
         conversion: str | None = None,
         **kwargs: Any,
     ):
@@ -75,6 +77,7 @@ class Head(Configured, AdaptableDense):
         super().__init__(units, kernel_initializer="zeros", bias_initializer=bias, **kwargs)
         self.bias_constant = bias_constant
         self.conversion = conversion
+        self.thresholds = None if thresholds is None else tuple(thresholds)
         self.labels = None if labels is None else tuple(labels)
         if self.labels is not None and len(self.labels) != units:
             raise ValueError(f"labels expected {units} names, one for each class, received {len(self.labels)}.")

@@ -23,6 +23,7 @@ class ModelInterface:
         input_range: lowest and highest pixel value of the input, (0, 255) or (-1, 1).
         classes: number of classes; None without a classifier.
         labels: class names, or the class indices if the model has no names; empty without a classifier.
+        thresholds: probability from which each label applies, where an image has several; None for one class per image.
     """
 
     input_shape: tuple[int | None, int | None, int]
@@ -30,6 +31,7 @@ class ModelInterface:
     input_range: tuple[float, float]
     classes: int | None
     labels: tuple[str, ...]
+    thresholds: tuple[float, ...] | None = None
 
     @property
     def takes_pixels(self) -> bool:
@@ -69,6 +71,7 @@ def model_interface(model: "keras.Model") -> ModelInterface:
         input_range=(0.0, 255.0) if scales_pixels(model) else (-1.0, 1.0),
         classes=None if head is None else head.units,
         labels=tuple(str(label) for label in labels),
+        thresholds=getattr(head, "thresholds", None),
     )
 
 

@@ -46,7 +46,8 @@ def predict(model, images: Sequence[str | os.PathLike], top: int = 5) -> list[di
     Args:
         model: a model of this package with a classifier, or an export of one.
         images: paths of the files. The images are resized to the model's image size.
-        top: number of classes per image, at least 1.
+        top: number of classes per image, at least 1. A model of several labels per image returns all labels whose
+            probability reaches the label's threshold instead.
 
     Returns:
         One dict per image, in order: `{"image": path, "predictions": [{"label": ..., "score": ...}, ...],
@@ -85,7 +86,7 @@ def _results(interface, probabilities, images, top):
             if not all(error for _, error in loaded):
                 scores = probabilities(pixels if interface.takes_pixels else preprocess_input(pixels))  # (B, classes)
             for path, (_, error), image_scores in zip(paths, loaded, scores, strict=True):
-                yield _result(path, image_scores, interface.labels, top, error)
+                yield _result(path, image_scores, interface, top, error)
 
 
 def _load(path, shape):
@@ -118,7 +119,8 @@ def _probability_function(model):
     return probabilities
 
 
-def _result(path, scores, labels, top, error) -> dict:
-    best = () if error else np.argsort(-scores, kind="stable")[:top]
-    predictions = [{"label": labels[i], "score": float(scores[i])} for i in best]
+def _result(path, scores, interface, top, error) -> dict:
+    best, thresholds = () if error else np.argsort(-scores, kind="stable"), interface.thresholds
+    best = best[:top] if thresholds is None else [i for i in best if scores[i] >= thresholds[i]]
+    predictions = [{"label": interface.labels[i], "score": float(scores[i])} for i in best]
     return {"image": str(path), "predictions": predictions, "error": error}

@@ -5,7 +5,7 @@ from keras_vit.train.recipe import Recipe
 
 
 class Classification:
-    """Predict the classes of images. `terms` are those of the recipe's loss per class."""
+    """Predict the classes of images. `terms` come from `class_terms` of the recipe's loss."""
 
     def __init__(self, recipe: Recipe, terms: ClassTerms = NO_TERMS):
         self._loss, self._terms = recipe.loss, terms

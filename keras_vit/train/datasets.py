@@ -70,6 +70,10 @@ class Datasets:
         Raises:
             ValueError: the loss or the sampling does not fit the labels.
         """
+        ranked = "mean_average_precision" in recipe.evaluate.metrics
+        if ranked and not test.multi:
+            raise ValueError("metrics expected no 'mean_average_precision' with one class per image, received it; "
+                             "'accuracy' and 'calibration' fit.")  # fmt: skip
         terms = class_terms(recipe.loss, train)
         if recipe.data.sampling == "balanced":
             train = balanced(train, recipe.data.source)

@@ -223,9 +223,13 @@ class Run:
                     self._save_best(self.result)
 
     def _save_best(self, result: dict) -> None:
-        """Write `best.keras` if the recipe asks for it and no evaluation before had a higher accuracy."""
-        if self.recipe.checkpoint.best and result["accuracy"] > self.counters.best:
-            self.counters.best = result["accuracy"]
+        """Write `best.keras` if the recipe asks for it and no evaluation before had a higher accuracy.
+
+        With several labels per image, the mean average precision replaces the accuracy.
+        """
+        score = result.get("mean_average_precision", result["accuracy"])
+        if self.recipe.checkpoint.best and score > self.counters.best:
+            self.counters.best = score
             if self.devices.chief:
                 model = finished_models(self.recipe, self.state.average)["model.keras"]
                 save_model(model, self.workdir / "best.keras")

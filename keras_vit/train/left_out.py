@@ -6,6 +6,7 @@ from pathlib import Path
 
 from keras_vit.data.broken import BrokenFile
 from keras_vit.data.folder import name_of
+from keras_vit.data.table import folder_of
 from keras_vit.train.workdir import write_atomically
 
 NAME = "left_out.json"
@@ -24,6 +25,7 @@ def absent_files(model: str, recipe: str | None) -> tuple[str, ...]:
 
 def remember_broken(workdir: Path, directory: str, paths: list[str]) -> None:
     """Add files of the data's folder to those that a run has found broken."""
+    directory = folder_of(directory)
     names = {name for path in paths if (name := name_of(path, directory)) is not None}
     known = set(known_broken(workdir))
     if names - known:

@@ -16,9 +16,9 @@ class Data:
 
     Args:
         source: `digits` (scikit-learn's handwritten digits), `folder` (a folder of images), `arrays` (an `.npz` file
-            of `x_train`, `y_train`, `x_test`, `y_test`), `tfds:NAME`, or `vtab:TASK` (one of the nineteen tasks of
-            VTAB-1k, with the benchmark's labels and splits).
-        directory: the folder of images, the file of arrays, or the data folder of TensorFlow Datasets.
+            of `x_train`, `y_train`, `x_test`, `y_test`), `csv` (a table of paths and labels), `tfds:NAME`, or
+            `vtab:TASK` (one of the nineteen tasks of VTAB-1k, with the benchmark's labels and splits).
+        directory: the folder of images, the file of arrays, the table, or the data folder of TensorFlow Datasets.
         train_split: training split: `train`, or a part of it such as `train[:90%]`.
         test_split: test split.
         batch_size: number of examples per update over all replicas; the rest of an epoch is dropped.
@@ -47,7 +47,7 @@ class Data:
     exif: bool = True
 
     def __post_init__(self):
-        known = self.source in SOURCES[:3] or (isinstance(self.source, str) and self.source.startswith(PREFIXES))
+        known = self.source in SOURCES[:4] or (isinstance(self.source, str) and self.source.startswith(PREFIXES))
         require(known, "source", f"one of {', '.join(SOURCES)}", self.source)
         require(is_text(self.directory), "directory", "a folder's name or null", self.directory)
         for name in ("train_split", "test_split"):

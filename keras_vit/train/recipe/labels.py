@@ -20,6 +20,9 @@ def check_labels(recipe) -> None:
         require(not loss.logit_adjustment, "logit_adjustment", "0 with the sigmoid loss, whose classes do not compete; "
                 "class_weights fits", loss.logit_adjustment)  # fmt: skip
         require(loss.symmetric is None, "symmetric", "null with the sigmoid loss; bootstrap fits", loss.symmetric)
+    ranked = "mean_average_precision" in recipe.evaluate.metrics
+    require(loss.kind == "sigmoid" or not ranked, "metrics", "no 'mean_average_precision' with the softmax loss, of "
+            "one class per image; 'accuracy' and 'calibration' fit", recipe.evaluate.metrics)  # fmt: skip
     if balanced:
         require(recipe.masked is None, "sampling", "'uniform' with masked patches, which have no classes", "balanced")
         require(loss.class_weights != "balanced", "class_weights", "null or a weight per class with sampling "
