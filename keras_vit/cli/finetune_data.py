@@ -42,7 +42,7 @@ def facts_of(source: str, table: Path, earlier: str | None) -> tuple[DataFacts, 
     rows, note = _rows_of_table(source) if source.endswith(".csv") else _rows_of_folder(source)
     facts = _checked(rows)
     readable = [fact for fact in facts if fact.broken is None]
-    before = {row["sha256"]: row["split"] for row in read_table(earlier, COLUMNS)} if earlier else {}
+    before = {row["sha256"]: row["split"] for row in read_table(earlier, COLUMNS, "--splits")[1]} if earlier else {}
     files = [File(fact.path, fact.label, fact.split or None, fact.digest, fact.thumbnail) for fact in readable]
     splits = divide(files, before)
     counts = Counter(splits.values())
@@ -90,8 +90,8 @@ def _rows_of_table(file: str) -> tuple[list[tuple[str, str, str]], str]:
     from keras_vit.data.splits import SPLITS
     from keras_vit.data.table import read_table
 
-    rows = read_table(file, ("path", "label"))
-    given = {row["split"] for row in rows} if rows and "split" in rows[0] else set()
+    columns, rows = read_table(file, ("path", "label"), "FOLDER")
+    given = {row["split"] for row in rows} if "split" in columns else set()
     if given and not {"train"} <= given <= set(SPLITS):
         raise ValueError(f"split expected 'train', and 'validation' or 'test', in {file!r}, found {sorted(given)}.")
     place = lambda path: path if is_absolute(path) else f"{folder_of(file)}/{path}"  # noqa: E731

@@ -62,9 +62,10 @@ def run(options) -> Result | int:
     with hide_stderr():  # TFLite prints information
         model = load_predictor(options.model)
     results = predict_each(model, images, options.top, labels)
-    if labels is None and interface_of(model).labels == tuple(map(str, range(1000))):
+    interface = interface_of(model)
+    if labels is None and interface.labels == tuple(map(str, range(1000))):
         print(f"keras-vit predict: {UNNAMED}", file=sys.stderr)
-    top = min(options.top, interface_of(model).classes)
+    top = interface.classes if interface.thresholds else min(options.top, interface.classes)
     above_bar = lambda text, stream: tqdm.write(text, file=stream)  # noqa: E731
     failed, file = 0, ResultsFile(options.output, top) if options.output else None
     with Progress(total, quiet=total is not None and total <= BATCH_SIZE) as progress:

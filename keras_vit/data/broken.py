@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.decode import decode, decode_other
-from keras_vit.data.examples import Examples
+from keras_vit.data.examples import Examples, count_classes
 from keras_vit.data.settings import untuned
 from keras_vit.preprocessing.decode import missing_package
 from keras_vit.preprocessing.kinds import HEAD, KINDS, kind_of
@@ -90,9 +90,10 @@ def _selected(examples: Examples, mask, indices) -> Examples:
     def stream(seed=None):
         return examples.stream(seed).filter(lambda index, *_: tf.gather(tf.constant(by_index), index))
 
+    kept = np.flatnonzero(mask)
     counts = examples.counts
     if examples.targets is not None and counts:
-        left_out = np.bincount(examples.targets[~mask], minlength=len(counts))
+        left_out = count_classes(examples.targets[~mask], len(counts))
         counts = tuple((np.array(counts) - left_out).tolist())
     return dataclasses.replace(
         examples,
@@ -102,6 +103,7 @@ def _selected(examples: Examples, mask, indices) -> Examples:
         targets=None if examples.targets is None else examples.targets[mask],
         counts=counts,
         whole=examples,
+        select=examples.select and (lambda order: examples.select(tf.gather(tf.constant(kept), order))),
     )
 
 

@@ -29,7 +29,7 @@ def evaluation_batches(
     """Return every example once, in order: images (B, H, W, C), labels (B,) and weights (B,).
 
     The last batch is padded with examples of weight 0. If an example has several classes, the labels are (B, K) with 1
-    at each class; a prediction is right if it is one of the classes. An example without a class has weight 0.
+    at each class; a prediction is right if it is one of the classes.
 
     Args:
         examples: the split.
@@ -56,8 +56,6 @@ def evaluation_batches(
         fill = lambda x: tf.pad(x, [[0, missing]] + [[0, 0]] * (x.shape.rank - 1))  # noqa: E731
         weights = tf.cast(tf.range(count) < count - missing, tf.float32)
         labels = tf.ensure_shape(fill(labels), (count, *labels.shape[1:]))
-        if examples.multi:
-            weights *= tf.reduce_max(labels, axis=-1)
         return tf.ensure_shape(fill(images), (count, *input_shape)), labels, weights
 
     stream = examples.stream()

@@ -24,9 +24,12 @@ class Examples:
         read: a function that turns an image of the stream into bytes or pixels. Skipped examples are then not read.
             None if the stream contains the bytes or pixels.
         multi: True if a label is a list (n,) of classes, n >= 0; False if it is one class.
-        targets: class indices of the examples in order; None if unknown before reading all examples.
+        targets: classes of the examples in order: indices (N,), or 1 at each of several classes (N, K). None if unknown
+            before reading all examples.
         whole: the split with the files that are left out of this one; None if no file is left out.
         exif: whether to apply the EXIF orientation of encoded images.
+        select: a function of positions int64 (M,), which may be a tensor, that returns the `tf.data.Dataset` of the
+            examples there; None for a stream.
     """
 
     count: int
@@ -41,6 +44,7 @@ class Examples:
     targets: np.ndarray | None = None
     whole: "Examples | None" = None
     exif: bool = True
+    select: Callable | None = None
 
     def images(self, seed=None):
         """Return `stream(seed)` with each image read."""
@@ -61,7 +65,7 @@ def in_memory(images, targets, labels, files=None) -> Examples:
 
     Args:
         images: uint8 (N, H, W, C), or paths of files (N,).
-        targets: class indices (N,).
+        targets: class indices (N,), or 1 at each of several classes (N, K).
         labels: names of the classes.
         files: paths of the examples' files; None for pixels.
     """
@@ -75,11 +79,17 @@ def in_memory(images, targets, labels, files=None) -> Examples:
         with tf.init_scope(), tf.device("CPU"):
             return tf.constant(images), tf.constant(targets)
 
+    multi = targets.ndim == 2
+
+    def select(order):
+        rows = tf.data.Dataset.from_tensor_slices((order, *(tf.gather(tensor, order) for tensor in tensors())))
+        return rows.map(lambda index, image, hot: (index, image, tf.where(hot > 0)[:, 0])) if multi else rows
+
     def stream(seed=None):
         order = tf.range(count, dtype=tf.int64)
         if seed is not None:
             order = tf.random.experimental.stateless_shuffle(order, seed=tf.stack([seed, 0]))
-        return tf.data.Dataset.from_tensor_slices((order, *(tf.gather(tensor, order) for tensor in tensors())))
+        return select(order)
 
     return Examples(
         count,
@@ -88,10 +98,17 @@ def in_memory(images, targets, labels, files=None) -> Examples:
         encoded=files is not None,
         shape=images.shape[1:] if files is None else None,
         files=files,
-        counts=tuple(np.bincount(targets, minlength=len(labels)).tolist()),
+        counts=tuple(count_classes(targets, len(labels)).tolist()),
         read=None if files is None else tf.io.read_file,
+        multi=multi,
         targets=targets,
+        select=select,
     )
+
+
+def count_classes(targets: np.ndarray, classes: int) -> np.ndarray:
+    """Return the number of examples of each class (K,) from `targets` as in `Examples`."""
+    return targets.sum(axis=0) if targets.ndim == 2 else np.bincount(targets, minlength=classes)
 
 
 def require_some(count: int, split: str, source: str) -> None:

@@ -63,7 +63,7 @@ def open_split(
     elif source == "folder":
         examples = open_folder(split, directory, _part, left_out)
     elif source == "csv":
-        examples = open_table(split, directory, _part)
+        examples = open_table(split, directory, _part, left_out)
     elif source == "arrays":
         examples = open_arrays(split, directory, _part)
     elif source.startswith("tfds:"):

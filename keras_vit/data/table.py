@@ -1,7 +1,9 @@
-"""Read a table of images: a CSV file with the columns `path`, `label` and `split`."""
+"""Read images and labels from a table: a CSV file with one row per image."""
 
 import csv
+import hashlib
 import io
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,73 +11,95 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.examples import Examples, in_memory
-from keras_vit.data.folder import folder_of, is_absolute
+from keras_vit.data.folder import HELD_OUT, files_of, folder_of, is_absolute
 
 COLUMNS = ("path", "label", "split")
+SEPARATOR = ";"  # between the labels of an image
+_FORMS = "the columns path and label, path and labels, or path and one column of 0 and 1 for each label"
 
 
-def open_table(split: str, file: str | None, part) -> Examples:
+def open_table(split: str, file: str | None, part, left_out: tuple[str, ...] = ()) -> Examples:
     """Open one split of a table of images.
 
-    Paths are absolute or relative to the table's folder. The table's other columns are ignored. The classes are the
-    labels of all rows, sorted. Examples have a fixed random order.
+    The labels are the column `label` (one class per image), the column `labels` (several, separated by `;`), or one
+    column of 0 and 1 for each label. Beside `label` or `labels`, further columns are ignored. Paths are absolute or
+    relative to the table's folder. A column `split` names the split of each row. Without that column, the files whose
+    names have a SHA-256 in the lowest fifth are the test split, so that an image stays in its split. Examples have a
+    fixed random order.
 
     Args:
-        split: a name of the column `split`, or a part of it such as `train[:90%]`.
+        split: `train`, `test`, another split of the table, or a part of one such as `train[:90%]`.
         file: path or URL of the table.
         part: a function (split, examples by split, source) that returns the name of the split and the slice of it.
+        left_out: names of files that take part in the split although they may be deleted.
 
     Raises:
-        FileNotFoundError: the table does not exist.
-        ValueError: the table lacks a column, a value or classes, repeats a path, or has no such split.
+        FileNotFoundError: the table or a file that it names does not exist.
+        ValueError: the table has other columns, a value is missing or wrong, a path is repeated, or the split is
+            unknown.
     """
-    rows = read_table(file)
-    labels = sorted({row["label"] for row in rows})
+    columns, rows = read_table(file)
+    labels, targets = _targets(columns, rows, file)
     if len(labels) < 2:
-        found = ", ".join(labels) or "no rows"
-        raise ValueError(f"directory expected a table with at least 2 labels in {str(file)!r}, found {found}.")
-    number = {label: i for i, label in enumerate(labels)}
-    parts = {}
-    for row in rows:
-        path = row["path"] if is_absolute(row["path"]) else f"{folder_of(file)}/{row['path']}"
-        parts.setdefault(row["split"], []).append((path, number[row["label"]]))
-    name, chosen = part(split, parts, f"table {str(file)!r}")
-    order = np.random.default_rng(0).permutation(len(parts[name]))[chosen]
-    files, targets = zip(*(parts[name][i] for i in order), strict=True)
-    return in_memory(np.array(files), targets, labels, files)
+        raise ValueError(f"directory expected at least 2 labels in {str(file)!r}, found {len(labels)}.")
+    parts = {"train": [], "test": []} if "split" not in columns else {}
+    for i, row in enumerate(rows):
+        parts.setdefault(row["split"] if "split" in columns else _split_of(row["path"]), []).append(i)
+    name, chosen = part(split, parts, f"csv {str(file)!r}")
+    order = np.random.default_rng(0).permutation(parts[name])[chosen]
+    paths = (rows[i]["path"] for i in order)
+    files = tuple(path if is_absolute(path) else f"{folder_of(file)}/{path}" for path in paths)
+    known = files_of(left_out, file)
+    missing = next((path for path in files if path not in known and not tf.io.gfile.exists(path)), None)
+    if missing:
+        raise FileNotFoundError(f"path expected files that exist, received {missing!r} in {str(file)!r}.")
+    return in_memory(np.array(files), targets[order], labels, files)
 
 
-def read_table(file: str | None, columns: tuple[str, ...] = COLUMNS) -> list[dict[str, str]]:
-    """Return the rows of a table of images, each with all columns of the file, among which must be `columns`.
+def read_table(
+    file: str | os.PathLike | None, columns: tuple[str, ...] = (), argument: str = "directory"
+) -> tuple[list[str], list[dict[str, str]]]:
+    """Return the names of a table's columns, and its rows as dicts.
+
+    Args:
+        file: path or URL of the table.
+        columns: names of columns that it must have; () for any of the forms of `open_table`.
+        argument: name of the argument in error messages.
 
     Raises:
         FileNotFoundError: the table does not exist.
         ValueError: the file is not UTF-8, lacks a column or a value, or repeats a path.
     """
+    needed = f"the columns {', '.join(columns)}" if columns else _FORMS
     if file is None or not tf.io.gfile.exists(str(file)) or tf.io.gfile.isdir(str(file)):
-        raise FileNotFoundError(f"directory expected a CSV file with the columns {', '.join(columns)}, found none at "
-                                f"{file!r}; pass its path as --data-dir.")  # fmt: skip
+        advice = "; pass its path as --data-dir" if argument == "directory" else ""
+        raise FileNotFoundError(f"{argument} expected a CSV file with {needed}, found none at {file!r}{advice}.")
     with tf.io.gfile.GFile(str(file), "rb") as handle:
         data = handle.read()
     try:
-        text = data.decode("utf-8-sig")
+        reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""))
     except UnicodeDecodeError as error:
-        raise ValueError(f"directory expected a CSV file in UTF-8, received {str(file)!r} ({error.reason}).") from error
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    missing = [name for name in columns if name not in (reader.fieldnames or ())]
-    if missing:
-        raise ValueError(f"directory expected the columns {', '.join(columns)} in {str(file)!r}, found no "
-                         f"{' and no '.join(missing)}.")  # fmt: skip
-    rows, seen = list(reader), {}
-    for line, row in enumerate(rows, start=2):
-        empty = [name for name in columns if not row[name]]
-        if empty:
-            raise ValueError(f"{empty[0]} expected a value in row {line} of {str(file)!r}, received none.")
-        if row["path"] in seen:
-            raise ValueError(f"path expected every file once in {str(file)!r}, found {row['path']!r} in rows "
-                             f"{seen[row['path']]} and {line}.")  # fmt: skip
-        seen[row["path"]] = line
-    return rows
+        reason = error.reason
+        raise ValueError(f"{argument} expected a CSV file in UTF-8, received {str(file)!r} ({reason}).") from error
+    rows, names = list(reader), list(reader.fieldnames or ())
+    one_of = [name for name in ("label", "labels") if name in names]
+    fits = set(columns) <= set(names) if columns else set(names) - {"path", "split"} and len(one_of) < 2
+    if "path" not in names or not fits:
+        raise ValueError(f"{argument} expected a CSV file with {needed}, received {str(file)!r} with the columns "
+                         f"{', '.join(names) or 'none'}.")  # fmt: skip
+    # An image may have no label among several.
+    filled = [name for name in names if name != "labels"] if not one_of else {"path", "split", "label"} & set(names)
+    broken = next((n for n, row in enumerate(rows, 1) if None in row or not all(row[x] for x in filled)), None)
+    if broken or not rows:
+        found = f"another number in row {broken}" if broken else "no row"
+        raise ValueError(f"{argument} expected a value for each of the {len(names)} columns in each row of "
+                         f"{str(file)!r}, found {found}.")  # fmt: skip
+    repeated = len({row["path"] for row in rows}) < len(rows)
+    if repeated:
+        seen = set()
+        path = next(row["path"] for row in rows if row["path"] in seen or seen.add(row["path"]))
+        raise ValueError(f"path expected every file once in {str(file)!r}, received {path!r} again.")
+    return names, rows
 
 
 def write_table(file: Path, rows: Iterable[dict[str, str]], columns: tuple[str, ...] = COLUMNS) -> None:
@@ -91,3 +115,26 @@ def write_table(file: Path, rows: Iterable[dict[str, str]], columns: tuple[str, 
     except OSError:
         partial.unlink(missing_ok=True)
         raise
+
+
+def _targets(columns, rows, path) -> tuple[list[str], np.ndarray]:
+    """Return the names of the classes and the targets, as in `Examples`."""
+    if "label" in columns:
+        labels = sorted({row["label"] for row in rows})
+        number = {label: i for i, label in enumerate(labels)}
+        return labels, np.array([number[row["label"]] for row in rows])
+    if "labels" in columns:
+        sets = [{name.strip() for name in (row["labels"] or "").split(SEPARATOR)} - {""} for row in rows]
+        names = sorted(set().union(*sets))
+        return names, np.array([[int(name in own) for name in names] for own in sets], "int64")
+    names = [name for name in columns if name not in ("path", "split")]
+    wrong = next((row[name] for row in rows for name in names if row[name].strip() not in ("0", "1")), None)
+    if wrong is not None:
+        raise ValueError(f"directory expected 0 or 1 in the columns of labels of {str(path)!r}, received {wrong!r}.")
+    return names, np.array([[int(row[name]) for name in names] for row in rows], "int64")
+
+
+def _split_of(path: str) -> str:
+    """Return the split of a file, from its name alone."""
+    digest = hashlib.sha256(os.path.basename(path).encode("utf-8", "surrogateescape")).digest()
+    return "test" if int.from_bytes(digest[:8], "big") < HELD_OUT * 2**64 else "train"

@@ -13,6 +13,8 @@ from keras_vit.composed import flattened
 from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.sources import open_data
+from keras_vit.evaluate.losses import example_losses
+from keras_vit.evaluate.multi_label import gather, label_metrics, score_function
 from keras_vit.models.model_interface import model_interface
 from keras_vit.models.vision_model import VisionModel
 from keras_vit.preprocessing.inputs import imagenet_classes
@@ -20,16 +22,6 @@ from keras_vit.private import call_behind
 from keras_vit.train.recipe import Data, Loss
 
 BINS = 15  # of confidence, for the calibration error
-
-
-def example_losses(loss: Loss, targets, logits):
-    """Return the cross entropy of each example in float32: targets (B, K) and logits (B, K) -> (B,)."""
-    logits = tf.cast(logits, tf.float32)
-    if loss.label_smoothing:
-        targets = targets * (1 - loss.label_smoothing) + loss.label_smoothing / tf.cast(targets.shape[-1], tf.float32)
-    if loss.kind == "sigmoid":
-        return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(targets, logits), axis=-1)
-    return tf.nn.softmax_cross_entropy_with_logits(targets, logits)
 
 
 def logits_model(model: keras.Model) -> keras.Model:
@@ -148,11 +140,13 @@ def evaluate_model(
         data_dir: replaces the directory in `data`.
         loss: loss to report; softmax if None.
         split: replaces the test split in `data`.
-        flip: whether to average the logits of an image and its mirror image, in twice the time. Exports do not.
+        flip: whether to average the logits of an image and its mirror image, in twice the time. Exports do not, nor do
+            the metrics of several labels per image.
         left_out: files that training skipped as broken, which may be missing, as from `train.left_out.known_broken`.
 
     Returns:
-        `{"loss": mean, "accuracy": in [0, 1], "examples": count}`.
+        `{"loss": mean, "accuracy": in [0, 1], "examples": count}`; with several labels per image also the metrics of
+        `keras_vit.evaluate.multi_label.label_metrics`, at the model's thresholds.
 
     Raises:
         FileNotFoundError: the data does not exist.
@@ -171,7 +165,11 @@ def evaluate_model(
         resize=data.resize,
     )
     with naming_broken_files(examples):
-        return evaluate(model, batches, loss, evaluator(model, loss, flip=flip))
+        result = evaluate(model, batches, loss, evaluator(model, loss, flip=flip))
+        if interface.thresholds and examples.multi:
+            scores = tf.function(score_function(logits_model(model)))
+            result |= label_metrics(*gather(scores, batches), interface.thresholds)
+        return result
 
 
 def has_same_classes(model: keras.Model, labels) -> bool:

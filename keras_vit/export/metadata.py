@@ -9,7 +9,7 @@ KEY = "keras_vit.json"
 
 
 def metadata(interface: ModelInterface, precision: str) -> str:
-    """Return input, normalisation, precision and labels as JSON, in the same form for every format.
+    """Return input, normalisation, precision, labels and their thresholds as JSON, in the same form for every format.
 
     Args:
         interface: inputs and outputs of the model.
@@ -21,6 +21,7 @@ def metadata(interface: ModelInterface, precision: str) -> str:
         "preprocessing": asdict(interface.preprocessing),
         "precision": precision,
         "labels": interface.labels,
+        **({"thresholds": interface.thresholds} if interface.thresholds else {}),
     }
     return json.dumps(description, ensure_ascii=False)
 

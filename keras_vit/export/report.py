@@ -108,6 +108,7 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Ori
         "classes": interface.classes,
         "labels": interface.labels,
         "temperature": temperature_of(model),
+        **({"thresholds": interface.thresholds} if interface.thresholds else {}),
         "versions": {
             "keras_vit": __version__,
             "keras": keras.__version__,

@@ -80,6 +80,7 @@ def _read_manifest(path: Path) -> tuple[str, ModelInterface]:
         classes=manifest["classes"],
         labels=tuple(manifest["labels"]),
         preprocessing=ImageSpec(**manifest["input"].get("preprocessing", {})),  # absent from older exports
+        thresholds=tuple(manifest["thresholds"]) if "thresholds" in manifest else None,
     )
     return manifest["model"], interface
 

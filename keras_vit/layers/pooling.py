@@ -50,6 +50,7 @@ class Head(Configured, AdaptableDense):
         units: number of classes.
         bias_constant: initial bias; big_vision pre-trains with -10 and a sigmoid loss on 21,843 classes.
         labels: names of the classes in order, saved in the model for exports and predictions.
+        thresholds: score above which each of several labels applies; saved in the config.
         conversion: why loaded weights did not fill this layer; saved in the config.
         temperature: the temperature by which kernel and bias were divided after training, saved in the model for
             exports; see `keras_vit.evaluate.set_temperature`. It does not change the output.
@@ -67,6 +68,7 @@ class Head(Configured, AdaptableDense):
         units: int,
         bias_constant: float = 0.0,
         labels: Sequence[str] | None = None,
+        thresholds: Sequence[float] | None = None,
         conversion: str | None = None,
         temperature: float = 1.0,
         **kwargs: Any,
@@ -79,6 +81,7 @@ class Head(Configured, AdaptableDense):
         self.bias_constant = bias_constant
         self.conversion = conversion
         self.temperature = temperature
+        self.thresholds = None if thresholds is None else tuple(thresholds)
         self.labels = None if labels is None else tuple(labels)
         if self.labels is not None and len(self.labels) != units:
             raise ValueError(f"labels expected {units} names, one for each class, received {len(self.labels)}.")

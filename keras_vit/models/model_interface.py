@@ -27,6 +27,7 @@ class ModelInterface:
         classes: number of classes; None without a classifier.
         labels: class names, or the class indices if the model has no names; empty without a classifier.
         preprocessing: how images become the input.
+        thresholds: probability from which each label applies, where an image has several; None for one class per image.
     """
 
     input_shape: tuple[int | None, int | None, int]
@@ -35,6 +36,7 @@ class ModelInterface:
     classes: int | None
     labels: tuple[str, ...]
     preprocessing: ImageSpec = PLAIN_SCALING
+    thresholds: tuple[float, ...] | None = None
 
     @property
     def takes_pixels(self) -> bool:
@@ -88,6 +90,7 @@ def model_interface(model: "keras.Model") -> ModelInterface:
         classes=None if head is None else head.units,
         labels=tuple(str(label) for label in labels),
         preprocessing=spec,
+        thresholds=getattr(head, "thresholds", None),
     )
 
 

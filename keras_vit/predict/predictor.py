@@ -45,7 +45,8 @@ def predict(
     Args:
         model: a model of this package with a classifier, or an export of one.
         images: paths of the files. The images are prepared as the model's `preprocessing` states.
-        top: number of classes per image, at least 1.
+        top: number of classes per image, at least 1. A model of several labels per image returns all labels whose
+            probability reaches the label's threshold instead.
         labels: names of the classes; the model's own if None.
 
     Returns:
@@ -89,7 +90,7 @@ def _results(interface, probabilities, images, top):
         if not all(errors):
             scores = probabilities(interface.inputs_of(pixels))  # (B, classes)
         for path, error, image_scores in zip(paths, errors, scores, strict=True):
-            yield _result(path, image_scores, interface.labels, top, error)
+            yield _result(path, image_scores, interface, top, error)
 
 
 def interface_of(model) -> ModelInterface:
@@ -114,7 +115,8 @@ def _probability_function(model):
     return probabilities
 
 
-def _result(path, scores, labels, top, error) -> dict:
-    best = () if error else np.argsort(-scores, kind="stable")[:top]
-    predictions = [{"label": labels[i], "score": float(scores[i])} for i in best]
+def _result(path, scores, interface, top, error) -> dict:
+    best, thresholds = () if error else np.argsort(-scores, kind="stable"), interface.thresholds
+    best = best[:top] if thresholds is None else [i for i in best if scores[i] >= thresholds[i]]
+    predictions = [{"label": interface.labels[i], "score": float(scores[i])} for i in best]
     return {"image": str(path), "predictions": predictions, "error": error}

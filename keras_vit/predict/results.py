@@ -13,7 +13,7 @@ def as_text(result: dict) -> str:
     if result["error"]:
         return f"{result['image']}: error: {result['error']}"
     best = ", ".join(f"{entry['label']} {entry['score']:.1%}" for entry in result["predictions"])
-    return f"{result['image']}: {best}"
+    return f"{result['image']}: {best or 'no label'}"
 
 
 def as_json(result: dict) -> str:

@@ -5,11 +5,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from keras_vit.data.balance import balanced
 from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.mosaic import mosaic_layer
 from keras_vit.data.pipeline import steps_per_epoch, training_batches
 from keras_vit.data.sources import Examples, open_data, open_split
 from keras_vit.evaluate.few_shot import size_before_crop
+from keras_vit.evaluate.losses import NO_TERMS, ClassTerms, class_terms
 from keras_vit.preprocessing.image_spec import PLAIN_SCALING, ImageSpec
 from keras_vit.tasks.masked import MaskedPatches
 from keras_vit.train.recipe import Recipe
@@ -21,7 +23,8 @@ class Datasets:
     """The splits of a run.
 
     `validation` is the split of the evaluations during training. `few_shot` are the splits to fit linear heads to, and
-    to test them on; None without few-shot evaluation. `spec` is the preprocessing of the model.
+    to test them on; None without few-shot evaluation. `spec` is the preprocessing of the model. `terms` are those of
+    the recipe's loss per class.
     """
 
     recipe: Recipe
@@ -30,6 +33,7 @@ class Datasets:
     validation: Examples
     few_shot: tuple[Examples, Examples] | None = None
     spec: ImageSpec = PLAIN_SCALING
+    terms: ClassTerms = NO_TERMS
 
     @classmethod
     def open(cls, recipe: Recipe, data_dir: str | None = None, left_out: tuple[str, ...] = ()) -> "Datasets":
@@ -41,7 +45,8 @@ class Datasets:
         Raises:
             FileNotFoundError: the data is absent.
             ImportError: a package is missing.
-            ValueError: a split is unknown, or there are fewer training examples than a batch.
+            ValueError: a split is unknown, there are fewer training examples than a batch, or the loss or the sampling
+                does not fit the labels.
         """
         data, evaluate = recipe.data, recipe.evaluate
         if recipe.augment.mosaic:
@@ -55,9 +60,27 @@ class Datasets:
                 open_split(evaluate.few_shot, split, directory, data.shuffle, data.on_error, exif=data.exif)
                 for split in evaluate.few_shot_splits
             )
-        datasets = cls(recipe, train, test, validation, few_shot)
+        datasets = cls.of_splits(recipe, train, test, validation, few_shot)
         datasets.epoch_steps  # noqa: B018  raises an error if an epoch has no step
         return datasets
+
+    @classmethod
+    def of_splits(
+        cls, recipe: Recipe, train: Examples, test: Examples, validation: Examples, few_shot=None
+    ) -> "Datasets":
+        """Return splits that are open already, sampled and weighted as the recipe says.
+
+        Raises:
+            ValueError: the loss or the sampling does not fit the labels.
+        """
+        ranked = "mean_average_precision" in recipe.evaluate.metrics
+        if ranked and not test.multi:
+            raise ValueError("metrics expected no 'mean_average_precision' with one class per image, received it; "
+                             "'accuracy' and 'calibration' fit.")  # fmt: skip
+        terms = class_terms(recipe.loss, train)
+        if recipe.data.sampling == "balanced":
+            train = balanced(train, recipe.data.source)
+        return cls(recipe, train, test, validation, few_shot, terms=terms)
 
     @property
     def splits(self) -> list[Examples]:

@@ -6,13 +6,14 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.data.arrays import from_arrays
+from keras_vit.data.examples import in_memory
 from keras_vit.models.variants import BiTVariant
 from keras_vit.tasks.masked import finished_models
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.measure import Measure
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.inputs import check_sizes
+from keras_vit.train.recipe.labels import check_labels
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
@@ -35,9 +36,12 @@ def shrunk(recipe: Recipe) -> Recipe:
         stem = row.stem and dataclasses.replace(row.stem, units=stage(row.stem.units), width_factor=0.5)
         small = dataclasses.replace(row, width=16, depth=2, mlp_dim=32, num_heads=2, stem=stem)
     size = 16 if model.representation_size else None
-    parts = recipe.optimizer.accumulate
+    parts, loss = recipe.optimizer.accumulate, recipe.loss
+    if isinstance(loss.class_weights, dict):  # of classes that the generated data does not have
+        loss = dataclasses.replace(loss, class_weights="balanced" if recipe.data.sampling == "uniform" else None)
     return dataclasses.replace(
         recipe,
+        loss=loss,
         model=dataclasses.replace(model, variant=small, weights=None, representation_size=size, freeze=()),
         data=dataclasses.replace(recipe.data, batch_size=2 * parts if parts > 1 else 4),
         schedule=dataclasses.replace(recipe.schedule, warmup_steps=0, cooldown_steps=0),
@@ -55,18 +59,22 @@ def dry_run(recipe: Recipe) -> dict:
         ValueError: the recipe is inconsistent.
     """
     check_sizes(recipe)
+    check_labels(recipe)
     recipe = shrunk(recipe)
     batch, shape = recipe.data.batch_size, recipe.model.input_shape
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (2 * batch, *shape), "uint8")
-    examples = from_arrays(images, rng.integers(0, CLASSES, len(images)), tuple(map(str, range(CLASSES))))
-    data = Datasets(recipe, examples, examples, examples)
+    targets = rng.permutation(np.arange(len(images)) % CLASSES)
+    if "mean_average_precision" in recipe.evaluate.metrics:
+        targets = np.eye(CLASSES, dtype="int64")[targets]  # several labels per image
+    examples = in_memory(images, targets, tuple(map(str, range(CLASSES))))
+    data = Datasets.of_splits(recipe, examples, examples, examples)
     devices = Devices(tf.distribute.get_strategy())
     state = first_state(recipe, examples.labels, 2 * STEPS * (1 + len(recipe.curriculum.stages)), devices.strategy)
     losses = []
     for span in spans_of(recipe, 100):
         batches = data.batches(span.input_shape, 0)((0, 1))
-        compiled_steps(recipe, state, devices.strategy, span)(iter(batches), tf.constant(STEPS))
+        compiled_steps(recipe, state, devices.strategy, span, terms=data.terms)(iter(batches), tf.constant(STEPS))
         losses.append(state.counters.mean_loss)
         if state.counters.skipped:
             raise FloatingPointError(f"loss expected finite numbers and gradients, received others after {losses}.")

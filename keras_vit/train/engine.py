@@ -26,6 +26,7 @@ from keras_vit.train.measure import Measure
 from keras_vit.train.process import record_process
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.inputs import check_selection, check_sizes
+from keras_vit.train.recipe.labels import check_labels
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
@@ -84,6 +85,7 @@ def train(
         return finished
     check_sizes(recipe)
     check_selection(recipe)
+    check_labels(recipe)
     plot = LivePlot(Path(workdir) / "metrics.jsonl") if live_plot else None
     devices = choose(strategy, recipe.data.batch_size, recipe.optimizer.accumulate, tpu)
     # The signal handler is set after the workers have connected, during which TensorFlow handles SIGTERM.
@@ -177,6 +179,7 @@ class Run:
         if self.recipe.checkpoint.use_best:
             best = keras.saving.load_model(self.workdir / "best.keras", compile=False)
             self.state.average.set_weights(best.get_weights())
+            self.measure.take_thresholds(best)
         elif self.result is not None and not self._stops_early:
             return  # of the test split, after the last step
         self.result = self.measure("test")
@@ -186,9 +189,12 @@ class Run:
     def _begin_stage(self) -> None:
         """Compile the steps of the next stage, and open its data."""
         self.stage = self.stages.pop(0)
-        self.run_steps = compiled_steps(self.recipe, self.state, self.devices.strategy, self.stage, self.devices.cores)
+        devices = self.devices
+        self.run_steps = compiled_steps(
+            self.recipe, self.state, devices.strategy, self.stage, devices.cores, self.data.terms
+        )
         batches = self.data.batches(self.stage.input_shape, self.step)
-        self.iterator = iter(self.devices.spread(batches, self.batch_size))
+        self.iterator = iter(devices.spread(batches, self.batch_size))
         self.speed.restart()
 
     def _update(self, count: int) -> None:
@@ -242,12 +248,16 @@ class Run:
                     self._select(self.result)
 
     def _select(self, result: dict) -> None:
-        """Count the evaluations since the highest accuracy, and write `best.keras` there if the recipe asks for it."""
+        """Count the evaluations since the highest accuracy, and write `best.keras` there if the recipe asks for it.
+
+        With several labels per image, the mean average precision replaces the accuracy.
+        """
         if not (self.recipe.checkpoint.best or self.recipe.evaluate.patience):
             return
         self.counters.waited += 1
-        if result["accuracy"] > self.counters.best:
-            self.counters.best, self.counters.waited = result["accuracy"], 0.0
+        score = result.get("mean_average_precision", result["accuracy"])
+        if score > self.counters.best:
+            self.counters.best, self.counters.waited = score, 0.0
             if self.recipe.checkpoint.best and self.devices.chief:
                 model = finished_models(self.recipe, self.state.average)["model.keras"]
                 save_model(model, self.workdir / "best.keras")

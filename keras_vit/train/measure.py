@@ -4,8 +4,9 @@ import functools
 
 import keras
 
-from keras_vit.evaluate.accuracy import evaluate, evaluator
+from keras_vit.evaluate.accuracy import evaluate, evaluator, logits_model
 from keras_vit.evaluate.few_shot import feature_function, few_shot, replace_images
+from keras_vit.evaluate.multi_label import DEFAULT, f1_thresholds, gather, label_metrics, score_function
 from keras_vit.tasks.masked import MaskedPatches
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.recipe import Recipe
@@ -22,6 +23,9 @@ class Measure:
         self._features = devices.gathered(replace_images(features))
         sums = self._task.sums(model) if self._task else evaluator(model, recipe.loss, recipe.evaluate.metrics)
         self._sums = devices.summed(sums)
+        self._scores = None
+        if "mean_average_precision" in recipe.evaluate.metrics:
+            self._scores = devices.gathered(score_function(logits_model(model)))
         self._batches = {}
 
     @property
@@ -45,17 +49,43 @@ class Measure:
     def __call__(self, split: str) -> dict:
         """Return the metrics of `keras_vit.evaluate.accuracy.evaluate` on a split, and the few-shot accuracies.
 
-        For masked patch prediction `loss` and `accuracy` are means over patches; pixel targets have no accuracy.
+        With several labels per image, `keras_vit.evaluate.multi_label.label_metrics` adds its metrics. For masked
+        patch prediction `loss` and `accuracy` are means over patches; pixel targets have no accuracy.
         """
-        if split not in self._batches:
-            self._batches[split] = self._spread(self._evaluation, getattr(self._data, split))
-        result = evaluate(self._model, self._batches[split], sums=self._sums, metrics=self._recipe.evaluate.metrics)
+        result = evaluate(self._model, self._batches_of(split), sums=self._sums, metrics=self._recipe.evaluate.metrics)
         if self._task and self._recipe.masked.target == "pixels":
             del result["accuracy"]
+        if self._scores is not None:
+            result |= self._of_labels(split)
         if self._data.few_shot is not None:
             batches_of = functools.partial(self._spread, self._data.few_shot_evaluation)
             result |= few_shot(self._features, *self._data.few_shot, self._recipe.evaluate.shots, batches_of)
         return result
+
+    def _of_labels(self, split: str) -> dict:
+        """Return the metrics of several labels per image, and store the thresholds in the model.
+
+        The thresholds are chosen on the validation split. Without one, they are 0.5.
+        """
+        hot, scores = gather(self._scores, self._batches_of(split))
+        head = self._model.get_layer("head")
+        if self.on_the_way == "test":
+            head.thresholds = (DEFAULT,) * scores.shape[1]
+        elif split == "validation":
+            head.thresholds = f1_thresholds(hot, scores)
+        elif head.thresholds is None:  # the run resumed after its last evaluation on the validation split
+            head.thresholds = f1_thresholds(*gather(self._scores, self._batches_of("validation")))
+        return label_metrics(hot, scores, head.thresholds)
+
+    def take_thresholds(self, model: keras.Model) -> None:
+        """Use the thresholds of another model from now on, if an image has several labels."""
+        if self._scores is not None:
+            self._model.get_layer("head").thresholds = model.get_layer("head").thresholds
+
+    def _batches_of(self, split: str):
+        if split not in self._batches:
+            self._batches[split] = self._spread(self._evaluation, getattr(self._data, split))
+        return self._batches[split]
 
     def _spread(self, batches_of, examples):
         parts = functools.partial(batches_of, examples)  # of a (part, parts)

@@ -6,6 +6,7 @@ B batch, K classes.
 import tensorflow as tf
 
 from keras_vit.data.seeds import seed_pair
+from keras_vit.evaluate.losses import NO_TERMS, ClassTerms
 from keras_vit.kernels import by_xla
 from keras_vit.kernels.dispatch import training_overrides
 from keras_vit.layers import use_random_values
@@ -32,12 +33,14 @@ class Step:
     average are skipped if the recipe says so, or if the loss scale was too large.
     """
 
-    def __init__(self, recipe: Recipe, state: State, strategy, span: Span, cores: int = 1):
+    def __init__(
+        self, recipe: Recipe, state: State, strategy, span: Span, cores: int = 1, terms: ClassTerms = NO_TERMS
+    ):
         self.recipe, self.state, self.strategy, self.cores = recipe, state, strategy, cores
         self.variables = state.trained
         self._forward = Forward(state.model, self.variables, span, recipe.recompute)
         self._overrides = training_overrides([*layers_of(state.model), *self._forward.own_layers])
-        self._task = task_of(recipe, span.input_shape)
+        self._task = task_of(recipe, span.input_shape, terms)
         self._seeds = [variable for variable in state.model.variables if "seed_generator" in variable.path]
         # On GPUs XLA compiles the gradient of each replica, not the exchange. With cores a part is traced once.
         jit, self._part = True if on_gpu() else None, self._of_part
@@ -177,10 +180,10 @@ def _wide(gradients):
     return [tf.cast(gradient, tf.float32) for gradient in gradients]
 
 
-def compiled_steps(recipe: Recipe, state: State, strategy, span: Span, cores: int = 1):
+def compiled_steps(recipe: Recipe, state: State, strategy, span: Span, cores: int = 1, terms: ClassTerms = NO_TERMS):
     """Return a compiled function (iterator of batches, count) that makes and counts `count` updates."""
     # An update has no Python control flow; AutoGraph would spend seconds of the first step to look for it.
-    update = tf.autograph.experimental.do_not_convert(Step(recipe, state, strategy, span, cores))
+    update = tf.autograph.experimental.do_not_convert(Step(recipe, state, strategy, span, cores, terms))
     iterations = state.optimizer.iterations
 
     @tf.function

@@ -141,13 +141,13 @@ def test_given_splits_are_kept_in_folders_and_in_tables(photos, weights, tmp_pat
     ("arguments", "sentence"),
     [
         (["absent"], "FOLDER expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg), a CSV file with the col"),
-        (["absent.csv"], "directory expected a CSV file with the columns path, label, found none at"),
+        (["absent.csv"], "FOLDER expected a CSV file with the columns path, label, found none at"),
         (["photos", "--model", "ViT_B16"], "expected"),
         (["photos", "--model", "ViT_B99.x"], "expected"),
         (["photos", "--image-size", "0"], "--image-size expected a positive int, received 0"),
         (
             ["photos", "--splits", "absent.csv"],
-            "directory expected a CSV file with the columns path, label, split",
+            "--splits expected a CSV file with the columns path, label, split",
         ),
         (["few"], "FOLDER expected at least 3 readable images in a class, for three splits, found 4 of 2 classes"),
         (["broken"], "FOLDER expected readable images of every class to train on, found none of night"),

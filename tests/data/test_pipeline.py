@@ -323,7 +323,7 @@ def test_several_classes_an_example():
     examples = Examples(4, ("a", "b", "c"), stream, encoded=False, shape=(8, 8, 1), multi=True)
     hot = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0], [1, 1, 1]], "float32")
     _, labels, weights = next(evaluation_batches(examples, batch_size=5, input_shape=(8, 8, 1)).as_numpy_iterator())
-    assert np.array_equal(labels[:4], hot) and weights.tolist() == [1, 0, 1, 1, 0]
+    assert np.array_equal(labels[:4], hot) and weights.tolist() == [1, 1, 1, 1, 0]
     options = {"augment": Augment(), "epochs": 1}
     assert np.array_equal(batches(examples, **options, multi_hot=True)[0][1], hot)
     assert np.allclose(batches(examples, **options)[0][1], hot / np.maximum(hot.sum(1, keepdims=True), 1))

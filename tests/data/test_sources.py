@@ -245,7 +245,7 @@ def test_held_out_digits():
             "train",
             None,
             ValueError,
-            "source expected one of digits, folder, arrays, tfds:NAME, vtab:TASK, received 'cifar10'",
+            "source expected one of digits, folder, arrays, csv, tfds:NAME, vtab:TASK, received 'cifar10'",
         ),
         ("folder", "train", None, FileNotFoundError, "directory expected a folder of images .* found none at None"),
         ("folder", "train", "nowhere", FileNotFoundError, "found none at 'nowhere'"),

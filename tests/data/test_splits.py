@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from keras_vit.data.near_duplicates import SIDE, groups, thumbnail_of_file
-from keras_vit.data.sources import open_split
 from keras_vit.data.splits import File, across, divide
 from keras_vit.data.table import COLUMNS, read_table, write_table
 
@@ -103,55 +102,10 @@ def test_given_splits_are_kept_and_near_duplicates_across_them_are_found():
     assert Counter(splits.values()) == {"train": 80, "test": 10, "validation": 8}
 
 
-@pytest.fixture
-def table(tmp_path):
-    rows = []
-    for i in range(12):
-        label, split = ("cat", "dog")[i % 2], "test" if i < 4 else "train"
-        (tmp_path / f"{i}.png").write_bytes(encoded(picture(i), "PNG"))
-        rows.append({"path": f"{i}.png", "label": label, "split": split})
-    rows[0]["path"] = str(tmp_path / "0.png")
-    write_table(tmp_path / "table.csv", rows)
-    return tmp_path / "table.csv"
-
-
-def test_a_table_states_files_labels_and_splits(table):
-    train, test = (open_split("csv", split, str(table)) for split in ("train", "test"))
-    assert (train.count, test.count) == (8, 4) and train.labels == test.labels == ("cat", "dog")
-    for _, image, label in test.images():
-        number = next(i for i in range(12) if (table.parent / f"{i}.png").read_bytes() == image.numpy())
-        assert number < 4 and int(label) == number % 2
-    assert open_split("csv", "train[:50%]", str(table)).count == 4
-    with pytest.raises(ValueError, match="split expected test or train of table .*, received 'validation'"):
-        open_split("csv", "validation", str(table))
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("path,label\na.jpg,cat\n", "directory expected the columns path, label, split in .*, found no split"),
-        ("path,label,split\na.jpg,,train\n", "label expected a value in row 2 of .*, received none"),
-        ("path,label,split\na.jpg,cat\n", "split expected a value in row 2 of .*, received none"),
-        ("path,label,split\na.jpg,a,train\na.jpg,b,test\n", "path expected every file once in .* rows 2 and 3"),
-        ("path,label,split\na.jpg,a,train\n", "directory expected a table with at least 2 labels in .*, found a"),
-        ("path,label,split\n\xe9.jpg,a,train\n".encode("latin-1"), "directory expected a CSV file in UTF-8, received"),
-    ],
-)  # fmt: skip
-def test_a_table_with_a_mistake_gets_one_sentence(text, sentence, tmp_path):
-    (tmp_path / "table.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(ValueError, match=sentence):
-        open_split("csv", "train", str(tmp_path / "table.csv"))
-
-
-def test_a_table_that_is_absent_or_cannot_be_written_is_named(tmp_path):
-    for missing in (None, str(tmp_path), str(tmp_path / "table.csv")):
-        with pytest.raises(
-            FileNotFoundError, match="directory expected a CSV file with the columns path, label, split"
-        ):
-            open_split("csv", "train", missing)
+def test_a_table_is_written_whole_or_not_at_all(tmp_path):
     (tmp_path / "table.csv.partial").mkdir()
     with pytest.raises(OSError, match="table.csv"):
         write_table(tmp_path / "table.csv", [dict.fromkeys(COLUMNS, "a")])
     (tmp_path / "table.csv.partial").rmdir()
     write_table(tmp_path / "table.csv", [dict.fromkeys(COLUMNS, 'a "b", c')])
-    assert read_table(str(tmp_path / "table.csv")) == [dict.fromkeys(COLUMNS, 'a "b", c')]
+    assert read_table(tmp_path / "table.csv")[1] == [dict.fromkeys(COLUMNS, 'a "b", c')]

@@ -15,9 +15,9 @@ class Data:
     """The data and the batch size.
 
     Args:
-        source: `digits` (scikit-learn's handwritten digits), `folder` (a folder of images), `csv` (a table with the
-            columns `path`, `label` and `split`), `arrays` (an `.npz` file of `x_train`, `y_train`, `x_test`, `y_test`),
-            `tfds:NAME`, or `vtab:TASK` (one of the nineteen tasks of VTAB-1k, with the benchmark's labels and splits).
+        source: `digits` (scikit-learn's handwritten digits), `folder` (a folder of images), `csv` (a table of paths and
+            labels), `arrays` (an `.npz` file of `x_train`, `y_train`, `x_test`, `y_test`), `tfds:NAME`, or `vtab:TASK`
+            (one of the nineteen tasks of VTAB-1k, with the benchmark's labels and splits).
         directory: the folder of images, the file of a table or of arrays, or the data folder of TensorFlow Datasets.
         train_split: training split: `train`, or a part of it such as `train[:90%]`.
         test_split: test split.
@@ -25,6 +25,8 @@ class Data:
         shuffle: size of the shuffle buffer for TensorFlow Datasets. Folders, arrays and smaller data sets are shuffled
             as a whole. Every process holds a buffer of encoded images in memory. With ImageNet's 110 KB per image, the
             default takes 27 GB, and 50,000 take 5.5 GB.
+        sampling: `uniform` takes each example once per epoch. `balanced` takes each class equally often: images of rare
+            classes several times per epoch, each time with another augmentation, and only some of frequent classes.
         resize: pixels of the shorter side of a test image before its center crop. None prepares images as the
             weights' `preprocessing` states, as prediction and exports do; without weights, both sides are resized.
         on_error: whether to `stop` at a broken file or to `skip` it with a warning: up to three files, or 1 %. It also
@@ -39,6 +41,7 @@ class Data:
     test_split: str = "test"
     batch_size: int = 128
     shuffle: int = 250_000
+    sampling: str = "uniform"
     resize: int | None = None
     on_error: str = "stop"
     exif: bool = True
@@ -52,6 +55,7 @@ class Data:
             require(split is not None and is_text(split), name, "a split's name", split)
         for name in ("batch_size", "shuffle"):
             require(is_count(getattr(self, name)), name, "a positive int", getattr(self, name))
+        require(self.sampling in ("uniform", "balanced"), "sampling", "'uniform' or 'balanced'", self.sampling)
         require(self.resize is None or is_count(self.resize), "resize", "a positive int or null", self.resize)
         require(self.on_error in ("stop", "skip"), "on_error", "'stop' or 'skip'", self.on_error)
         require(isinstance(self.exif, bool), "exif", "true or false", self.exif)

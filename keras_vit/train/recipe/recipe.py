@@ -14,7 +14,7 @@ from keras_vit.train.recipe.masked import Masked, check_masked
 from keras_vit.train.recipe.updates import Average, Loss, Optimizer, Schedule
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
-METRICS = ("accuracy", "top5", "calibration")
+METRICS = ("accuracy", "top5", "calibration", "mean_average_precision")
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,9 @@ class Evaluate:
             intervals instead of epochs. It is for epochs that take days, or a single step.
         split: split of the evaluations during training and of one at the end, such as `train[98%:]`; the test split if
             None. The last evaluation is always on the test split.
-        metrics: any of `accuracy`, `top5` (the label is among the five best classes) and `calibration` (expected
-            calibration error over 15 bins, arXiv 1706.04599).
+        metrics: any of `accuracy`, `top5` (the label is among the five best classes), `calibration` (expected
+            calibration error over 15 bins, arXiv 1706.04599) and `mean_average_precision`. The last is for several
+            labels per image: it also reports F1, and chooses the threshold of each label by F1 on `split`.
         few_shot: data source of few-shot evaluations, as in `Data`; None for none. At every evaluation, a linear head
             is fitted by least squares to a few examples per class (section 4.1).
         few_shot_splits: the splits of that source to fit to and to test on.

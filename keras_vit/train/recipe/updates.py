@@ -7,19 +7,55 @@ from keras_vit.checks import is_count, is_number, is_positive, require
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss.
+    """The loss. Evaluations report the plain cross entropy of `kind`.
 
     Args:
         kind: `softmax` cross entropy, or `sigmoid` cross entropy summed over the classes.
         label_smoothing: fraction of the target spread evenly over all classes, in [0, 1).
+        class_weights: weight of every class, by name; 1 for classes that are not named. `balanced` computes the
+            weights from the training labels. With `softmax`, a weight multiplies the term of its class, and `balanced`
+            is scikit-learn's: examples / (classes * examples of the class). With `sigmoid`, a weight multiplies the
+            term of the images that have the class; `balanced` is images without the class / images with the class.
+        focal_gamma: exponent of the focal loss (arXiv 1708.02002), which gives well classified examples less weight; 0
+            for none. The paper's is 2.
+        logit_adjustment: factor of the log frequencies of the classes, which are added to the logits in training only
+            (arXiv 2007.07314); 0 for none. The paper's is 1.
+        bootstrap: replaces a part of the target by the model's prediction, against wrong labels (arXiv 1412.6596):
+            `soft` by the probabilities, `hard` by the predicted class; None for none.
+        bootstrap_beta: remaining part of the target, in [0, 1]. None for the paper's: 0.95 for `soft`, 0.8 for `hard`.
+        symmetric: the factors of the cross entropy and of the reverse cross entropy with log 0 = -4, against wrong
+            labels (arXiv 1908.06112); None for the cross entropy alone. The paper's are (0.1, 1) for CIFAR-10.
     """
 
     kind: str = "softmax"
     label_smoothing: float = 0.0
+    class_weights: str | dict[str, float] | None = None
+    focal_gamma: float = 0.0
+    logit_adjustment: float = 0.0
+    bootstrap: str | None = None
+    bootstrap_beta: float | None = None
+    symmetric: tuple[float, float] | None = None
 
     def __post_init__(self):
         require(self.kind in ("softmax", "sigmoid"), "kind", "'softmax' or 'sigmoid'", self.kind)
         require(is_number(self.label_smoothing, 0, 1), "label_smoothing", "a share in [0, 1)", self.label_smoothing)
+        weights = self.class_weights
+        named = isinstance(weights, dict) and weights and all(map(is_positive, weights.values()))
+        named = named and all(isinstance(name, str) for name in weights)
+        require(weights in (None, "balanced") or named, "class_weights",
+                "'balanced', a positive number for each name of a class, or null", weights)  # fmt: skip
+        for name in ("focal_gamma", "logit_adjustment"):
+            require(is_number(getattr(self, name), 0), name, "a number of at least 0", getattr(self, name))
+        require(self.bootstrap in (None, "soft", "hard"), "bootstrap", "'soft', 'hard' or null", self.bootstrap)
+        beta, pair = self.bootstrap_beta, self.symmetric
+        require(beta is None or is_number(beta, 0) and beta <= 1, "bootstrap_beta", "a share in [0, 1] or null", beta)
+        factors = isinstance(pair, tuple) and len(pair) == 2 and all(is_number(factor, 0) for factor in pair)
+        require(pair is None or factors, "symmetric", "two numbers of at least 0, or null", pair)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the loss is the cross entropy, perhaps with label smoothing."""
+        return self == Loss(self.kind, self.label_smoothing)
 
 
 @dataclass(frozen=True)
