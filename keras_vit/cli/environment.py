@@ -32,6 +32,7 @@ NEEDED_BY = {
     "onnx": "export: onnx",
     "onnxruntime": "export and predict: onnx",
     "openvino": "export and predict: openvino formats",
+    "huggingface-hub": "weights: hf://ORG/NAME",
     "tf2onnx": "export: onnx",
     "pyarrow": "predict --output FILE.parquet",
     "pillow-heif": "HEIC images",

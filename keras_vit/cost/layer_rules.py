@@ -72,7 +72,7 @@ def _attention(layer, tokens, width, keys):
     """
     offsets = 2 * keys - 1 if layer.relative_positions else 0
     macs = tokens * 4 * width**2 + tokens * (2 * keys + offsets) * width
-    normed = getattr(layer, "norm", None) is not None
+    normed = "inner_norm" in (getattr(layer, "attention_options", None) or {})
     return macs, (4 + normed) * tokens * width + layer.num_heads * tokens * keys
 
 

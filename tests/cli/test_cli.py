@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from support import ROOT, needs_tensorflow
 
-from keras_vit import Variant, build, cli, load_model
+from keras_vit import Variant, build, cli, list_models, load_model
 from keras_vit.cli.images import images_to_compare
 from keras_vit.train.recipe.file import load_recipe
 
@@ -223,11 +223,14 @@ def test_ctrl_c_ends_a_verb_with_a_line_and_130(monkeypatch, capsys):
 
 def test_list_shows_the_rows(capsys):
     assert cli.main(["list", "ViT_B*"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["ViT_B32", "ViT_B16", "ViT_B8"]
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        name for name in list_models() if name.startswith("ViT_B")
+    ]
 
 
 OUTPUT = {"--json", "--quiet"}
 FLAGS = {
+    "finetune": {"--workdir", "--model", "--image-size", "--splits", "--plan", "--formats"} | OUTPUT,
     "new": {"--data", "--data-dir", "--model"} | OUTPUT,
     "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run", "--live-plot"}
     | OUTPUT,
@@ -236,7 +239,7 @@ FLAGS = {
     | OUTPUT,
     "compare": {"--data", "--output"} | OUTPUT,
     "check": OUTPUT,
-    "predict": {"--top", "--output"} | OUTPUT,
+    "predict": {"--top", "--output", "--labels"} | OUTPUT,
     "export": {"--output", "--calibration", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--images"}
     | {"--dynamic-batch", "--results"}
     | OUTPUT,
@@ -245,7 +248,8 @@ FLAGS = {
     "doctor": {"--import-extras"} | OUTPUT,
     "completion": OUTPUT,
     "bench": {"--preset", "--quick", "--models", "--tasks", "--dtypes", "--batches", "--backends", "--peers"}
-    | {"--image-size", "--depths", "--rounds", "--device", "--resume", "--output"},
+    | {"--image-size", "--depths", "--rounds", "--device", "--resume", "--output"}
+    | OUTPUT,
     "summary": {"--image-size", "--batch", "--optimizer", "--precision", "--epochs", "--images", "--peak"}
     | {"--utilisation", "--plot", "--accuracy"}
     | OUTPUT,

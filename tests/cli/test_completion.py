@@ -31,6 +31,7 @@ builtin compadd "$@" }'
 type "OUT=${(q)2}; print R''EADY"
 zpty -r -m shell seen '*READY*'
 zpty -w -n shell "$3"$'\t'
+repeat 300; do [[ -s $2 ]] && break; sleep 0.1; done
 zpty -w -n shell $'\x15'"touch ${(q)2}.done"$'\n'
 repeat 300; do [[ -e $2.done ]] && break; sleep 0.1; done
 zpty -d shell

@@ -26,6 +26,7 @@ from keras_vit.export import image_bytes, saved_model, serving_module, tflite, w
 from keras_vit.export.formats import FORMATS
 from keras_vit.export.versions import versions, write_version
 from keras_vit.models.model_interface import model_interface
+from keras_vit.preprocessing.image_spec import ImageSpec
 
 pytestmark = needs_tensorflow
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -73,6 +74,7 @@ def test_an_export_holds_all_it_says(model, images, tmp_path):
 
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["model"] == "tiny" and manifest["labels"] == ["a", "b", "c"]
+    assert ImageSpec(**manifest["input"].pop("preprocessing")) == ImageSpec()
     assert manifest["input"] == {"shape": [8, 8, 3], "image_size": [8, 8], "range": [-1, 1], "exif": True}
     assert manifest["versions"]["tensorflow"] == tf.__version__
     assert manifest["parity"]["images"] == 40 and len(manifest["parity"]["rows"]) == len(rows)

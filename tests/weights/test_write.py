@@ -32,7 +32,6 @@ KINDS = {
 }
 # Where a layout has no place for a kind, what it says.
 REFUSED = {
-    ("timm", "map_with_a_class_token"): "layout 'timm' expected attention pooling without a class token",
     **{
         (layout, kind): f"layout '{layout}' expected learned positions, received 'sincos2d'"
         for layout in ("timm", "hf")
