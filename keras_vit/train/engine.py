@@ -244,6 +244,7 @@ class Run:
     def _finish(self) -> dict:
         """Save the models and the summary, and return the summary."""
         summary = summarise(self.recipe, self.data, self.state, self.result, self.speed.of_run, self.devices.replicas)
+        summary |= self.measure.thresholds
         if self.devices.chief:
             for name, model in finished_models(self.recipe, self.state.average).items():
                 save_model(model, self.workdir / name)
