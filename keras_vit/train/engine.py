@@ -274,6 +274,7 @@ class Run:
         summary = summarise(
             self.recipe, self.data, self.state, self.result, self.step, self.speed.of_run, self.devices.replicas
         )
+        summary |= self.measure.thresholds
         if self.devices.chief:
             for name, model in finished_models(self.recipe, self.state.average).items():
                 save_model(model, self.workdir / name)

@@ -33,6 +33,11 @@ class Measure:
         """The split that selects the best weights: `validation` if the recipe has one, else `test`."""
         return "test" if self._recipe.evaluate.split is None else "validation"
 
+    @property
+    def thresholds(self) -> dict:
+        """The `thresholds` of the labels for the summary; nothing with one class per image."""
+        return {} if self._scores is None else {"thresholds": list(self._model.get_layer("head").thresholds)}
+
     def due(self, step: int) -> list[str]:
         """Return the splits to evaluate after a step, the test split last.
 

@@ -16,7 +16,8 @@ def summarise(
     largest process of the chief on the host in bytes; `peak_device_memory` is TensorFlow's peak on a GPU in bytes.
     `exaflops` counts the updates as the paper does (Table 6: two operations per multiply-add, the backward pass twice
     the forward pass), and twice that with `sam`. Further keys: `parameters`, the `steps` and `epochs` that were made,
-    `skipped` updates, `replicas`, the `labels` of the classes, and their `thresholds` if an image has several labels.
+    `skipped` updates, `replicas`, and the `labels` of the classes. The run adds their `thresholds` if an image has
+    several labels.
     """
     batch, epochs = recipe.data.batch_size, -(-step // data.epoch_steps)
     work = sum(
@@ -27,8 +28,6 @@ def summarise(
     )  # fmt: skip
     on_devices = round(state.counters.peak_device_memory)
     gradients = 2 if recipe.optimizer.sam else 1
-    head = {layer.name: layer for layer in state.average.layers}.get("head")
-    thresholds = getattr(head, "thresholds", None)
     return {
         "recipe": recipe.name,
         **{name: value for name, value in result.items() if name != "examples"},
@@ -45,5 +44,4 @@ def summarise(
         "skipped": round(state.counters.skipped_before),
         "replicas": replicas,
         "labels": list(data.train.labels),
-        **({"thresholds": list(thresholds)} if thresholds else {}),
     }
