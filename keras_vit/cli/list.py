@@ -26,5 +26,6 @@ def run(options) -> Result:
     following = ("summary", names[0]) if names else ()
     if options.markdown:
         return Result(data, variants_table(), following)
-    cells = [(row["name"], row["paper_name"], f"{row['parameters']:,} parameters", row["description"]) for row in data]
-    return Result(data, "\n".join(table_lines(cells, {2}, terminal_width())), following)
+    cells = [("name", "in papers", "parameters", "description")]
+    cells += [(row["name"], row["paper_name"], f"{row['parameters']:,}", row["description"]) for row in data]
+    return Result(data, "\n".join(table_lines(cells, {2}, terminal_width(), names=cells[0])), following)

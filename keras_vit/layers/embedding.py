@@ -125,7 +125,7 @@ class PatchEmbedding(Biased, PatchExtraction):
 class PrefixTokens(Layer):
     """Put learned tokens in front of a sequence.
 
-    A subclass names its tokens by `kind`, and `prefix_layers.py` lists it. `keras_vit.token_layout` reads the names.
+    A subclass names its tokens by `kind`, and `prefix_layers.py` lists it. `keras_vit.token_layout` reads the kind.
 
     Args:
         count: number of tokens.
@@ -139,11 +139,6 @@ class PrefixTokens(Layer):
     def __init__(self, count: int = 1, **kwargs: Any):
         super().__init__(**kwargs)
         self.count = count
-
-    @property
-    def token_names(self) -> tuple[str, ...]:
-        """Return the names of the tokens in order: the kind, with a number if there are several."""
-        return (self.kind,) if self.count == 1 else tuple(f"{self.kind}_{i}" for i in range(self.count))
 
     def build(self, input_shape):
         require_rank(self, input_shape, 3, "tokens (batch, tokens, width)")

@@ -52,8 +52,7 @@ class Head(Configured, AdaptableDense):
         labels: names of the classes in order, saved in the model for exports and predictions.
         thresholds: score above which each of several labels applies; saved in the config.
         conversion: why loaded weights did not fill this layer; saved in the config.
-        temperature: the temperature by which kernel and bias were divided after training, saved in the model for
-            exports; see `keras_vit.evaluate.set_temperature`. It does not change the output.
+        temperature: by which kernel and bias were divided after training; see `keras_vit.evaluate.set_temperature`.
 
     Input shape: (B, D). Output shape: (B, units).
 
@@ -78,9 +77,7 @@ class Head(Configured, AdaptableDense):
             raise ValueError(f"Head expected its own arguments, name, trainable and dtype, received {sorted(others)}.")
         bias = keras.initializers.Constant(bias_constant)
         super().__init__(units, kernel_initializer="zeros", bias_initializer=bias, **kwargs)
-        self.bias_constant = bias_constant
-        self.conversion = conversion
-        self.temperature = temperature
+        self.bias_constant, self.conversion, self.temperature = bias_constant, conversion, temperature
         self.thresholds = None if thresholds is None else tuple(thresholds)
         self.labels = None if labels is None else tuple(labels)
         if self.labels is not None and len(self.labels) != units:

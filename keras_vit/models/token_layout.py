@@ -43,6 +43,11 @@ class TokenLayout:
         return slice(self.prefix_tokens, None)
 
 
+def _token_names(layer: PrefixTokens) -> tuple[str, ...]:
+    """Return the names of the tokens of a layer in order: the kind, with a number if there are several."""
+    return (layer.kind,) if layer.count == 1 else tuple(f"{layer.kind}_{i}" for i in range(layer.count))
+
+
 def token_layout(model: keras.Model, layer: str | None = None) -> TokenLayout:
     """Return the tokens in front of a model's patch tokens, and the grid of the patches.
 
@@ -66,7 +71,7 @@ def token_layout(model: keras.Model, layer: str | None = None) -> TokenLayout:
     prefix: tuple[str, ...] = ()
     for known in before:
         if isinstance(known, PrefixTokens):
-            prefix = known.token_names + prefix
+            prefix = _token_names(known) + prefix
     embedding = [known for known in model.layers if isinstance(known, PatchEmbedding)][-1]
     grid = tuple(output_of(model, embedding).shape[1:3])
     return TokenLayout(prefix, None if grid == (None, None) else grid)
@@ -92,7 +97,7 @@ def add_prefix(tokens, counts: Mapping[str, int], policy):
     for name, kind in PREFIX_LAYERS.items():
         if counts.get(name):
             layer = kind(counts[name], name=name, dtype=policy)
-            tokens, prefix = layer(tokens), layer.token_names + prefix
+            tokens, prefix = layer(tokens), _token_names(layer) + prefix
     return tokens, prefix
 
 

@@ -223,9 +223,8 @@ def test_ctrl_c_ends_a_verb_with_a_line_and_130(monkeypatch, capsys):
 
 def test_list_shows_the_rows(capsys):
     assert cli.main(["list", "ViT_B*"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
-        name for name in list_models() if name.startswith("ViT_B")
-    ]
+    names = [name for name in list_models() if name.startswith("ViT_B")]
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["name", *names]
 
 
 OUTPUT = {"--json", "--quiet"}

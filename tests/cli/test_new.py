@@ -19,6 +19,7 @@ import keras_vit
 from keras_vit import cli
 from keras_vit.cli.new_data import DataFacts
 from keras_vit.cli.new_recipe import model_facts, recipe_text
+from keras_vit.cli.plan import fixed_plan
 from keras_vit.train.model import build_model
 from keras_vit.train.recipe.file import load_recipe
 from keras_vit.train.recipe.inputs import check_sizes
@@ -113,7 +114,9 @@ def test_the_sizes_fit_the_images_and_published_weights_keep_theirs(name, side, 
     data = DataFacts(**{**vars(DATA), "side": side})
     model = model_facts(name, data)
     assert (model.image_size, model.patch_size, model.fine_tuned) == (image_size, patch_size, name is None)
-    (tmp_path / "odd.py").write_text(recipe_text("odd", data, model, "keras-vit train odd.py", "2026-01-02"))
+    (tmp_path / "odd.py").write_text(
+        recipe_text("odd", data, model, fixed_plan(data, model.fine_tuned), "keras-vit train odd.py", "2026-01-02")
+    )
     recipe = load_recipe(tmp_path / "odd.py")  # in spite of quotes, newlines and backslashes in names
     check_sizes(recipe)
     assert recipe.data.directory == DATA.directory and recipe.model.image_size == image_size
@@ -122,7 +125,7 @@ def test_the_sizes_fit_the_images_and_published_weights_keep_theirs(name, side, 
 
 def test_data_sets_with_several_classes_per_image_get_a_sigmoid(tmp_path):
     data = DataFacts("tfds:many", None, ("a", "b"), 8, 2, "train", "validation", multi=True)
-    text = recipe_text("many", data, model_facts("ViT_Ti16", data), "", "")
+    text = recipe_text("many", data, model_facts("ViT_Ti16", data), fixed_plan(data, False), "", "")
     (tmp_path / "many.py").write_text(text)
     recipe = load_recipe(tmp_path / "many.py")
     assert (recipe.loss.kind, recipe.data.test_split, recipe.data.batch_size) == ("sigmoid", "validation", 2)

@@ -148,7 +148,7 @@ def test_tables_of_verbs_fit_a_terminal_and_are_whole_in_a_pipe(monkeypatch, cap
 @pytest.mark.parametrize(
     ("command", "read"),
     [
-        (["list", "ViT_B*"], lambda found: [row["name"] for row in found] == ["ViT_B32", "ViT_B16", "ViT_B8"]),
+        (["list", "ViT_L*"], lambda found: {"ViT_L16", "ViT_L32"} < {row["name"] for row in found}),
         (["weights", "find", "--limit", "2"], lambda found: len(found["weights"]) == 2 < found["found"]),
         (["weights", "show", str(ROOT / "tests/goldens/g1.weights.npz")], lambda found: found["layout"] == "npz"),
         (["summary", "ViT_Ti16"], lambda found: found["macs"] > 10**9),

@@ -1,6 +1,7 @@
 """The figures of README.md and docs/, each with its source or the reason of a constant."""
 
 from docs.figures import Claim
+from docs.judged import JUDGED
 from docs.served import SAVED_MODELS
 from docs.sources import (
     augreg_combinations,
@@ -135,5 +136,6 @@ CLAIMS = [
     Claim("docs/zoo.md", "a ResNet's 3 x 3 convolutions", "the kernels of a ResNet's units"),
     Claim("docs/zoo.md", "8 heads, and a mean", "Axial-DeepLab's"),
     *SAVED_MODELS,
+    *JUDGED,
     Claim("docs/reference/README.md", "a page of the {} builders", builders),
 ]

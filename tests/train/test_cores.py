@@ -101,7 +101,7 @@ def test_a_run_hands_its_cores_to_its_steps(tmp_path, monkeypatch):
         pass
 
     def steps(*given):
-        raise Handed(given[-1])
+        raise Handed(given[4])
 
     monkeypatch.setattr(engine, "choose", lambda *_: Devices(tf.distribute.get_strategy(), cores=2))
     monkeypatch.setattr(engine, "compiled_steps", steps)

@@ -55,8 +55,8 @@ def test_model_args_win_over_the_architecture(tmp_path):
     config = {"architecture": "vit_base_patch32_siglip_gap_256", "model_args": arguments, "global_pool": "token"}
     restored = keras_vit.from_pretrained(written(tmp_path, model, config))
     assert max_difference(restored(images()), model(images())) == 0
-    (tmp_path / "config.json").write_text(json.dumps(config | {"model_args": arguments | {"norm_layer": "rmsnorm"}}))
-    with pytest.raises(ValueError, match="expected 'model_args.norm_layer' to be one of .*, received 'rmsnorm'"):
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_args": arguments | {"norm_layer": "batchnorm"}}))
+    with pytest.raises(ValueError, match="expected 'model_args.norm_layer' to be one of .*, received 'batchnorm'"):
         keras_vit.from_pretrained(tmp_path)
 
 

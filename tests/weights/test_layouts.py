@@ -109,7 +109,10 @@ def test_a_torch_file_without_positions_is_refused(tmp_path):
     values = load_file(GOLDENS / "t1.weights.safetensors")
     del values["pos_embed"]
     save_file(values, tmp_path / "t1.safetensors")
-    with pytest.raises(ValueError, match="expected a position embedding, as in layout 'timm', received"):
+    with pytest.raises(
+        ValueError,
+        match="source expected a position embedding, or a config that names a model with rotary",
+    ):
         keras_vit.from_pretrained(tmp_path / "t1.safetensors", num_heads=3)
 
 

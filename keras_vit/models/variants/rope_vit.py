@@ -75,23 +75,23 @@ L16_MIXED_APE = replace(
     parameters=ParameterCounts(303_374_336, 304_399_336, 325_763_411),
 )  # fmt: skip
 M16_REG1 = replace(
-    vit.S16, name="RoPE_ViT_M16_reg1", paper_name="ViT-M/16 with RoPE and 1 register",
+    vit.S16, name="RoPE_ViT_M16_reg1", paper_name="ViT-M/16 RoPE reg1",
     timm_name="vit_medium_patch16_rope_reg1_gap", width=512, mlp_dim=2048, num_heads=8, **_TIMM, registers=1,
     parameters=ParameterCounts(38_230_016, 38_743_016, 49_435_475),
 )  # fmt: skip
 MediumD16_REG1 = replace(
-    vit.S16, name="RoPE_ViT_MediumD16_reg1", paper_name="ViT-MediumD/16 with RoPE and 1 register",
+    vit.S16, name="RoPE_ViT_MediumD16_reg1", paper_name="ViT-MediumD/16 RoPE reg1",
     timm_name="vit_mediumd_patch16_rope_reg1_gap", width=512, depth=20, mlp_dim=2048, num_heads=8,
     **{**_TIMM, "qkv_bias": "none"}, registers=1,
     parameters=ParameterCounts(63_432_704, 63_945_704, 74_638_163),
 )  # fmt: skip
 Betwixt16_REG4 = replace(
-    vit.S16, name="RoPE_ViT_Betwixt16_reg4", paper_name="ViT-Betwixt/16 with RoPE and 4 registers",
+    vit.S16, name="RoPE_ViT_Betwixt16_reg4", paper_name="ViT-Betwixt/16 RoPE reg4",
     timm_name="vit_betwixt_patch16_rope_reg4_gap", width=640, mlp_dim=2560, num_heads=10, **_TIMM, registers=4,
     parameters=ParameterCounts(59_585_920, 60_226_920, 73_587_283),
 )  # fmt: skip
 B16_REG1 = replace(
-    vit.B16, name="RoPE_ViT_B16_reg1", paper_name="ViT-B/16 with RoPE and 1 register",
+    vit.B16, name="RoPE_ViT_B16_reg1", paper_name="ViT-B/16 RoPE reg1",
     timm_name="vit_base_patch16_rope_reg1_gap", **_TIMM, registers=1,
     parameters=ParameterCounts(85_656_576, 86_425_576, 102_453_843),
 )  # fmt: skip

@@ -23,7 +23,7 @@ def RelPos_ViT_S16(
     include_preprocessing: bool = False, labels: Sequence[str] | None = None, class_token: bool | None = None,
     norm_after_pooling: bool = True, dtype: Any = None,
 ) -> keras.Model:
-    """Build ViT-S/16 with relative biases: 21,983,920 parameters with 1000 classes.
+    """Build ViT-S/16 relpos: 21,983,920 parameters with 1000 classes.
 
     The model has 12 blocks of width 384, 6 heads, MLP 1536, patches of 16 pixels, LayerScale and relative position
     biases.
@@ -82,7 +82,7 @@ def RelPos_ViT_M16(
     include_preprocessing: bool = False, labels: Sequence[str] | None = None, class_token: bool | None = None,
     norm_after_pooling: bool = True, dtype: Any = None,
 ) -> keras.Model:
-    """Build ViT-M/16 with relative biases: 38,747,208 parameters with 1000 classes.
+    """Build ViT-M/16 relpos: 38,747,208 parameters with 1000 classes.
 
     The model has 12 blocks of width 512, 8 heads, MLP 2048, patches of 16 pixels, LayerScale and relative position
     biases.
@@ -141,7 +141,7 @@ def RelPos_ViT_B16(
     include_preprocessing: bool = False, labels: Sequence[str] | None = None, class_token: bool | None = None,
     norm_after_pooling: bool = True, dtype: Any = None,
 ) -> keras.Model:
-    """Build ViT-B/16 with relative biases: 86,429,560 parameters with 1000 classes.
+    """Build ViT-B/16 relpos: 86,429,560 parameters with 1000 classes.
 
     The model has 12 blocks of width 768, 12 heads, MLP 3072, patches of 16 pixels, LayerScale and relative position
     biases.
@@ -200,7 +200,7 @@ def RelPos_ViT_M16_cls(
     include_preprocessing: bool = False, labels: Sequence[str] | None = None, class_token: bool | None = None,
     norm_after_pooling: bool = False, dtype: Any = None,
 ) -> keras.Model:
-    """Build ViT-M/16 with relative biases and a class token: 38,764,616 parameters with 1000 classes.
+    """Build ViT-M/16 relpos cls: 38,764,616 parameters with 1000 classes.
 
     The model has 12 blocks of width 512, 8 heads, MLP 2048, patches of 16 pixels, LayerScale and relative position
     biases.
@@ -259,7 +259,7 @@ def RelPos_ViT_B16_clsgap(
     include_preprocessing: bool = False, labels: Sequence[str] | None = None, class_token: bool | None = None,
     norm_after_pooling: bool = True, dtype: Any = None,
 ) -> keras.Model:
-    """Build ViT-B/16 with relative biases beside a class token: 86,430,328 parameters with 1000 classes.
+    """Build ViT-B/16 relpos clsgap: 86,430,328 parameters with 1000 classes.
 
     The model has 12 blocks of width 768, 12 heads, MLP 3072, patches of 16 pixels, LayerScale and relative position
     biases.

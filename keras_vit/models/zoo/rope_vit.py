@@ -719,7 +719,7 @@ def RoPE_ViT_M16_reg1(
     include_preprocessing: bool = False, labels: Sequence[str] | None = None, class_token: bool | None = None,
     norm_after_pooling: bool = True, dtype: Any = None,
 ) -> keras.Model:
-    """Build ViT-M/16 with RoPE and 1 register: 38,743,016 parameters with 1000 classes.
+    """Build ViT-M/16 RoPE reg1: 38,743,016 parameters with 1000 classes.
 
     The model has 12 blocks of width 512, 8 heads, MLP 2048, patches of 16 pixels, LayerScale and 1 register tokens and
     rotary positions.
@@ -778,7 +778,7 @@ def RoPE_ViT_MediumD16_reg1(
     include_preprocessing: bool = False, labels: Sequence[str] | None = None, class_token: bool | None = None,
     norm_after_pooling: bool = True, dtype: Any = None,
 ) -> keras.Model:
-    """Build ViT-MediumD/16 with RoPE and 1 register: 63,945,704 parameters with 1000 classes.
+    """Build ViT-MediumD/16 RoPE reg1: 63,945,704 parameters with 1000 classes.
 
     The model has 20 blocks of width 512, 8 heads, MLP 2048, patches of 16 pixels, LayerScale and 1 register tokens and
     rotary positions.
@@ -837,7 +837,7 @@ def RoPE_ViT_Betwixt16_reg4(
     include_preprocessing: bool = False, labels: Sequence[str] | None = None, class_token: bool | None = None,
     norm_after_pooling: bool = True, dtype: Any = None,
 ) -> keras.Model:
-    """Build ViT-Betwixt/16 with RoPE and 4 registers: 60,226,920 parameters with 1000 classes.
+    """Build ViT-Betwixt/16 RoPE reg4: 60,226,920 parameters with 1000 classes.
 
     The model has 12 blocks of width 640, 10 heads, MLP 2560, patches of 16 pixels, LayerScale and 4 register tokens and
     rotary positions.
@@ -896,7 +896,7 @@ def RoPE_ViT_B16_reg1(
     include_preprocessing: bool = False, labels: Sequence[str] | None = None, class_token: bool | None = None,
     norm_after_pooling: bool = True, dtype: Any = None,
 ) -> keras.Model:
-    """Build ViT-B/16 with RoPE and 1 register: 86,425,576 parameters with 1000 classes.
+    """Build ViT-B/16 RoPE reg1: 86,425,576 parameters with 1000 classes.
 
     The model has 12 blocks of width 768, 12 heads, MLP 3072, patches of 16 pixels, LayerScale and 1 register tokens and
     rotary positions.

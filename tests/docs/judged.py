@@ -1,0 +1,93 @@
+"""The figures of the pages about evaluation and labels, and of the catalogue, each with its source or a reason."""
+
+import csv
+
+from docs.figures import Claim
+from support import ROOT
+
+
+def listed() -> tuple:
+    from keras_vit.evaluate.mistakes import MOST
+
+    return (MOST,)
+
+
+def thumbnails() -> tuple:
+    from keras_vit.data.near_duplicates import ALIKE, SIDE
+
+    return SIDE, SIDE, ALIKE
+
+
+def bins() -> tuple:
+    from keras_vit.evaluate.calibration import BINS
+
+    return (BINS,)
+
+
+def exact() -> tuple:
+    from keras_vit.evaluate.agreement import EXACT
+
+    return (EXACT,)
+
+
+def betas() -> tuple:
+    from keras_vit.evaluate.losses import BETAS
+
+    return BETAS["soft"], BETAS["hard"]
+
+
+def replaced(kind: str):
+    from keras_vit.evaluate.losses import BETAS
+
+    return lambda: (round(100 * (1 - BETAS[kind])),)
+
+
+def log_zero() -> tuple:
+    from keras_vit.evaluate.losses import LOG_ZERO
+
+    return (f"{LOG_ZERO:g}",)
+
+
+def threshold() -> tuple:
+    from keras_vit.evaluate.multi_label import DEFAULT
+
+    return (DEFAULT,)
+
+
+def checkpoints() -> tuple:
+    with (ROOT / "keras_vit/weights/timm_checkpoints.csv").open(encoding="utf-8") as file:
+        return (sum(1 for _ in csv.DictReader(file)),)
+
+
+def flexivit_size() -> tuple:
+    from keras_vit.models.variants import flexivit
+
+    return (flexivit.ROWS[0].image_size,)
+
+
+EVALUATION, LABELS = "docs/evaluation.md", "docs/labels.md"
+JUDGED = (
+    Claim(EVALUATION, "and the exit status is 1.", "the exit status of an evaluation without some images"),
+    Claim(EVALUATION, "of 1,000 bootstrap resamples", "the default of `labelled_results`"),
+    Claim(EVALUATION, "(Guo et al. 2017)", "a year"),
+    Claim(EVALUATION, "(Northcutt et al. 2021)", "a year"),
+    Claim(EVALUATION, "grey thumbnails of {} x {} pixels with a correlation of at least {}", thumbnails),
+    Claim(EVALUATION, "({} of equal width)", bins),
+    Claim(EVALUATION, "up to {} wrong predictions", listed),
+    Claim(EVALUATION, "up to {} images with the more likely class", listed),
+    Claim(EVALUATION, "up to {} pairs of classes", listed),
+    Claim(EVALUATION, "exact for fewer than {} images", exact),
+    Claim(LABELS, "by name; 1 for the others", "the neutral weight"),
+    Claim(LABELS, "replaces {} % of the target by the predicted probabilities", replaced("soft")),
+    Claim(LABELS, "replaces {} % of the target by the predicted class", replaced("hard")),
+    Claim(LABELS, "| 0.1 times the cross entropy, and 1 time", "the values of the example"),
+    Claim(LABELS, "reverse cross entropy with log 0 = {}", log_zero),
+    Claim(LABELS, "spreads 10 % of the target", "the value of the example"),
+    Claim(LABELS, "{} for `soft` and {} for `hard`", betas),
+    Claim(LABELS, "all thresholds are {}.", threshold),
+    Claim("docs/weights.md", "takes pixels in 0..255", "8-bit pixels"),
+    Claim("docs/weights.md", "timm's {} checkpoints on the", checkpoints),
+    Claim("docs/zoo.md", "and **SigLIP 2**", "a name"),
+    Claim("docs/zoo.md", "on images of {} pixels. `patch_size`", flexivit_size),
+    Claim("docs/zoo.md", "timm's {} checkpoints: which", checkpoints),
+)
