@@ -146,7 +146,8 @@ def _lines(data, findings, model, plan, workdir):
     ]  # fmt: skip
     for title, text in rows:
         width, indent = terminal_width() or 100, " " * 9
-        yield textwrap.fill(f"{title:<9}{text}", width, subsequent_indent=indent, break_long_words=False)
+        whole = {"break_long_words": False, "break_on_hyphens": False}  # paths
+        yield textwrap.fill(f"{title:<9}{text}", width, subsequent_indent=indent, **whole)
     yield f"wrote {workdir / RECIPE}; to change anything, stop, edit it, and run the same command"
 
 

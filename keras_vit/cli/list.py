@@ -26,6 +26,6 @@ def run(options) -> Result:
     following = ("summary", names[0]) if names else ()
     if options.markdown:
         return Result(data, variants_table(), following)
-    cells = [("name", "in papers", "parameters", "description")]
-    cells += [(row["name"], row["paper_name"], f"{row['parameters']:,}", row["description"]) for row in data]
-    return Result(data, "\n".join(table_lines(cells, {2}, terminal_width(), names=cells[0])), following)
+    cells = [("name", "parameters", "description")]
+    cells += [(row["name"], f"{row['parameters']:,}", f"{row['paper_name']}: {row['description']}") for row in data]
+    return Result(data, "\n".join(table_lines(cells, {1}, terminal_width())), following)

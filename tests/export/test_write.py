@@ -74,7 +74,7 @@ def test_an_export_holds_all_it_says(model, images, tmp_path):
 
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["model"] == "tiny" and manifest["labels"] == ["a", "b", "c"]
-    assert ImageSpec(**manifest["input"].pop("preprocessing")) == ImageSpec()
+    assert ImageSpec(**manifest["input"].pop("preprocessing")) == ImageSpec((8, 8))
     assert manifest["input"] == {"shape": [8, 8, 3], "image_size": [8, 8], "range": [-1, 1], "exif": True}
     assert manifest["versions"]["tensorflow"] == tf.__version__
     assert manifest["parity"]["images"] == 40 and len(manifest["parity"]["rows"]) == len(rows)
