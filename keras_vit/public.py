@@ -12,6 +12,7 @@ from keras_vit.models.pretrained import from_pretrained as from_pretrained
 from keras_vit.models.token_layout import TokenLayout as TokenLayout
 from keras_vit.models.token_layout import token_layout as token_layout
 from keras_vit.models.variants import BiTVariant as BiTVariant
+from keras_vit.models.variants import EfficientNetVariant as EfficientNetVariant
 from keras_vit.models.variants import ResNetStem as ResNetStem
 from keras_vit.models.variants import Variant as Variant
 from keras_vit.models.variants import list_models as list_models
@@ -42,6 +43,15 @@ from keras_vit.models.zoo.dinov2 import DINOv2_L14 as DINOv2_L14
 from keras_vit.models.zoo.dinov2 import DINOv2_L14_reg as DINOv2_L14_reg
 from keras_vit.models.zoo.dinov2 import DINOv2_S14 as DINOv2_S14
 from keras_vit.models.zoo.dinov2 import DINOv2_S14_reg as DINOv2_S14_reg
+from keras_vit.models.zoo.efficientnet import EfficientNet_B0 as EfficientNet_B0
+from keras_vit.models.zoo.efficientnet import EfficientNet_B1 as EfficientNet_B1
+from keras_vit.models.zoo.efficientnet import EfficientNet_B2 as EfficientNet_B2
+from keras_vit.models.zoo.efficientnet import EfficientNet_B3 as EfficientNet_B3
+from keras_vit.models.zoo.efficientnet import EfficientNet_B4 as EfficientNet_B4
+from keras_vit.models.zoo.efficientnet import EfficientNet_B5 as EfficientNet_B5
+from keras_vit.models.zoo.efficientnet import EfficientNet_B6 as EfficientNet_B6
+from keras_vit.models.zoo.efficientnet import EfficientNet_B7 as EfficientNet_B7
+from keras_vit.models.zoo.efficientnet import EfficientNet_L2 as EfficientNet_L2
 from keras_vit.models.zoo.hybrid import R26_ViT_B32 as R26_ViT_B32
 from keras_vit.models.zoo.hybrid import R26_ViT_S32 as R26_ViT_S32
 from keras_vit.models.zoo.hybrid import R50_ViT_B16 as R50_ViT_B16

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from keras_vit.cli.new_data import DataFacts
 from keras_vit.models.model_names import find_named
-from keras_vit.models.variants import BiTVariant
+from keras_vit.models.variants import BiTVariant, ConvNet
 
 FINE_TUNED = "vit_small_patch16_224.augreg_in21k"  # the model of recipes/image_folder.py
 FROM_SCRATCH = "ViT_Ti16"  # of scikit-learn's digits, which are too small for published weights
@@ -43,7 +43,7 @@ def model_facts(name: str | None, data: DataFacts) -> ModelFacts:
     channels = 1 if data.grey else 3
     if data.side is None or data.side >= own:
         return ModelFacts(name, False, own, None, channels)
-    if isinstance(row, BiTVariant) or row.stem:
+    if isinstance(row, ConvNet) or row.stem:
         return ModelFacts(name, False, max(data.side // 32 * 32, 128), None, channels)
     if data.side >= 4 * row.patch_size:
         return ModelFacts(name, False, data.side // row.patch_size * row.patch_size, None, channels)

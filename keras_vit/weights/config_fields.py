@@ -6,6 +6,7 @@ architecture of timm that implies them.
 
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents
+from keras_vit.weights.efficientnets import stated_architecture
 from keras_vit.weights.timm_architectures import find_timm_architecture
 
 # transformers' models that compute the same as this package. Others have the same names of arrays, but differ.
@@ -27,6 +28,8 @@ def config_fields(file, contents: Contents) -> dict:
     fields = read_config(config, layout, contents.source)
     if layout == "hf":
         _require_same_model(config, contents)
+    if contents.family == "efficientnet":
+        return fields | stated_architecture(config, contents.source)
     implied = find_timm_architecture(config) if layout == "timm" and contents.family == "vit" else None
     return fields if implied is None else {**implied.fields, **fields}
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from keras_vit.preprocessing.image_spec import ImageSpec
 from keras_vit.weights.architecture import Architecture
+from keras_vit.weights.efficientnets import timm_efficientnet
 from keras_vit.weights.image_configs import timm_config
 
 
@@ -221,8 +222,8 @@ def _hf_bit(model):
 
 
 def _timm(model, spec):
-    if model.family == "bit":
-        return _timm_bit(model, spec)
+    if model.family != "vit":
+        return (_timm_bit if model.family == "bit" else timm_efficientnet)(model, spec)
     if model.pooling == "map" and model.class_token:
         raise ValueError("layout 'timm' expected attention pooling without a class token, which timm leaves out of it.")
     values = _values(model, "timm")

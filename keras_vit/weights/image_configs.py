@@ -24,6 +24,8 @@ def read_spec(file, layout: str) -> ImageSpec | None:
     """
     if hasattr(file, "model"):  # a `.keras` file, whose model states it
         return preprocessing_of(file.model)
+    if layout == "applications":
+        return file.spec
     if layout == "timm":
         return _checked(_from_timm, file.config, file.source)
     if layout == "hf":

@@ -56,6 +56,7 @@ LAYOUTS = {
         Layout("big_vision", fixed_positions=True, writable=False),
         Layout("timm", "gelu", **_TORCH_RESNETS, never_written=("pre_logits/",), varying=_VARYING),
         Layout("hf", "gelu", 1e-12, **_TORCH_RESNETS, varying=_VARYING),
+        Layout("applications", writable=False),  # keras.applications
         Layout("keras", writable=False),
     )
 }
@@ -164,7 +165,7 @@ def format_name(template: str, indices: dict[str, int]) -> str:
 
 
 def find_place(family: str, layout: str, name: str) -> Place | None:
-    """Return the place of a layout's name in the table of `vit` or `bit`; None if the table has no such name."""
+    """Return the place of a layout's name in the table of a family; None if the table has no such name."""
     patterns = _patterns(family, layout)
     for spelling, shape in _spellings(name):
         for pattern, row, cell, part in patterns.get(shape, ()):

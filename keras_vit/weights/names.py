@@ -7,6 +7,7 @@ is one entry of an array that stacks the blocks.
 
 from keras_vit.weights.name_rows import Row, make_row, row_of_cells
 from keras_vit.weights.names_bit import BIT
+from keras_vit.weights.names_efficientnet import EFFICIENTNET
 from keras_vit.weights.transforms import (
     CHANNELS,
     IN_BIAS,
@@ -212,7 +213,7 @@ VIT += tuple(  # for the paper's ablations; not in any published layout
 )
 
 
-TABLES = {"vit": VIT, "bit": BIT}
+TABLES = {"vit": VIT, "bit": BIT, "efficientnet": EFFICIENTNET}
 # The variables (1, count, D) of the tokens in front of the patches, one layer each.
 PREFIX = ("class_token/token", "registers/token")
 # Fields of a row that the shape of a variable shows: field -> (variable, the value by the shape).

@@ -5,13 +5,14 @@ import fnmatch
 import re
 from dataclasses import replace
 
-from keras_vit.models.variants import axial, bit, clip, deit, dinov2, hybrid, vit
-from keras_vit.models.variants.rows import BiTVariant, Variant
+from keras_vit.models.variants import axial, bit, clip, deit, dinov2, efficientnet, hybrid, vit
+from keras_vit.models.variants.rows import AnyVariant, BiTVariant, EfficientNetVariant, Variant
 
-FAMILIES = (vit, deit, dinov2, clip, hybrid, bit, axial)
+FAMILIES = (vit, deit, dinov2, clip, hybrid, bit, efficientnet, axial)
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 VARIANTS = tuple(row for row in ROWS if isinstance(row, Variant))
 BIT_VARIANTS = tuple(row for row in ROWS if isinstance(row, BiTVariant))
+EFFICIENTNETS = tuple(row for row in ROWS if isinstance(row, EfficientNetVariant))
 
 
 def list_models(glob: str = "*") -> list[str]:
@@ -19,7 +20,7 @@ def list_models(glob: str = "*") -> list[str]:
     return [row.name for row in ROWS if fnmatch.fnmatchcase(row.name, glob)]
 
 
-def names_of(row: Variant | BiTVariant) -> list[str]:
+def names_of(row: AnyVariant) -> list[str]:
     """Return a row's names: in this package, in the paper, in timm, and in the names of the official files."""
     names = [row.name, row.paper_name, row.timm_name]
     if row.paper_name:
@@ -30,7 +31,7 @@ def names_of(row: Variant | BiTVariant) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def find_variant(name: str) -> tuple[Variant | BiTVariant, str | None]:
+def find_variant(name: str) -> tuple[AnyVariant, str | None]:
     """Return the row of a name, and the weights tag after the name's dot.
 
     Args:
