@@ -129,14 +129,13 @@ def architecture_of_contents(contents: Contents) -> Architecture:
     if len(root) != 4:
         raise ValueError(f"source expected a kernel of a convolution, received shape {root} in {contents.source!r}.")
     units = _units(contents)
-    classes = shapes["head/kernel"][-1] if "head/kernel" in shapes else None
+    classes = shapes.get("head/kernel", (None,))[-1]
     conventions = origin_of_contents(contents)
     if contents.family == "efficientnet":
-        options = {"widths": widths_of(shapes, len(units), contents.source)}
-        return Architecture("efficientnet", root[2], units=units, classes=classes, options=options)
+        widths = widths_of(shapes, len(units), contents.source)
+        return Architecture("efficientnet", root[2], units=units, classes=classes, options={"widths": widths})
     if contents.family == "bit":
-        width_factor = root[3] / 64
-        return Architecture("bit", root[2], units=units, width_factor=width_factor, classes=classes, **conventions)
+        return Architecture("bit", root[2], units=units, width_factor=root[3] / 64, classes=classes, **conventions)
     class_token = "class_token" in contents.prefix
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
     layout = prefix_and_grid(positions, contents.prefix_tokens)

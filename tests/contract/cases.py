@@ -42,6 +42,7 @@ AXIAL = replace(TINY, axial=True, positions="none")
 REGISTERS = replace(TINY, registers=2, layer_scale=0.5, prefix_positions=False, activation="gelu")
 CLIP = replace(TINY, pre_norm=True, patch_bias=False, activation="quick_gelu", layer_norm_epsilon=1e-5)
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
+EFFICIENTNET = keras_vit.EfficientNetVariant("tiny_efficientnet", 0.25, 0.1)
 AXIAL_BIT = replace(BIT, axial=True)
 TOKENS = ((6, 16),)
 BLOCK = {"num_heads": 2, "mlp_dim": 24}
@@ -135,6 +136,14 @@ LAYERS = (
     Case("ResidualUnit", layers.ResidualUnit, {"filters": 32, "strides": 2}, ((5, 6, 64),)),
     Case("ResidualUnit_identity", layers.ResidualUnit, {"filters": 32}, ((4, 4, 128),)),
     Case("PreActivationUnit", layers.PreActivationUnit, {"filters": 32, "strides": 2}, ((5, 6, 64),)),
+    Case("ImageConv", layers.ImageConv, {"filters": 8}, ((7, 8, 3),)),
+    Case("InvertedResidual", layers.InvertedResidual, {"filters": 8, "drop_path_rate": 0.2}, ((5, 6, 8),)),
+    Case(
+        "InvertedResidual_strided",
+        layers.InvertedResidual,
+        {"filters": 8, "kernel_size": 5, "strides": 2, "expansion": 1},
+        ((5, 6, 8),),
+    ),
     Case("Head", layers.Head, {"units": 3, "labels": ("a", "b", "c"), "bias_constant": -2.0}, ((16,),)),
 )
 
@@ -186,13 +195,14 @@ MODELS = (
     Case("bit", arguments={"variant": BIT}, shapes=((32, 40, 1),)),
     Case("bit_map", arguments={"variant": BIT, "include_top": False, "pooling": None}, shapes=((32, 32, 3),)),
     Case("axial_bit", arguments={"variant": AXIAL_BIT}, shapes=((32, 40, 1),)),
+    Case("efficientnet", arguments={"variant": EFFICIENTNET, "dropout_rate": 0.1}, shapes=((32, 40, 1),)),
     Case("bit_free_size", arguments={"variant": BIT}, shapes=((None, 96, 3),), static_size=False),
 )
 
 CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
-PRINCIPAL += ("registers", "clip")
+PRINCIPAL += ("registers", "clip", "efficientnet")
 
 
 SINGLE_LAYERS = tuple(case for case in LAYERS if "_" not in case.name)  # one for each class
