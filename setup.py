@@ -20,6 +20,7 @@ recipes = [
 analysis = ["matplotlib>=3.9", "scikit-learn>=1.5"]
 parquet = ["pyarrow>=18"]
 heic = ["pillow-heif>=1"]
+hub = ["huggingface_hub>=1.0"]  # resumes and caches downloads of `hf://ORG/NAME`, as other libraries do
 completion = ["shtab>=1.13"]  # writes the scripts of `keras-vit completion`
 docs = [
     "sphinx>=8.2",  # builds the site and its search index
@@ -43,6 +44,8 @@ setup(
             "serve/page.html",
             "cost/paper.json",
             "weights/timm_architectures.csv",
+            "weights/timm_arrays.csv",
+            "weights/timm_checkpoints.csv",
         ]
     },
     python_requires=">=3.11",
@@ -62,6 +65,7 @@ setup(
         "formats": formats,
         "parquet": parquet,
         "heic": heic,
+        "hub": hub,
         "completion": completion,
         "docs": docs,
         "parity": ["torch", "torchvision", "timm>=1.0.31", "transformers>=5", "keras-hub>=0.32", "kserve>=0.15"],
@@ -72,6 +76,7 @@ setup(
             *formats,
             *parquet,
             *heic,
+            *hub,
             *completion,
             "pytest>=8",
             "pytest-xdist>=3.6",

@@ -1,8 +1,9 @@
-"""Write the overview of a run of `keras-vit bench` into docs/performance.md, between its two markers.
+"""Write the overview of a run of `keras-vit bench`, and the tables of call_tables.py, into docs/performance.md.
 
     python -m benchmarks.performance_page [benchmarks/results/bench-DATE.json]
 
-Without a name this takes the newest complete run of the preset `targets`. tests/test_docs.py compares page and run.
+Without a name the overview is that of the newest complete run of the preset `targets`. tests/test_docs.py compares
+the page with the runs.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import re
 import sys
 from pathlib import Path
 
+from benchmarks import call_tables, goals
 from benchmarks.harness.arguments import json_with
 from benchmarks.harness.machine import in_words
 from benchmarks.harness.page import overview
@@ -22,7 +24,12 @@ APART = (
     "`apart`: both did not fit into memory together, so one was measured after the other. That ratio is corrected by "
     "the machine's matmul rate at each time."
 )
-MARKED = re.compile(r"(?<=<!-- benchmark -->\n).*?(?=\n<!-- /benchmark -->)", re.DOTALL)
+TABLES = {"ways": call_tables.ways_table, "models": call_tables.models_table, "gpu": call_tables.gpu_table}
+
+
+def marked(name: str) -> re.Pattern:
+    """Return the pattern of the text between the markers of a name."""
+    return re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
 
 
 def block(result: dict, name: str) -> str:
@@ -54,7 +61,11 @@ def main(arguments: list[str] | None = None, root: Path = ROOT):
         return "performance_page.py expected a finished run of `keras-vit bench` in benchmarks/results, found none"
     page = root / "docs/performance.md"
     text = page.read_text(encoding="utf-8")
-    page.write_text(MARKED.sub(lambda _: block(result, file.stem), text), encoding="utf-8")
+    text = marked("benchmark").sub(lambda _: f"{block(result, file.stem)}\n", text)
+    runs = goals.read(root / "benchmarks/results")
+    for name, table in TABLES.items():
+        text = marked(name).sub(lambda _, table=table: f"{table(runs)}\n", text)
+    page.write_text(text, encoding="utf-8")
     print(f"docs/performance.md shows {file.name}")
     return None
 

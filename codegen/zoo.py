@@ -36,7 +36,7 @@ _DOCS = {
     "classes.",
     "input_tensor": "a Keras tensor of images to use as the input.",
     "input_shape": "(height, width, channels). The sides may differ. A side is None if it is free at run time.",
-    "pooling": "`token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention "
+    "pooling": "`token` (class token), `gap` (mean of the patch tokens), `map` (attention "
     "pooling), or, with `include_top=False`, None for the token sequence.",
     "classes": "number of classes of the classifier.",
     "classifier_activation": "`softmax`, `sigmoid`, or None for logits.",
@@ -91,8 +91,9 @@ def _function(row, reference: str) -> str:
     """Return the source of a row's builder: signature, docstring and call."""
     builder = builder_of(row)
     parameters = list(inspect.signature(builder).parameters.values())[1:]
-    if builder is build and row.axial:
-        parameters = [p.replace(default="gap") if p.name == "pooling" else p for p in parameters]
+    if builder is build:
+        defaults = {name: getattr(row, name) for name in ("pooling", "norm_after_pooling")}
+        parameters = [p.replace(default=defaults.get(p.name, p.default)) for p in parameters]
     keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
     declared = [*map(str, parameters[: -len(keywords)]), "*", *map(str, keywords)]
     declared = [parameter.replace("typing.", "").replace("collections.abc.", "") for parameter in declared]

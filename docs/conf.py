@@ -1,5 +1,6 @@
 """Sphinx's settings. `make docs` writes the sources by `python -m codegen.site`, then builds them."""
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -7,6 +8,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))  # the clone, from build/docs/source
 
 import keras_vit
+
+# The guides' kernels import the clone, too, and draw no progress bars, which a page cannot update.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[0], os.environ.get("PYTHONPATH")]))
+os.environ["TQDM_DISABLE"] = "1"
 
 project = "keras_vit"
 release = keras_vit.__version__
@@ -38,6 +43,7 @@ nb_execution_timeout = 600  # seconds per cell; guides are planned for far less
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_output_stderr = "remove"  # TensorFlow's lines and progress; a cell with a message of the package shows its own
 nb_render_markdown_format = "myst"  # tables in outputs
 
 

@@ -30,14 +30,15 @@ _COLOURS = {"red": 31, "green": 32, "yellow": 33}  # of ANSI's escape sequences
 def plain_output():
     """Print warnings as sentences, and hide the output of importing Keras and TensorFlow, inside the `with`.
 
-    If the user has set `TF_CPP_MIN_LOG_LEVEL`, TensorFlow's output is shown.
+    `TF_CPP_MIN_LOG_LEVEL=0` shows TensorFlow's output. Other values do not, because `import tensorflow` sets 1 for all
+    processes that a notebook starts.
     """
     show, warnings.showwarning = warnings.showwarning, _show_sentence
     start = _SilentImport()
     if COMMAND:
         # Skips Python's garbage collection at exit, which takes seconds with TensorFlow.
         atexit.register(gc.freeze)
-        if "TF_CPP_MIN_LOG_LEVEL" not in os.environ:
+        if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "0":
             os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # fatal errors are still shown
             sys.meta_path.insert(0, start)
     try:

@@ -49,18 +49,23 @@ def nchw(images: np.ndarray):
 SMALL = {"embed_dim": 96, "depth": 2, "img_size": 64, "num_classes": 5}
 
 
-def timm_folder(timm, name, folder):
+def timm_folder(timm, name, folder, **changes):
     """A small model of an architecture with random weights, saved as its hub folders are; the model."""
     import torch
     from safetensors.torch import save_file
 
     torch.manual_seed(0)
-    model = quietly(lambda: timm.create_model(name, **SMALL).eval())
+    model = quietly(lambda: timm.create_model(name, **SMALL | changes).eval())
     for parameter in model.parameters():
         parameter.data.normal_(std=0.5)
     folder.mkdir()
     save_file(model.state_dict(), folder / "model.safetensors")
-    config = {"architecture": name, "num_classes": 5, "global_pool": model.global_pool, "model_args": {"img_size": 64}}
+    config = {
+        "architecture": name,
+        "num_classes": 5,
+        "global_pool": model.global_pool,
+        "model_args": {"img_size": 64} | changes,
+    }
     config["pretrained_cfg"] = {key: model.pretrained_cfg[key] for key in ("mean", "std", "crop_pct", "interpolation")}
     (folder / "config.json").write_text(json.dumps(config))
     return model

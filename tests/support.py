@@ -90,6 +90,18 @@ def randomise(model: keras.Model, seed: int = 0) -> keras.Model:
     return model
 
 
+def various(model: keras.Model) -> keras.Model:
+    """Scale and shift the head of a model, if it has one, so that its classes vary over random images."""
+    head = next((layer for layer in model.layers if layer.name == "head"), None)
+    if head is not None:
+        images = np.random.default_rng(5).uniform(-1, 1, (32, *model.input_shape[1:])).astype("float32")
+        features = keras.Model(model.input, head.input)(images)
+        scale = 2 / keras.ops.std(keras.ops.matmul(features, head.kernel), axis=0)
+        head.kernel.assign(head.kernel * scale)
+        head.bias.assign(-keras.ops.mean(keras.ops.matmul(features, head.kernel), axis=0))
+    return model
+
+
 def max_difference(a, b) -> float:
     """Largest absolute difference, over all outputs where there are several."""
     as_array = lambda x: keras.ops.convert_to_numpy(x).astype("float64")  # noqa: E731

@@ -31,7 +31,7 @@ RULES = {
     "analysis": ({"layers", "models", "preprocessing"}, False),
     "cost": ({"analysis", "layers", "models", "weights"}, False),
     # its suites fine-tune
-    "evaluate": ({"cost", "data", "models", "preprocessing", "train", "train.recipe", "weights"}, True),
+    "evaluate": ({"cost", "data", "layers", "models", "preprocessing", "train", "train.recipe", "weights"}, True),
     # its stages rewire layers, and its evaluations are those of `evaluate`
     "train": (
         {"analysis", "cost", "data", "evaluate", "kernels", "layers", "models", "preprocessing", "tasks"}
@@ -39,7 +39,7 @@ RULES = {
         True,
     ),
     "export": ({"analysis", "disk", "kernels", "layers", "models", "preprocessing"}, True),
-    "exported": ({"export", "models"}, False),
+    "exported": ({"export", "models", "preprocessing"}, False),
     "predict": ({"exported", "models", "preprocessing", "terminal"}, False),
     "serve": ({"preprocessing"}, True),
 }
@@ -58,7 +58,7 @@ IN_GRAPHS = {"preprocessing/graph.py"}
 
 
 # Public names beside the builders, which are the rows of the table.
-PUBLIC = {"BiTVariant", "EfficientNetVariant", "ImageSpec", "Picture", "ResNetStem", "TokenLayout", "Variant"}
+PUBLIC = {"BiTVariant", "EfficientNetVariant", "ImageSpec", "Picture", "ResNetStem", "Rope", "TokenLayout", "Variant"}
 PUBLIC |= {"build", "compiled", "create_model", "feature_model", "from_pretrained", "layers", "load_model"}
 PUBLIC |= {"list_models", "list_weights", "load_weights", "save_weights", "show", "token_layout"}
 PUBLIC |= {"decode_predictions", "preprocess_input", "preprocessing_of"}

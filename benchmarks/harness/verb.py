@@ -7,12 +7,12 @@ import itertools
 import os
 import shlex
 import signal
-import sys
 import threading
 from pathlib import Path
 
 from benchmarks.harness.machine import WITHOUT_BFLOAT16, gpus, machine
 from benchmarks.harness.settings import OTHERS, PEERS, PRESETS, Settings, in_float32, small
+from keras_vit.cli.output import Output, Result, add_output_options
 
 INTERRUPTED, NOTHING = 130, 1
 _OPTIONS = ("preset", "quick", "models", "tasks", "dtypes", "batches", "backends", "peers", "image_size", "depths",
@@ -58,15 +58,18 @@ def parser() -> argparse.ArgumentParser:
                      "machine; takes no other option")  # fmt: skip
     sub.add_argument("--output", metavar="DIR", help="folder of the results (default benchmarks/results in the "
                      "project's folder, else bench-results)")  # fmt: skip
+    add_output_options(sub)
     return sub
 
 
 def main(arguments: list[str]) -> int:
     """Parse the benchmark's options, run it, and return the exit status."""
-    return run_bench(parser().parse_args(arguments))
+    options = parser().parse_args(arguments)
+    with Output(options.json, options.quiet) as printer:
+        return run_bench(options, printer)
 
 
-def run_bench(options) -> int:
+def run_bench(options, printer: Output) -> int:
     """Measure, print the tables, write the files; the exit status."""
     earlier = _earlier(options)
     if earlier:
@@ -83,7 +86,7 @@ def run_bench(options) -> int:
     output.mkdir(parents=True, exist_ok=True)
     if not os.access(output, os.W_OK):
         raise ValueError(f"output expected a folder that can be written to, received {str(output)!r}.")
-    return _conduct(conductor)
+    return _conduct(conductor, printer)
 
 
 def _earlier(options):
@@ -182,30 +185,40 @@ def _without_gpus():
             os.environ.update({} if value is None else {name: value})
 
 
-def _conduct(conductor) -> int:
+def _conduct(conductor, printer: Output) -> int:
     from benchmarks.harness.page import overview
     from keras_vit.predict.progress import Progress
 
     status, place = 0, " and ".join(map(str, conductor.files))
-    with Progress(conductor.turns, unit="turns") as progress, _sigterm_as_ctrl_c():
+    with Progress(conductor.turns, printer.quiet, "turns") as progress, _sigterm_as_ctrl_c():
         try:
             conductor.run(progress)
         except KeyboardInterrupt:
             status = INTERRUPTED
     measured = any(question["rows"] for question in conductor.result["questions"])
-    if measured:
-        print(overview(conductor.result))
+    text = [overview(conductor.result)] if measured else []
     if status == INTERRUPTED:
         again = f"; go on with: keras-vit bench --resume {conductor.files[0]}"
         there = conductor.files[0].exists()
         kept = f"what was measured by then is in {place}{again}" if there else "nothing was measured"
-        print(f"keras-vit bench: interrupted; {kept}", file=sys.stderr)
+        printer.error("bench", f"interrupted; {kept}")
     elif not measured:
-        print(f"keras-vit bench: no contestant could be measured; why stands in {conductor.files[1]}", file=sys.stderr)
+        printer.error("bench", f"no contestant could be measured; why stands in {conductor.files[1]}")
         status = NOTHING
     else:
-        print(f"wrote {place}")
-    return status
+        text.append(f"wrote {place}")
+    data = {"files": [str(file) for file in conductor.files], "rows": list(_rows(conductor.result))}
+    return printer.finish(Result(data, "\n".join(text), status=status))
+
+
+def _rows(result: dict):
+    """Yield each contestant's row with its question's fields, as `--json` prints them."""
+    for question in result["questions"]:
+        asked = {
+            name: question[name] for name in ("model", "task", "precision", "batch", "image_size", "depth", "device")
+        }
+        for row in question["rows"]:
+            yield asked | {name: value for name, value in row.items() if name not in ("turns", "groups")}
 
 
 @contextlib.contextmanager

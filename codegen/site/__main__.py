@@ -1,29 +1,31 @@
 """Write the sources that Sphinx builds: `python -m codegen.site build/docs/source`.
 
-`python -m codegen.site --csv` writes `docs/results/zoo.csv` instead.
+`python -m codegen.site --csv` writes `docs/results/zoo.csv` and `docs/results/checkpoints.csv` instead.
 """
 
 import argparse
 import shutil
 from pathlib import Path, PurePosixPath
 
+from codegen.site import checkpoints
 from codegen.site.links import ROOT, link_targets, rewrite_links, site_path
-from codegen.site.notebooks import as_notebook, is_notebook, with_download
+from codegen.site.notebooks import as_notebook, is_notebook, missing_packages, not_executed, with_download
 from codegen.site.pages import generated_pages
 from codegen.site.zoo import as_csv, lines, pages
 
 ALWAYS = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md")
-CSV = ROOT / "docs/results/zoo.csv"
+RESULTS = ROOT / "docs/results"
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", nargs="?", type=Path, help="folder of the sources, replaced")
-    parser.add_argument("--csv", action="store_true", help="write docs/results/zoo.csv")
+    parser.add_argument("--csv", action="store_true", help="write the tables in docs/results")
     options = parser.parse_args()
     if options.csv:
-        CSV.write_text(as_csv(lines()), encoding="utf-8")
+        (RESULTS / "zoo.csv").write_text(as_csv(lines()), encoding="utf-8")
+        (RESULTS / "checkpoints.csv").write_text(checkpoints.as_csv(checkpoints.lines()), encoding="utf-8")
     if options.output:
         write_sources(options.output)
 
@@ -42,10 +44,13 @@ def write_sources(output: Path) -> None:
         text = rewrite_links(file)
         if is_notebook(text) and path.parts[0] == "guides":  # other notebooks read the clone's files
             target.with_suffix(".ipynb").write_text(as_notebook(text), encoding="utf-8")
+            if missing := missing_packages(text):
+                print(f"{path} is built without outputs: it needs {', '.join(missing)}.")
+                text = not_executed(text, missing)
             text = with_download(text, path.stem)
         target.write_text(text, encoding="utf-8")
         written.add(path.as_posix())
-    for name, text in {**generated_pages(), **pages()}.items():
+    for name, text in {**generated_pages(), **pages(), **checkpoints.pages()}.items():
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         (output / name).write_text(text, encoding="utf-8")
     others = sorted(name for name in written if name.startswith("project/"))

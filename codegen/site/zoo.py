@@ -7,6 +7,7 @@ from functools import cache
 
 from keras_vit.cost import count
 from keras_vit.cost.weightless import build_weightless
+from keras_vit.export.formats import FORMATS
 from keras_vit.models.variants import find_variant
 from keras_vit.models.variants.lookup import FAMILIES
 from keras_vit.models.variants.rows import ConvNet
@@ -15,13 +16,51 @@ from keras_vit.weights.released import RELEASED, Released
 
 TITLES = {
     "vit": "ViT",
-    "deit": "DeiT III",
+    "deit": "DeiT",
     "dinov2": "DINOv2",
     "clip": "CLIP",
+    "siglip": "SigLIP",
+    "ijepa": "I-JEPA",
+    "beit3": "BEiT-3",
+    "aimv2": "AIMv2",
+    "tips": "TIPS",
+    "radio": "C-RADIO and InternViT",
+    "flexivit": "FlexiViT",
+    "registers": "Registers",
     "hybrid": "Hybrids",
     "bit": "BiT",
     "efficientnet": "EfficientNet",
     "axial": "Axial",
+    "dinov3": "DINOv3",
+    "eva": "EVA",
+    "beit": "BEiT",
+    "rope_vit": "RoPE-ViT",
+    "perception": "Perception Encoder",
+    "relpos": "Relative biases",
+}
+# Cases of tests/contract/cases.py that have the layers of a family and that tests/export/test_gate.py exports.
+EXPORTED = {
+    "vit": ("token", "gap", "map"),
+    "deit": ("registers",),
+    "dinov2": ("registers", "registers_gap"),
+    "clip": ("clip",),
+    "siglip": ("map",),
+    "ijepa": ("gap",),
+    "beit3": ("gated",),
+    "aimv2": ("rms_norm",),
+    "tips": ("registers", "gated"),
+    "radio": ("registers", "without_a_final_norm"),
+    "flexivit": ("token",),
+    "registers": ("registers", "registers_gap", "map_of_patches"),
+    "dinov3": ("rope", "registers"),
+    "eva": ("rope", "gated"),
+    "beit": ("relative_bias",),
+    "rope_vit": ("rope_learned", "rope"),
+    "perception": ("rope", "map"),
+    "relpos": ("relative_bias", "relative_bias_mlp"),
+    "hybrid": ("hybrid", "stem_only"),
+    "bit": ("bit",),
+    "axial": ("axial",),
 }
 
 
@@ -151,10 +190,22 @@ def pages() -> dict[str, str]:
     return found
 
 
+def _exports(family: str) -> str:
+    """Return the sentences about the exports that the tests make of a family."""
+    cases = ", ".join(f"`{name}`" for name in EXPORTED[family])
+    formats = ", ".join(f"`{name}`" for name in FORMATS)
+    return (
+        f"**Exports.** The tests export small models with the layers of this family ({cases} in "
+        f"`tests/contract/cases.py`) as {formats}, and compare each file with the model. No published checkpoint was "
+        "exported."
+    )
+
+
 def _family_page(family, table: list[ZooLine]) -> str:
     name = _name(family)
     models = ", ".join(f"{{py:func}}`~keras_vit.{row.name}`" for row in family.ROWS)
     tags = sum(bool(line.tag) for line in table)
+    sources = sorted({line.source for line in table if line.source})
     return "\n\n".join(
         [
             f"# {TITLES[name]}",
@@ -163,6 +214,8 @@ def _family_page(family, table: list[ZooLine]) -> str:
             f"{tags} published checkpoints. `keras_vit.from_pretrained(tag)` downloads, verifies and caches a file."
             if tags
             else "The catalogue (`list_weights()`) has no checkpoints of this family.",
+            *([f"Accuracies are the publishers' own, on ImageNet; source: {', '.join(sources)}."] if sources else []),
+            _exports(name),
             f"```{{raw}} html\n{as_html(table)}\n```\n",
         ]
     )

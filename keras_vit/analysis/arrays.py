@@ -23,10 +23,14 @@ def as_model_input(model: keras.Model, images) -> np.ndarray:
         shape = ", ".join("any" if side is None else str(side) for side in expected[1:])
         raise ValueError(f"images expected shape (batch, {shape}), received {images.shape}.")
     low, high = float(images.min()), float(images.max())
-    if not model_interface(model).takes_pixels and (images.dtype.kind in "ui" or (low >= 0 and high > 2)):
+    interface = model_interface(model)
+    lowest, highest = interface.input_range
+    if not interface.takes_pixels and (images.dtype.kind in "ui" or (low >= 0 and high > 2 * highest)):
+        plain = interface.preprocessing.is_plain_scaling
+        function = "preprocess_input" if plain else "model.preprocessing.normalize"
         raise ValueError(
-            f"images expected values in [-1, 1], as `preprocess_input` returns, received {images.dtype} in "
-            f"{low:g}..{high:g}."
+            f"images expected values in [{lowest:.3g}, {highest:.3g}], as `{function}` returns, received "
+            f"{images.dtype} in {low:g}..{high:g}."
         )
     return images
 

@@ -16,7 +16,7 @@ from keras_vit.analysis.report_page import write_page
 from keras_vit.analysis.report_parts import PARTS, available_parts
 from keras_vit.composed import flattened
 from keras_vit.models.model_interface import ModelInterface, model_interface, named_outputs
-from keras_vit.preprocessing.inputs import load_image, preprocess_input
+from keras_vit.preprocessing.inputs import load_image
 
 
 def analyze(
@@ -135,8 +135,7 @@ def _load_images(interface: ModelInterface, files):
     shape = interface.image_shape
     if not files:
         raise ValueError("images expected one file or more, received none.")
-    images = np.stack([load_image(file, shape) for file in files])
-    return images if interface.takes_pixels else preprocess_input(images)
+    return interface.inputs_of(np.stack([load_image(file, shape, interface.preprocessing) for file in files]))
 
 
 def _class_names(interface: ModelInterface, labels) -> list[str]:

@@ -80,9 +80,9 @@ class ReportInputs:
         return [shown[name] for name in self.sample_names]
 
     @property
-    def value_range(self) -> tuple[float, float]:
-        """Pixel values of black and white."""
-        return self.interface.input_range
+    def value_range(self) -> np.ndarray:
+        """Inputs of a black and of a white pixel, (2, C)."""
+        return self.interface.inputs_of(np.repeat([[0.0], [255.0]], self.interface.input_shape[2], axis=1))
 
     def draw_maps(self, file, maps, titles, title, patch_size=None, unit="attention"):
         """Draw maps (B, K, down, across) over the images."""

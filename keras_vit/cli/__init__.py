@@ -9,7 +9,21 @@ from keras_vit.cli.output import Output, add_output_options
 from keras_vit.terminal import plain_output
 
 # One module each, in the order of `keras-vit --help`.
-VERBS = ("new", "train", "evaluate", "check", "predict", "export", "serve", "analyze", "list", "summary", "weights")
+VERBS = (
+    "finetune",
+    "new",
+    "train",
+    "evaluate",
+    "compare",
+    "check",
+    "predict",
+    "export",
+    "serve",
+    "analyze",
+    "list",
+    "summary",
+    "weights",
+)
 VERBS += ("doctor", "completion", "bench")
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 

@@ -79,7 +79,6 @@ def _analyze_run(model, recipe, options, parts):
     from keras_vit.cli.images import load_split
     from keras_vit.evaluate.accuracy import require_same_classes
     from keras_vit.models.model_interface import model_interface
-    from keras_vit.preprocessing.inputs import preprocess_input
     from keras_vit.train.left_out import absent_files
 
     left_out = absent_files(options.model, options.recipe)
@@ -93,7 +92,7 @@ def _analyze_run(model, recipe, options, parts):
         analysis.plot_training(Path(options.model) / "metrics.jsonl", output / "training.png")
         extra_pictures["training.png"] = "Loss, accuracy and learning rate of the training run."
     if recipe.masked is not None:
-        inputs = images if model_interface(model).takes_pixels else preprocess_input(images)
+        inputs = model_interface(model).inputs_of(images)
         _draw_masked(options, recipe.masked, inputs, output)
         extra_pictures["masked.png"] = "Predictions of masked patches."
     return _analyze_labelled(model, images, labels, names, options, parts, extra_pictures, recipe.masked is None)
@@ -104,13 +103,12 @@ def _analyze_folder(model, options, parts):
     from keras_vit import analysis
     from keras_vit.cli.images import load_folder
     from keras_vit.models.model_interface import model_interface
-    from keras_vit.preprocessing.inputs import preprocess_input
 
     interface = model_interface(model)
     images, labels = load_folder(options.images[0], interface, options.limit, "images")
     if labels is not None:
         return _analyze_labelled(model, images, labels, interface.labels, options, parts, {})
-    inputs = images if interface.takes_pixels else preprocess_input(images)
+    inputs = interface.inputs_of(images)
     return analysis.analyze(model, inputs[:MAX_DRAWN], options.output, parts=parts, sample_images=inputs[:SAMPLE])
 
 
@@ -128,10 +126,9 @@ def _analyze_labelled(model, images, labels, names, options, parts, extra_pictur
 
     from keras_vit import analysis
     from keras_vit.models.model_interface import model_interface
-    from keras_vit.preprocessing.inputs import preprocess_input
 
     output = Path(options.output)
-    inputs = images if model_interface(model).takes_pixels else preprocess_input(images)
+    inputs = model_interface(model).inputs_of(images)
     first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one image per class
     test = {"test_images": inputs, "test_labels": labels} if classified else {}
     report = analysis.analyze(

@@ -3,7 +3,7 @@
 import sys
 
 from keras_vit.cli.output import Result
-from keras_vit.terminal import paint
+from keras_vit.terminal import hide_stderr, paint
 
 NEEDS_CARE = 1  # exit status
 MAX_LISTED = 5  # files per finding
@@ -26,7 +26,7 @@ def run(options) -> Result:
     from keras_vit.predict.progress import Progress
 
     files, empty = files_to_check(options.folder)
-    with Progress(len(files), unit="files") as progress:
+    with hide_stderr(Exception), Progress(len(files), unit="files") as progress:  # the decoders print, too
         facts = [fact for fact in check_files(files) if progress.add()]
     report = findings(facts, empty)
     needs_care = report["needs_care"]

@@ -1,5 +1,6 @@
-"""The command `keras-vit evaluate MODEL`. The options of `--suite` are in suite.py."""
+"""The command `keras-vit evaluate MODEL`. The options of `--suite` are in suite.py, of `--data` in evaluate_data.py."""
 
+from keras_vit.cli.evaluate_data import add_data, require_data_options, run_data_verb
 from keras_vit.cli.options import MODEL_HELP, add_data_options, data_arguments, recipe_of, short_name
 from keras_vit.cli.output import Result
 from keras_vit.cli.suite import add_suite, require_applicable, run_suite_verb
@@ -7,16 +8,21 @@ from keras_vit.cli.suite import add_suite, require_applicable, run_suite_verb
 
 def add(verb) -> None:
     """Add the verb and its options to the command line."""
-    summary = "Measure a model on its recipe's test split, or on a suite of data sets."
+    summary = "Measure a model on its recipe's test split, on labelled images, or on a suite of data sets."
     sub = verb("evaluate", run, summary, "evaluate runs/digits")
-    sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    sub.add_argument("model", metavar="MODEL", help=f"{MODEL_HELP}; with --data also an export")
     add_data_options(sub)
     sub.add_argument("--flip", action="store_true", help="average the predictions of each image and its mirror image")
+    sub.add_argument("--output", metavar="DIR", help="folder of the results of --data or --suite")
+    add_data(sub)
     add_suite(sub)
 
 
 def run(options) -> Result:
-    """Evaluate a model on its test split or on a suite, and return the result."""
+    """Evaluate a model on its test split, on labelled images or on a suite, and return the result."""
+    require_data_options(options)
+    if options.data is not None:
+        return run_data_verb(options)
     require_applicable(options)
     if options.suite:
         return run_suite_verb(options)

@@ -6,7 +6,7 @@ from keras_vit.cli.errors import USER_ERRORS
 from keras_vit.cli.options import MODEL_HELP, add_data_options, recipe_of
 from keras_vit.cli.output import Result
 from keras_vit.cli.table import table_lines, terminal_width
-from keras_vit.export.formats import FORMATS, require_formats
+from keras_vit.export.formats import FORMATS, require_formats, require_installed
 from keras_vit.terminal import hide_stderr
 
 
@@ -24,7 +24,10 @@ def add(verb) -> None:
     defaults, calibrated = (
         ",".join(name for name, row in FORMATS.items() if getattr(row, field)) for field in ("by_default", "calibrated")
     )
-    sub.add_argument("--formats", help=f"{names}; by default {defaults}; {calibrated} need --calibration")
+    sub.add_argument(
+        "--formats",
+        help=f"{names}; by default {defaults}, as far as their packages are installed; {calibrated} need --calibration",
+    )
     sub.add_argument("--dtype", help="compute dtype of the SavedModel, float32 or bfloat16; by default the model's")
     sub.add_argument("--dynamic-batch", action="store_true", help="write TFLite files for any batch size")
     sub.add_argument("--images", help="folder of images to compare on; subfolders named like classes add accuracy")
@@ -34,6 +37,7 @@ def add(verb) -> None:
         help="training images for the int8 formats: a folder, a data source such as tfds:cifar10, or `dataset`",
     )
     sub.add_argument("--limit", type=int, default=256, help="number of test images for the comparison (default 256)")
+    sub.add_argument("--results", metavar="FILE", help="results.json of an evaluation, for the model card")
     add_data_options(sub)
 
 
@@ -45,12 +49,16 @@ def run(options) -> Result:
     formats = options.formats and options.formats.split(",")
     if formats:
         require_formats(formats)
+        require_installed(formats)
     recipe = recipe_of(options)
     from keras_vit.cli.images import images_to_calibrate, images_to_compare
     from keras_vit.export import export, origin_of
+    from keras_vit.export.card_evaluation import read_evaluation
     from keras_vit.models.load import load_model
     from keras_vit.train.left_out import absent_files
 
+    origin = origin_of(options.model)
+    evaluation = options.results and read_evaluation(options.results, origin)
     model = load_model(options.model)
     data = recipe and recipe.data
     left_out = absent_files(options.model, options.recipe)
@@ -65,8 +73,9 @@ def run(options) -> Result:
         model, options.calibration, data, options.data_dir, left_out=left_out
     )
     settings = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}
+    settings |= {"origin": origin, "evaluation": evaluation}
     with hide_stderr(USER_ERRORS):  # converters print their progress
-        report = export(model, options.output, images, labels, origin=origin_of(options.model), **settings)
+        report = export(model, options.output, images, labels, **settings)
     table = report.table()
     right = {i for i, name in enumerate(table[0]) if name not in ("format", "signature", "output")}
     text = "\n".join([str(report).splitlines()[0], *table_lines(table, right, terminal_width(), names=table[0])])

@@ -92,7 +92,7 @@ def load_folder(folder, interface, limit, option="--images"):
     indices = {label: i for i, label in enumerate(interface.labels)}
     have_labels = all(path.parent.name in indices for path in files)
     labels = np.array([indices[path.parent.name] for path in files]) if have_labels else None
-    return np.stack([load_image(path, interface.image_shape) for path in files]), labels
+    return np.stack([load_image(path, interface.image_shape, interface.preprocessing) for path in files]), labels
 
 
 def load_split(model, data, data_dir: str | None, limit: int | None, left_out=()):
@@ -100,7 +100,8 @@ def load_split(model, data, data_dir: str | None, limit: int | None, left_out=()
     from keras_vit.data.evaluation import held_out
 
     _require_positive(limit)
-    return held_out(data, model_interface(model).image_shape, data_dir, limit, left_out)
+    interface = model_interface(model)
+    return held_out(data, interface.image_shape, data_dir, limit, left_out, interface.preprocessing)
 
 
 def _require_positive(limit: int | None) -> None:

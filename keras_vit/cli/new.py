@@ -21,7 +21,7 @@ def add(verb) -> None:
     sub.add_argument("--data-dir", metavar="FOLDER", help="folder of TensorFlow Datasets, with --data tfds:NAME")
     sub.add_argument(
         "--model",
-        help="a model's name, which begins with random weights, or a tag of published weights to fine-tune "
+        help="a model's name, which begins with random weights, or a tag or file of published weights to fine-tune "
         "(default vit_small_patch16_224.augreg_in21k; ViT_Ti16 for digits)",
     )
 
@@ -37,16 +37,18 @@ def run(options) -> Result:
         raise ValueError(f"RECIPE.py expected a new file, received {options.file!r}, which exists; choose another.")
     if options.data_dir and not (options.data or "").startswith("tfds:"):
         raise ValueError("--data-dir expected --data tfds:NAME; pass the folder of images itself as --data.")
-    if options.model:
+    if options.model and not Path(options.model).exists():
         find_named(options.model)  # raises an error before the data is read
     from keras_vit.cli.new_data import facts_of
     from keras_vit.cli.new_recipe import model_facts, recipe_text
+    from keras_vit.cli.plan import fixed_plan
     from keras_vit.train.recipe.file import load_recipe
 
     data = facts_of(options.data, options.data_dir)
     model = model_facts(options.model, data)
     command = ("train", options.file, "--workdir", str(Path("runs") / path.stem))
-    text = recipe_text(path.stem, data, model, f"keras-vit {shlex.join(command)}", f"{datetime.date.today()}")
+    plan = fixed_plan(data, model.fine_tuned)
+    text = recipe_text(path.stem, data, model, plan, f"keras-vit {shlex.join(command)}", f"{datetime.date.today()}")
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
     recipe = load_recipe(path)
@@ -66,4 +68,7 @@ def run(options) -> Result:
         lines.append(
             f"files that cannot be read: {data.broken:,}; `keras-vit check {shlex.quote(options.data)}` lists them"
         )
+    if data.too_many:
+        lines.append("training leaves out at most three of a split, or 1 %: repair or remove some of these files first")
+        command = ("check", options.data)
     return Result(found, "\n".join(lines), command)

@@ -1,6 +1,7 @@
 """Read the facts about a data set that `keras-vit new` writes into a recipe."""
 
 import io
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -25,7 +26,10 @@ class DataFacts:
         side: median of the shorter sides in pixels; None if unknown.
         grey: whether all images are grey.
         broken: number of files that cannot be read.
+        too_many: whether training refuses to leave out so many.
         multi: whether an example has a list of classes.
+        validation: number of validation examples.
+        validation_split: split that selects the weights; None without one.
     """
 
     source: str
@@ -39,7 +43,10 @@ class DataFacts:
     side: int | None = None
     grey: bool = False
     broken: int = 0
+    too_many: bool = False
     multi: bool = False
+    validation: int = 0
+    validation_split: str | None = None
 
 
 def digits_facts() -> DataFacts:
@@ -64,13 +71,24 @@ def folder_facts(folder: str) -> DataFacts:
         FileNotFoundError: the folder does not exist.
         ValueError: the folder has fewer than two classes, or no readable images.
     """
+    from keras_vit.data.broken import most_left_out
     from keras_vit.data.check import check_files, files_to_check
     from keras_vit.predict.progress import Progress
+    from keras_vit.terminal import hide_stderr
 
-    files, _ = files_to_check(folder)
-    with Progress(len(files), unit="files") as progress:
+    files, empty = files_to_check(folder)
+    if without := [label for split, label in empty if split == "train"]:
+        raise ValueError(
+            f"--data expected images in the folder of each class, found none in {', '.join(without)}; put images "
+            "there, or remove the folder."
+        )
+    with hide_stderr(Exception), Progress(len(files), unit="files") as progress:  # the decoders print, too
         facts = [fact for fact in check_files(files) if progress.add()]
     readable = [fact for fact in facts if fact.broken is None]
+    too_many = False
+    for split in ("train", "test"):
+        of_split = [fact for fact in facts if fact.split == split]
+        too_many |= sum(fact.broken is not None for fact in of_split) > most_left_out(len(of_split))
     counts = {split: sum(fact.split == split for fact in readable) for split in ("train", "test")}
     labels = tuple(dict.fromkeys(label for _, _, label in files))
     if not counts["train"]:
@@ -87,11 +105,12 @@ def folder_facts(folder: str) -> DataFacts:
     else:
         note = "The folder has its own test split."
     grey = all("grey" in fact.odd for fact in readable)
+    side = median_side([fact.path for fact in readable])
     return DataFacts("folder", str(folder), tuple(sorted(labels)), counts["train"], counts["test"], *splits, note,
-                     _side([fact.path for fact in readable]), grey, len(facts) - len(readable))  # fmt: skip
+                     side, grey, len(facts) - len(readable), too_many)  # fmt: skip
 
 
-def _side(paths: list[str]) -> int | None:
+def median_side(paths: list[str]) -> int | None:
     """Return the median of the shorter sides of a sample of files, in pixels; None if Pillow reads none."""
     import tensorflow as tf
     from PIL import Image
@@ -99,7 +118,11 @@ def _side(paths: list[str]) -> int | None:
     sides = []
     for path in paths[:: -(-len(paths) // MEASURED)]:
         try:
-            with tf.io.gfile.GFile(path, "rb") as file, Image.open(io.BytesIO(file.read())) as image:
+            with (
+                warnings.catch_warnings(action="ignore"),
+                tf.io.gfile.GFile(path, "rb") as file,
+                Image.open(io.BytesIO(file.read())) as image,
+            ):
                 sides.append(min(image.size))
         except Exception:  # Pillow raises many types; the files were decoded before
             continue

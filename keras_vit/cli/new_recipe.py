@@ -1,29 +1,57 @@
 """Write the text of a recipe for a data set."""
 
 import json
+import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 
 from keras_vit.cli.new_data import DataFacts
+from keras_vit.cli.plan import Plan
 from keras_vit.models.model_names import find_named
-from keras_vit.models.variants import BiTVariant, ConvNet
+from keras_vit.models.variants import AnyVariant, BiTVariant, ConvNet
+from keras_vit.models.variants.lookup import ROWS
 
 FINE_TUNED = "vit_small_patch16_224.augreg_in21k"  # the model of recipes/image_folder.py
 FROM_SCRATCH = "ViT_Ti16"  # of scikit-learn's digits, which are too small for published weights
 PATCHES = 8  # along each side of images that are too small for the model's own patches
-LARGEST_BATCH = 32
 SHOWN = 10  # names of classes
+_ROW_KINDS = ("BiTVariant", "EfficientNetVariant", "ResNetStem", "Rope", "Variant")  # what a row of its own is made of
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The model of a recipe: its name, whether its weights are published ones, and its sizes in pixels."""
+    """The model of a recipe.
+
+    Args:
+        name: its name.
+        fine_tuned: whether its weights are published ones.
+        image_size, patch_size: its sizes in pixels, if they are not the row's.
+        channels: channels of its images.
+        weights: the file of its weights.
+        row: its row, if the tables have none of this name.
+        pooling: its pooling, if it is not the class token.
+    """
 
     name: str
     fine_tuned: bool
     image_size: int
     patch_size: int | None
     channels: int
+    weights: str | None = None
+    row: AnyVariant | None = None
+    pooling: str | None = None
+
+
+def _file_facts(file: str) -> ModelFacts:
+    """Return the model of a file of weights."""
+    from keras_vit.models.rows_from_weights import row_of_file
+
+    row, size, pooling = row_of_file(file)
+    known = next((known for known in ROWS if known.name == row.name), None)
+    size = size[0] if size else row.image_size
+    return ModelFacts(row.name, True, size, None, 3, file, None if known else row,
+                      None if pooling == "token" or isinstance(row, ConvNet) else pooling)  # fmt: skip
 
 
 def model_facts(name: str | None, data: DataFacts) -> ModelFacts:
@@ -35,6 +63,8 @@ def model_facts(name: str | None, data: DataFacts) -> ModelFacts:
     Raises:
         ValueError: no model, or no published file, has this name.
     """
+    if name and Path(name).exists():
+        return _file_facts(name)
     name = name or (FROM_SCRATCH if data.source == "digits" else FINE_TUNED)
     row, released = find_named(name)
     own = row.image_size if not isinstance(row, BiTVariant) else 224
@@ -51,29 +81,31 @@ def model_facts(name: str | None, data: DataFacts) -> ModelFacts:
     return ModelFacts(name, False, max(data.side // patch, 1) * patch, patch, channels)
 
 
-def recipe_text(name: str, data: DataFacts, model: ModelFacts, command: str, day: str) -> str:
+def recipe_text(name: str, data: DataFacts, model: ModelFacts, plan: Plan, command: str, day: str) -> str:
     """Return the Python file of a recipe.
 
     Args:
         name: name of the recipe.
         data: the data set.
         model: the model.
+        plan: the numbers that depend on the size of the data.
         command: the command that trains the recipe.
         day: the day on which the data was read.
     """
-    batch = _batch_size(data.train)
-    steps = data.train // batch
-    epochs = 10 if model.fine_tuned else 20 if data.source == "digits" else 100
-    warmup = max(1, min(500, steps * epochs // 10))
     crop = {"digits": "Augment(shift=0.1, rotate=10)"}.get(
-        data.source, f'Augment(crop="inception", crop_area={0.3 if model.fine_tuned else 0.2}, flip=True)'
+        data.source, f'Augment(crop="inception", crop_area={plan.crop_area}, flip=True)'
     )
+    imported = ["Augment", "Data", "Evaluate", "Loss", "Model", "Optimizer", "Recipe", "Schedule"]
+    imported += ["Checkpoint"] if data.validation_split else []
+    imported += [kind for kind in _ROW_KINDS if re.search(rf"\b{kind}\(", _row(model))]
+    imported = ", ".join(sorted(imported))
     kind, bias = ("sigmoid", ", head_bias=-10.0") if data.multi else ("softmax", "")
     fine = model.fine_tuned
+    depth = "" if isinstance(model.row or find_named(model.name)[0], BiTVariant) else ", drop_path_rate=0.1"
+    layers = ", layer_decay=0.75" if fine else ""
     title = f"Fine-tune {model.name} on" if fine else f"Train {model.name} from random weights on"
-    size = (
-        f"An update takes {batch} images, so an epoch has {steps:,} updates. Halve batch_size if the memory does not "
-    )
+    size = f"An update takes {plan.batch} images, so an epoch has {plan.updates:,} updates. "
+    size += "Halve batch_size if the memory is too "
     changes = "Random changes to the training images."
     changes += "" if data.source == "digits" else " Set flip=False if left and right matter, as in text."
     return f'''"""{title} {_text(_place(data))}.
@@ -86,47 +118,52 @@ Figure:   not run yet.
 {_note("Source:", _source(fine))}
 """
 
-from keras_vit.train.recipe import Augment, Data, Evaluate, Loss, Model, Optimizer, Recipe, Schedule
+from keras_vit.train.recipe import {imported}
 
 recipe = Recipe(
     {_string(name)},
 {_comment(_model_note(data, model))}
-    Model({_string(model.name)}, {_sizes(model)}, drop_path_rate=0.1{bias}),
+    Model({_row(model)}, {_sizes(model)}{depth}{bias}),
 {_comment(f"{size}small.{_broken_note(data)}")}
-    Data({_data_arguments(data, batch)}),
+    Data({_data_arguments(data, plan.batch)}),
 {_comment(changes)}
     {crop},
 {_comment("If the loss rises, or stays where it began, try a third of this learning rate.")}
-    Optimizer("adamw", learning_rate=1e-3, weight_decay=0.05, clip_norm=1.0{", layer_decay=0.75" if fine else ""}),
+    Optimizer("adamw", learning_rate={plan.learning_rate:g}, weight_decay=0.05, clip_norm=1.0{layers}),
 {_comment("The rate rises over the first updates, then falls to zero along a cosine.")}
-    Schedule("cosine", warmup_steps={warmup}),
+    Schedule("cosine", warmup_steps={plan.warmup}),
     Loss("{kind}"{"" if data.multi else ", label_smoothing=0.1"}),
-{_comment("Measure the test split after each epoch." if fine else "Measure the test split after every tenth epoch.")}
-    evaluate=Evaluate(every={1 if fine else 10}),
-    epochs={epochs},
+{_evaluation(data, plan)}
+    epochs={plan.epochs},
 )
 '''
 
 
-def _batch_size(train: int) -> int:
-    """Return a power of two that leaves at least four updates in an epoch, at most `LARGEST_BATCH`."""
-    batch = LARGEST_BATCH
-    while batch > 1 and batch * 4 > train:
-        batch //= 2
-    return batch
+def _evaluation(data: DataFacts, plan: Plan) -> str:
+    """Return the lines about evaluations, and about the selection of weights with a validation split."""
+    if data.validation_split is None:
+        often = "each epoch" if plan.every == 1 else "every tenth epoch"
+        return f"{_comment(f'Measure the test split after {often}.')}\n    evaluate=Evaluate(every={plan.every}),"
+    stop = (
+        f"Measure the validation split after each epoch, and stop after {plan.patience} epochs without a higher "
+        "accuracy. The best weights are the result; the test split measures them once, at the end."
+    )
+    split = _string(data.validation_split)
+    return (f"{_comment(stop)}\n    evaluate=Evaluate(every={plan.every}, split={split}, patience={plan.patience}),\n"
+            "    checkpoint=Checkpoint(best=True, use_best=True),")  # fmt: skip
 
 
 def _place(data: DataFacts) -> str:
-    return {"digits": "scikit-learn's digits", "folder": f"the images in {data.directory}"}.get(
-        data.source, data.source
-    )
+    places = {"digits": "scikit-learn's digits", "folder": f"the images in {data.directory}"}
+    return (places | {"csv": f"the images of {data.directory}"}).get(data.source, data.source)
 
 
 def _data_note(data: DataFacts, day: str) -> str:
     names = ", ".join(data.labels[:SHOWN]) + (f", and {len(data.labels) - SHOWN:,} more" * (len(data.labels) > SHOWN))
     side = f" The median of the shorter sides is {data.side} pixels." if data.side else ""
-    return (f"{data.train:,} training and {data.test:,} test images of {len(data.labels):,} classes ({names}), counted "
-            f"on {day}. {data.split_note}{side}")  # fmt: skip
+    validation = f", {data.validation:,} validation" if data.validation_split else ""
+    return (f"{data.train:,} training{validation} and {data.test:,} test images of {len(data.labels):,} classes "
+            f"({names}), counted on {day}. {data.split_note}{side}")  # fmt: skip
 
 
 def _source(fine_tuned: bool) -> str:
@@ -138,7 +175,9 @@ def _source(fine_tuned: bool) -> str:
 
 def _model_note(data: DataFacts, model: ModelFacts) -> str:
     weights = (
-        "The published weights are downloaded when training begins; `keras-vit weights find` lists others."
+        f"The weights are read from {model.weights}, without its classifier."
+        if model.weights
+        else "The published weights are downloaded when training begins; `keras-vit weights find` lists others."
         if model.fine_tuned
         else "The weights begin at random; `keras-vit weights find` lists published ones."
     )
@@ -149,9 +188,24 @@ def _broken_note(data: DataFacts) -> str:
     return f" on_error leaves out files that cannot be read: {data.broken:,}." if data.broken else ""
 
 
+def _row(model: ModelFacts) -> str:
+    """Return how a recipe states its model: by name, or by a row of its own."""
+    return _string(model.name) if model.row is None else _constructed(model.row)
+
+
+def _constructed(row) -> str:
+    """Return the call that makes a row, with the fields that are not the defaults."""
+    changed = [field.name for field in fields(row) if getattr(row, field.name) != field.default]
+    values = ((name, getattr(row, name)) for name in changed)
+    arguments = (f"{name}={_constructed(value) if is_dataclass(value) else repr(value)}" for name, value in values)
+    return f"{type(row).__name__}({', '.join(arguments)})"
+
+
 def _sizes(model: ModelFacts) -> str:
-    sizes = f"image_size={model.image_size}"
+    sizes = f"weights={_string(model.weights)}, " if model.weights else ""
+    sizes += f"image_size={model.image_size}"
     sizes += f", patch_size={model.patch_size}" if model.patch_size else ""
+    sizes += f", pooling={_string(model.pooling)}" if model.pooling else ""
     return sizes + (", channels=1" if model.channels == 1 else "")
 
 

@@ -19,8 +19,8 @@ def data_arguments(options) -> tuple[str, ...]:
 
 def short_name(model: str) -> str:
     """Return a name for the files of a model: the last part of its path without a suffix, or its name."""
-    name = Path(model).name or "model"
-    return name.removesuffix(".keras") if Path(model).exists() else name
+    path = Path(model)
+    return path.stem if path.is_file() else path.name or "model"
 
 
 def recipe_of(options):

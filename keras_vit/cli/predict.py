@@ -9,6 +9,10 @@ from keras_vit.cli.output import Result
 from keras_vit.terminal import hide_stderr
 
 SOME_FAILED, INTERRUPTED = 1, 130  # exit statuses
+UNNAMED = (
+    "the file has no class names, so the classes are numbered from 0; if they are ImageNet-1k's, --labels imagenet "
+    "names them"
+)
 FILE_TYPES = ".csv, .json (one array), .jsonl (one object per line) or .parquet"
 
 
@@ -27,6 +31,10 @@ def add(verb) -> None:
         help="image files, folders, or - to read names from the standard input",
     )
     sub.add_argument("--top", type=int, default=5, help="number of classes per image (default 5)")
+    sub.add_argument(
+        "--labels",
+        help="names of the classes of a file that has none: imagenet, or a text file with one name per line",
+    )
     sub.add_argument(
         "--output",
         metavar="FILE",
@@ -47,12 +55,15 @@ def run(options) -> Result | int:
 
     if options.output:
         writer_class(options.output)  # raises an error before the model is loaded
+    labels = _labels(options.labels)
     require_trained(options.model)
     images = image_files(options.images, sys.stdin.buffer)
     total = len(images) if isinstance(images, list) else None
     with hide_stderr():  # TFLite prints information
         model = load_predictor(options.model)
-    results = predict_each(model, images, options.top)
+    results = predict_each(model, images, options.top, labels)
+    if labels is None and interface_of(model).labels == tuple(map(str, range(1000))):
+        print(f"keras-vit predict: {UNNAMED}", file=sys.stderr)
     top = min(options.top, interface_of(model).classes)
     above_bar = lambda text, stream: tqdm.write(text, file=stream)  # noqa: E731
     failed, file = 0, ResultsFile(options.output, top) if options.output else None
@@ -84,6 +95,23 @@ def _next_command(model: str) -> tuple[str, ...]:
     if version is None:
         return ("export", model, "--output", f"saved_models/{short_name(model)}")
     return ("serve", str(version.parent)) if "saved_model" in formats_in(version) else ()
+
+
+def _labels(source: str | None) -> list[str] | None:
+    """Return the class names that `--labels` names.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+    """
+    if source is None:
+        return None
+    if source == "imagenet":
+        from keras_vit.preprocessing.inputs import imagenet_classes
+
+        return [name for _, name in imagenet_classes()]
+    if not Path(source).is_file():
+        raise FileNotFoundError(f"--labels expected imagenet, or a file with a name per line, received {source!r}.")
+    return Path(source).read_text(encoding="utf-8").splitlines()
 
 
 def _printable(text: str) -> str:

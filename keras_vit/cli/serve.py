@@ -1,9 +1,11 @@
 """The command `keras-vit serve EXPORT...`."""
 
+from pathlib import Path
+
 
 def add(verb) -> None:
     """Add the verb and its options to the command line."""
-    sub = verb("serve", run, "Serve exported models over HTTP.", "serve saved_models/digits --port 8501", False)
+    sub = verb("serve", run, "Serve exported models over HTTP.", "serve saved_models/digits --port 8501")
     sub.add_argument("models", metavar="EXPORT", nargs="+", help="folders of version folders, saved_models/NAME")
     sub.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1; 0.0.0.0 for all)")
     sub.add_argument("--port", type=int, default=8501, help="port to listen on (default 8501; 0 for a free one)")
@@ -74,5 +76,18 @@ def run(options) -> None:
     )
     use_system_allocator()
     prepack_weights(options.models)
-    hosts = options.allowed_host
-    serve(options.models, options.host, options.port, batching, limits, options.versions, options.poll, hosts)
+    settings = (options.host, options.port, batching, limits, options.versions, options.poll, options.allowed_host)
+    serve(options.models, *settings, ready=lambda *found: options.printer.line(*_ready(options.models, *found)))
+
+
+def _ready(folders: list[str], address: str, models: dict[str, list[int]]) -> tuple[dict, str]:
+    """Return the address and the models as JSON values, and as a sentence."""
+    from keras_vit.exported.folders import formats_in
+    from keras_vit.serve.server import ready_sentence
+
+    of_name = {Path(folder).resolve().name: Path(folder) for folder in folders}
+    found = [
+        {"name": name, "versions": versions, "formats": list(formats_in(of_name[name] / str(max(versions))))}
+        for name, versions in models.items()
+    ]
+    return {"address": address, "models": found}, ready_sentence(address, models)

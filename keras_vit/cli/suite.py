@@ -16,8 +16,7 @@ def add_suite(sub: argparse.ArgumentParser) -> None:
     """Add the options of suites to the parser of `keras-vit evaluate`."""
     group = sub.add_argument_group("suites of data sets")
     group.add_argument("--suite", choices=SUITES, help="VTAB's nineteen tasks, the paper's data sets, few-shot, or "
-                       "ImageNet with its ReaL labels, -V2, -R and -A")  # fmt: skip
-    group.add_argument("--output", metavar="DIR", help="folder of the results; the same command again resumes")
+                       "ImageNet with its ReaL labels, -V2, -R and -A; the same command again resumes")  # fmt: skip
     group.add_argument("--probe", nargs="?", const="logistic", choices=PROBES, help="fit a head to frozen features "
                        "instead of fine-tuning, with vtab1k and paper (default logistic)")  # fmt: skip
     group.add_argument("--tasks", metavar="NAME,...", help="subset of the suite's tasks; a wrong name lists them")

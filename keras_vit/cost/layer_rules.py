@@ -72,11 +72,15 @@ def _attention(layer, tokens, width, keys):
     """
     offsets = 2 * keys - 1 if layer.relative_positions else 0
     macs = tokens * 4 * width**2 + tokens * (2 * keys + offsets) * width
-    return macs, 4 * tokens * width + layer.num_heads * tokens * keys
+    normed = getattr(layer, "norm", None) is not None
+    return macs, (4 + normed) * tokens * width + layer.num_heads * tokens * keys
 
 
 def _mlp(mlp, tokens, width, grid):
-    """Count an MLP. The input and output of its activation are saved."""
+    """Count an MLP. The input and output of its activation are saved, and the factors of a gate."""
+    if isinstance(mlp, layers.ExtendedMLP):
+        matmuls, values = 2 + mlp.gated, 2 + 2 * mlp.gated + (mlp.norm is not None)
+        return matmuls * tokens * width * mlp.mlp_dim, values * tokens * mlp.mlp_dim
     macs, saved = 2 * tokens * width * mlp.mlp_dim, 2 * tokens * mlp.mlp_dim
     if mlp.kernel_size:
         macs += convolution(grid[:2], mlp.kernel_size, 1, 1, mlp.mlp_dim)[0]
@@ -177,6 +181,7 @@ _RULES = {
     layers.EncoderBlock: _block,
     layers.AxialBlock: _axial,
     layers.LayerNorm: _output_only,
+    layers.RMSNorm: _output_only,
     layers.TokenPooling: _output_only,
     layers.AttentionPooling: _attention_pooling,
     layers.StdConv: _std_conv,

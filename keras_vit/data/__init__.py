@@ -1,3 +1,3 @@
 """Read images and labels, and make batches."""
 
-SOURCES = ("digits", "folder", "arrays", "tfds:NAME", "vtab:TASK")
+SOURCES = ("digits", "folder", "csv", "arrays", "tfds:NAME", "vtab:TASK")

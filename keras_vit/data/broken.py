@@ -23,6 +23,11 @@ DATA_ERRORS = (
 )
 
 
+def most_left_out(count: int) -> float:
+    """Return how many unreadable files of a split of `count` files may be left out."""
+    return max(FEW, MOST * count)
+
+
 class BrokenFile(ValueError):
     """Raised for a data file that cannot be read, whose path is `path`."""
 
@@ -63,7 +68,7 @@ def without_broken(examples: Examples, source: str) -> Examples:
     names = [examples.files[i] if examples.files else f"example {every[i]}" for i in positions[:3]]
     more = ", ..." * (len(positions) > 3)
     files = f"{len(broken)} of the {examples.count:,} files of {source}: {', '.join(names)}{more}"
-    if len(broken) > max(FEW, MOST * examples.count) or not len(readable):
+    if len(broken) > most_left_out(examples.count) or not len(readable):
         raise ValueError(
             f"on_error 'skip' expected at most {FEW} files, or {MOST:.0%}, to be unreadable, found {files}."
         )

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.decode import decode
 from keras_vit.data.folder import files_of_splits
+from keras_vit.data.near_duplicates import thumbnail_of_file
 from keras_vit.preprocessing.decode import missing_package
 from keras_vit.preprocessing.kinds import kind_of
 
@@ -31,7 +33,15 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Findings about one file: why it cannot be read, or None; and its unusual properties. `digest` is SHA-256."""
+    """Findings about one file.
+
+    Args:
+        path, split, label: where the file lies.
+        digest: SHA-256 of its content.
+        broken: why it cannot be read, or None.
+        odd: its unusual properties.
+        thumbnail: the vector (256,) that `near_duplicates.groups` compares; None for a file that cannot be read.
+    """
 
     path: str
     split: str
@@ -39,6 +49,7 @@ class FileFacts:
     digest: str
     broken: str | None
     odd: tuple[str, ...]
+    thumbnail: np.ndarray | None = None
 
 
 def files_to_check(directory: str) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
@@ -77,11 +88,13 @@ def _facts(decoded, path, split, label) -> FileFacts:
         decoded(data)
     except tf.errors.OpError as error:
         return FileFacts(path, split, label, digest, f"{kind} that is damaged ({_reason(error)})", ())
-    return FileFacts(path, split, label, digest, None, tuple(_oddities(path, data, kind)))
+    return FileFacts(path, split, label, digest, None, tuple(_oddities(path, data, kind)), thumbnail_of_file(data))
 
 
 def _reason(error) -> str:
-    return str(error.message).strip().splitlines()[0].split(" [Op:")[0].split("{{")[0].strip()[:120]
+    """Return the sentence of an error of TensorFlow, which stands in front of the name of the operation."""
+    lines = [line.strip() for line in str(error.message).split("[[{{")[0].splitlines() if line.strip()]
+    return (lines or ["no reason is stated"])[-1].split(" [Op:")[0].removeprefix("ValueError: ").rstrip(".")[:120]
 
 
 def _oddities(path: str, data: bytes, kind: str) -> Iterator[str]:

@@ -12,7 +12,8 @@ from keras_vit.data.examples import Examples
 from keras_vit.data.pipeline import one_hot, share_of
 from keras_vit.data.settings import BATCHES_AHEAD, BATCHES_AT_ONCE, untuned
 from keras_vit.data.sources import open_data
-from keras_vit.preprocessing.inputs import preprocess_input
+from keras_vit.preprocessing.graph import prepare_image
+from keras_vit.preprocessing.image_spec import PLAIN_SCALING, ImageSpec
 
 
 def evaluation_batches(
@@ -21,6 +22,7 @@ def evaluation_batches(
     batch_size: int,
     input_shape: tuple[int, int, int],
     scale: bool = True,
+    spec: ImageSpec = PLAIN_SCALING,
     resize: int | tuple[int, int] | None = None,
     shard: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
@@ -33,9 +35,9 @@ def evaluation_batches(
         examples: the split.
         batch_size: number of examples per batch.
         input_shape: (height, width, channels) of the model.
-        scale: whether to scale the pixels to [-1, 1].
-        resize: pixels of the shorter side, or (height, width), before the center crop; None squeezes the image to the
-            model's size.
+        scale: whether to normalise the pixels, as `spec` states.
+        spec: the preprocessing of the model.
+        resize: pixels of the shorter side, or (height, width), before the center crop; None resizes as `spec` states.
         shard: (worker, workers): return only that worker's part of every batch, (B / workers, ...). All workers have
             the same number of batches.
 
@@ -46,11 +48,10 @@ def evaluation_batches(
     count = share_of(batch_size, shard)  # examples of this worker
 
     def one_example(index, image, label):
-        return _whole(image, examples, input_shape, resize), one_hot(label, examples) if examples.multi else label
+        return _whole(image, examples, input_shape, resize, spec), one_hot(label, examples) if examples.multi else label
 
     def one_batch(images, labels):
-        if scale:
-            images = preprocess_input(images)
+        images = spec.normalize(images) if scale else spec.reorder(images)
         missing = count - tf.shape(labels)[0]
         fill = lambda x: tf.pad(x, [[0, missing]] + [[0, 0]] * (x.shape.rank - 1))  # noqa: E731
         weights = tf.cast(tf.range(count) < count - missing, tf.float32)
@@ -71,7 +72,12 @@ def evaluation_batches(
 
 
 def held_out(
-    data, input_shape: tuple[int, int, int], data_dir: str | None = None, limit: int | None = None, left_out=()
+    data,
+    input_shape: tuple[int, int, int],
+    data_dir: str | None = None,
+    limit: int | None = None,
+    left_out=(),
+    spec: ImageSpec = PLAIN_SCALING,
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Return images of the test split as an evaluation sees them, before scaling.
 
@@ -81,6 +87,7 @@ def held_out(
         data_dir: replaces the directory in `data`.
         limit: maximum number of images; None for all.
         left_out: as in `sources.open_split`.
+        spec: the preprocessing of the model.
 
     Returns:
         Images float32 (N, H, W, C) in 0..255, labels int64 (N,), and the names of the classes. The label is
@@ -97,7 +104,7 @@ def held_out(
         stream = stream.filter(lambda index, image, label: tf.size(label) > 0)
         stream = stream.map(lambda index, image, label: (index, image, label[0]))
     stream = stream.take(-1 if limit is None else limit)
-    stream = stream.map(lambda index, image, label: (_whole(image, examples, input_shape, data.resize), label), 2)
+    stream = stream.map(lambda index, image, label: (_whole(image, examples, input_shape, data.resize, spec), label), 2)
     with naming_broken_files(examples):
         images, labels = zip(*untuned(stream).as_numpy_iterator(), strict=True)
     return np.stack(images), np.array(labels, "int64"), list(examples.labels)
@@ -109,8 +116,12 @@ def _require_larger(resize, input_shape) -> None:
         raise ValueError(f"resize expected at least the model's {max(input_shape[:2])} pixels, received {resize}.")
 
 
-def _whole(image, examples: Examples, input_shape, resize):
+def _whole(image, examples: Examples, input_shape, resize, spec: ImageSpec):
     """Return an example's image as an evaluation sees it: float32 (H, W, C), 0..255."""
     image = examples.read(image) if examples.read else image
     image = decode(image, examples.exif) if examples.encoded else tf.ensure_shape(image, examples.shape)
-    return middle(image, resize, input_shape) if resize else fitted(image, input_shape)
+    if resize:
+        return middle(image, resize, input_shape)
+    if not spec.is_plain_resize:
+        image = prepare_image(image, spec, input_shape[:2])
+    return fitted(image, input_shape)

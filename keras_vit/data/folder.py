@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -21,14 +22,31 @@ TEST_FOLDERS = ("test", "validation", "val", "valid")
 
 
 def files_of(names: tuple[str, ...], directory: str) -> set[str]:
-    """Return the paths of files in a folder from their names relative to it."""
-    return {f"{str(directory).rstrip('/')}/{name}" for name in names}
+    """Return the paths of files in a folder, or beside a table, from their names relative to it."""
+    return {name if is_absolute(name) else f"{_root(directory)}/{name}" for name in names}
 
 
 def name_of(path: str, directory: str) -> str | None:
-    """Return the name of a file relative to a folder; None if the file is outside the folder."""
-    root = f"{str(directory).rstrip('/')}/"
-    return path.removeprefix(root) if path.startswith(root) else None
+    """Return the name of a file relative to a folder or a table's folder.
+
+    A file outside of it has no name in a folder (None), and its path as name in a table.
+    """
+    root = f"{_root(directory)}/"
+    return path.removeprefix(root) if path.startswith(root) else path if str(directory).endswith(".csv") else None
+
+
+def _root(directory: str) -> str:
+    return folder_of(directory) if str(directory).endswith(".csv") else str(directory).rstrip("/")
+
+
+def folder_of(file: str) -> str:
+    """Return the folder of a file by its path or URL."""
+    return str(file).rpartition("/")[0] or "."
+
+
+def is_absolute(path: str) -> bool:
+    """Return whether a path is absolute or a URL."""
+    return "://" in path or Path(path).is_absolute()
 
 
 def open_folder(split: str, directory: str | None, part, left_out: tuple[str, ...] = ()) -> Examples:
@@ -71,12 +89,13 @@ def files_of_splits(
         )
     root = str(directory).rstrip("/")
     deleted = files_of(left_out, root)
-    train = tf.io.gfile.join(root, "train")
-    test = next((path for name in TEST_FOLDERS if tf.io.gfile.isdir(path := tf.io.gfile.join(root, name))), None)
-    if tf.io.gfile.isdir(train) and (test or _folders(train)):  # else `train` is a class, as in bus, car, train
-        labels = _classes(train)
-        splits = {"train": list(_by_class(train, labels, deleted, empty))}
-        splits |= {"test": list(_by_class(test, labels, deleted, allow_empty=True))} if test else {}
+    given = given_splits(root)
+    if given:
+        labels = _classes(given["train"])
+        splits = {
+            split: list(_by_class(folder, labels, deleted, empty or split != "train"))
+            for split, folder in given.items()
+        }
     else:
         labels = _classes(root)
         splits = {"train": [], "test": []}
@@ -86,6 +105,18 @@ def files_of_splits(
             splits["test"].append(files[:cut])
             splits["train"].append(files[cut:])
     return {split: dict(zip(labels, of_classes, strict=True)) for split, of_classes in splits.items()}
+
+
+def given_splits(root: str) -> dict[str, str]:
+    """Return the folders of the splits `train`, `test` and `validation`, as far as they exist; {} without `train`.
+
+    A validation folder is the test split where there is no folder `test`.
+    """
+    folders = {name: path for name in ("train", *TEST_FOLDERS) if tf.io.gfile.isdir(path := f"{root}/{name}")}
+    train, others = folders.pop("train", None), list(folders.values())
+    if train is None or not (others or _folders(train)):  # `train` is a class, as in bus, car, train
+        return {}
+    return {"train": train, **dict(zip(("test", "validation"), others, strict=False))}
 
 
 def _folders(root) -> list[str]:
@@ -133,6 +164,9 @@ def _by_class(root, labels, deleted: set[str], allow_empty: bool = False) -> Ite
             files = list(image_files_below(folder, tf.io.gfile, skipped, decodable=True))
         files = sorted({*files, *(path for path in deleted if path.startswith(f"{folder}/"))})
         if not files and not allow_empty:
-            raise ValueError(f"directory expected images ({', '.join(KINDS)}) in {folder!r}, found none.")
+            raise ValueError(
+                f"directory expected images ({', '.join(KINDS)}) in {folder!r}, found none; put images there, or "
+                "remove the folder."
+            )
         yield files
     skipped.warn()

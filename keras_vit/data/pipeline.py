@@ -15,7 +15,7 @@ from keras_vit.data.decode import decode, decode_crop, fitted, shortened
 from keras_vit.data.examples import Examples
 from keras_vit.data.seeds import seed_pair, uniform
 from keras_vit.data.settings import BATCHES_AHEAD, BATCHES_AT_ONCE, untuned
-from keras_vit.preprocessing.inputs import preprocess_input
+from keras_vit.preprocessing.image_spec import PLAIN_SCALING, ImageSpec
 
 # Purposes of seeds. 4 and 5 are in data/augmentations.py, 6 and 7 in tasks/masked.py.
 _SHUFFLE, _CROP, _BLEND, _WINDOW, _MOSAIC = 0, 1, 2, 3, 8
@@ -54,6 +54,7 @@ def training_batches(
     seed: int = 0,
     start: int = 0,
     scale: bool = True,
+    spec: ImageSpec = PLAIN_SCALING,
     shard: tuple[int, int] = (0, 1),
     multi_hot: bool = False,
     corrupt=None,
@@ -71,7 +72,8 @@ def training_batches(
         epochs: number of epochs; None for an unlimited number.
         seed: seed of the recipe.
         start: number of batches to skip. A stream of TensorFlow Datasets is read again from the start of the epoch.
-        scale: whether to scale the pixels to [-1, 1].
+        scale: whether to normalise the pixels, as `spec` states.
+        spec: the preprocessing of the model.
         shard: (worker, workers): return only that worker's part of every batch, (B / workers, ...), bit-identical to
             the same part of the whole batch. Other examples are not decoded; those of folders and arrays are not read.
             Every worker reads all of a stream of TensorFlow Datasets.
@@ -97,7 +99,7 @@ def training_batches(
     if prepare.per_example:
         dataset = dataset.map(prepare.example, tf.data.AUTOTUNE)
     dataset = dataset.batch(part.count, drop_remainder=True)
-    one_batch = functools.partial(prepare.batch, scale=scale, multi_hot=multi_hot, corrupt=corrupt)
+    one_batch = functools.partial(prepare.batch, scale=scale, spec=spec, multi_hot=multi_hot, corrupt=corrupt)
     return untuned(dataset.map(one_batch, BATCHES_AT_ONCE).prefetch(BATCHES_AHEAD))
 
 
@@ -168,13 +170,12 @@ class _Preparation:
             image = change.padded_window(image, _window_draws(numbers), self._augment.crop_pad)
         return image
 
-    def batch(self, position, example, *, scale: bool, multi_hot: bool, corrupt):
+    def batch(self, position, example, *, scale: bool, spec: ImageSpec, multi_hot: bool, corrupt):
         """Augment, scale and mix a batch of examples."""
         index, images, label = example
         epoch = position // self._used
         images = self._augmented(images, (self._seed, epoch, index))
-        if scale:
-            images = preprocess_input(images)
+        images = spec.normalize(images) if scale else spec.reorder(images)
         if corrupt is not None:
             return images, corrupt(epoch, index)
         targets = self._targets(label, multi_hot)

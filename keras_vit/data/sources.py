@@ -1,4 +1,4 @@
-"""Open the sources of examples: scikit-learn's digits, a folder, arrays, TensorFlow Datasets and VTAB-1k.
+"""Open the sources of examples: scikit-learn's digits, a folder, a table, arrays, TensorFlow Datasets and VTAB-1k.
 
 A source knows the names of its classes and its splits. A split streams (index, image, label). The image is uint8
 pixels (H, W, C) or encoded. The index is the same in every epoch, because seeds depend on it.
@@ -17,6 +17,7 @@ from keras_vit.data.examples import Examples as Examples
 from keras_vit.data.examples import in_memory as in_memory
 from keras_vit.data.examples import require_some
 from keras_vit.data.folder import HELD_OUT, files_of, open_folder
+from keras_vit.data.table import open_table
 
 SHUFFLE = 250_000
 _SLICE = re.compile(r"(\w+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
@@ -43,10 +44,10 @@ def open_split(
     """Open one split of a source.
 
     Args:
-        source: `digits`, `folder`, `arrays`, `tfds:NAME` or `vtab:TASK`.
+        source: `digits`, `folder`, `csv`, `arrays`, `tfds:NAME` or `vtab:TASK`.
         split: `train`, `test`, or a part of one such as `train[:90%]`; for VTAB `train800`, `val200`, `vtab1k` or
             `test`.
-        directory: the folder of images, the file of arrays, or the data folder of TensorFlow Datasets.
+        directory: the folder of images, the file of a table or of arrays, or the data folder of TensorFlow Datasets.
         shuffle: size of the shuffle buffer in examples, for streamed data.
         on_error: `stop` raises an error when a broken file is read; `skip` leaves broken files out.
         left_out: names of files in a folder that may have been deleted since the run began. The other files keep their
@@ -61,6 +62,8 @@ def open_split(
         examples = _digits(split)
     elif source == "folder":
         examples = open_folder(split, directory, _part, left_out)
+    elif source == "csv":
+        examples = open_table(split, directory, _part)
     elif source == "arrays":
         examples = open_arrays(split, directory, _part)
     elif source.startswith("tfds:"):

@@ -167,6 +167,7 @@ def evaluate_model(
         batch_size=data.batch_size,
         input_shape=interface.image_shape,
         scale=not interface.takes_pixels,
+        spec=interface.preprocessing,
         resize=data.resize,
     )
     with naming_broken_files(examples):

@@ -56,7 +56,7 @@ class Extractor:
     ):
         interface = model_interface(model)
         self._shape = interface.image_shape
-        self._scale = not interface.takes_pixels
+        self._scale, self._spec = not interface.takes_pixels, interface.preprocessing
         self._features = _features_of(model, interface)
         self._hash = fingerprint(model) if folder else None
         self._folder, self._directory, self._resize, self._batch = folder, directory, resize, batch_size
@@ -76,8 +76,9 @@ class Extractor:
 
     def _compute(self, examples):
         batches = evaluation_batches(
-            examples, batch_size=self._batch, input_shape=self._shape, scale=self._scale, resize=self._resize
-        )
+            examples, batch_size=self._batch, input_shape=self._shape, scale=self._scale, spec=self._spec,
+            resize=self._resize,
+        )  # fmt: skip
         x, y = [], []
         for images, labels, weights in batches:
             valid = weights.numpy() > 0

@@ -134,7 +134,8 @@ class Runner:
         metrics = ("accuracy", "top5", "calibration")
         batches = evaluation_batches(
             examples, batch_size=self.settings.batch_size,
-            input_shape=interface.image_shape, scale=not interface.takes_pixels, resize=self.settings.resize,
+            input_shape=interface.image_shape, scale=not interface.takes_pixels, spec=interface.preprocessing,
+            resize=self.settings.resize,
         )  # fmt: skip
         results = evaluate(self.model, batches, sums=evaluator(self.model, None, metrics, among), metrics=metrics)
         return results | ({"classes": len(among)} if subset else {})
@@ -155,7 +156,7 @@ class Runner:
         batches = evaluation_batches(
             open_split(task.test_source, task.test, self.settings.data_dir, exif=False),
             batch_size=self.settings.batch_size, input_shape=model.input_shape[1:],
-            resize=self._recipe(task, rate).data.resize,
+            spec=model_interface(model).preprocessing, resize=self._recipe(task, rate).data.resize,
         )  # fmt: skip
         return results | {name: value for name, value in evaluate(model, batches).items() if name != "loss"}
 

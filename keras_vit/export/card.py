@@ -2,8 +2,9 @@
 
 import keras
 
+from keras_vit.export.card_evaluation import evaluation_section, markdown_table
 from keras_vit.export.origin import Origin
-from keras_vit.export.report import ExportReport
+from keras_vit.export.report import ExportReport, temperature_of
 from keras_vit.models.model_interface import model_interface
 
 _CALIBRATED = (
@@ -22,13 +23,14 @@ _ERROR = (
 )
 
 
-def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
+def model_card(model: keras.Model, report: ExportReport, origin: Origin, evaluation: dict | None = None) -> str:
     """Return the model card in Markdown.
 
     Args:
         model: the Keras model.
         report: report of the export.
         origin: origin of the weights.
+        evaluation: content of a `results.json` about the weights; None without.
     """
     interface = model_interface(model)
     low, high = interface.input_range
@@ -41,9 +43,11 @@ def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
             f"An image {kind} with {model.count_params():,} parameters.",
             "",
             f"- Input: images {sides} (height, width, channels), pixels {low:g} to {high:g}.",
+            f"- Preprocessing: {interface.preprocessing}.",
             *([f"- Classes: {_listed(interface.labels)}."] if interface.labels else []),
             f"- Weights: {origin.weights or 'not recorded'}"
             + (f" (SHA-256 {origin.sha256})." if origin.sha256 else "."),
+            *_temperature(temperature_of(model)),
             f"- Trained on: {origin.trained_on or 'not recorded'}.",
             "",
             "## Figures",
@@ -54,17 +58,22 @@ def model_card(model: keras.Model, report: ExportReport, origin: Origin) -> str:
             _figure("accuracy of the Keras model, at export", report.accuracy, report.images),
             "",
             *([_RESIZED.format(origin.resize), ""] if origin.resize else []),
+            *(evaluation_section(evaluation) if evaluation else []),
             "## Parity",
             "",
             f"Every file against the Keras model on {report.images:,} "
             + ("real images." if report.real else "images of random pixels."),
             "",
-            *_markdown(report.table()),
+            *markdown_table(report.table()),
             "",
             *([_ERROR, ""] if any(row.error is not None for row in report.rows) else []),
             *([_CALIBRATED.format(_calibration(report)), ""] if report.calibration else []),
         ]
     )
+
+
+def _temperature(value):
+    return [] if value in (None, 1.0) else [f"- Temperature of the probabilities: {value:.4g}, in the weights."]
 
 
 def _calibration(report):
@@ -80,8 +89,3 @@ def _figure(name, share, images):
 def _listed(labels, most: int = 12):
     more = f", and {len(labels) - most:,} more" if len(labels) > most else ""
     return ", ".join(labels[:most]) + more
-
-
-def _markdown(lines):
-    head, *rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
-    return [head, "|" + "---|" * len(lines[0]), *rows]

@@ -15,7 +15,7 @@ from keras_vit.export import parity
 from keras_vit.layers import EncoderBlock
 from keras_vit.models.features import feature_model
 from keras_vit.models.model_interface import model_interface
-from keras_vit.preprocessing.inputs import preprocess_input, resize
+from keras_vit.preprocessing.inputs import load_image
 
 TOP_K = 5
 ROLLOUT_BATCH = 4  # images whose attention weights are in memory at the same time
@@ -105,12 +105,12 @@ class Expected:
         interface, sample = model_interface(self._model), self._sample
         pixels = np.clip(np.round(sample.pixels), 0, 255)
         files = np.array([tf.io.encode_png(image.astype("uint8")).numpy() for image in pixels], object)
-        resized = np.asarray(resize(pixels, interface.image_size))
+        shape, spec = interface.image_shape, interface.preprocessing
+        resized = np.stack([load_image(data, shape, spec) for data in files])
         if np.array_equal(resized, sample.pixels):
             probabilities = sample.expected["probabilities"]
         else:
-            inputs = resized if interface.takes_pixels else preprocess_input(resized)
-            probabilities = parity.keras_outputs(self._model, inputs)["probabilities"]
+            probabilities = parity.keras_outputs(self._model, interface.inputs_of(resized))["probabilities"]
         best = np.zeros((len(files), min(TOP_K, interface.classes)))
         shapes = {"probabilities": probabilities, "scores": best, "labels": best, "error": np.zeros(len(files))}
         call = lambda data: function(image_bytes=tf.constant(list(data)))  # noqa: E731

@@ -6,8 +6,7 @@ B batch, H W C image.
 import tensorflow as tf
 
 from keras_vit.models.model_interface import ModelInterface
-from keras_vit.preprocessing.graph import apply_orientation, decode_webp, is_still_webp, orientation_of
-from keras_vit.preprocessing.inputs import preprocess_input
+from keras_vit.preprocessing.graph import apply_orientation, decode_webp, is_still_webp, orientation_of, prepare_image
 
 KINDS = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "WebP": b"RIFF"}  # kind -> first bytes
 STRIP_PIXELS = 2**20  # pixels converted to grey at a time
@@ -65,13 +64,15 @@ def _image(data, interface: ModelInterface):
     image = tf.ensure_shape(apply_orientation(image, orientation_of(data)), (None, None, 3))
     if interface.input_shape[2] == 1:
         image = _to_grey(image)
-    image = tf.ensure_shape(_resized(image, interface.image_size), (*interface.image_size, interface.input_shape[2]))
-    return image if interface.takes_pixels else preprocess_input(image)
+    image = tf.ensure_shape(_resized(image, interface), (*interface.image_size, interface.input_shape[2]))
+    return interface.inputs_of(image)
 
 
-def _resized(image, size):
-    """Resize uint8 (H, W, C) to float32 as `inputs.resize` does, without a float32 copy of all pixels."""
-    return tf.image.resize(image, size, antialias=True)
+def _resized(image, interface: ModelInterface):
+    """Bring uint8 (H, W, C) to the model's size as `load_image` does, without a float32 copy of all pixels."""
+    if interface.preprocessing.is_plain_resize:
+        return tf.image.resize(image, interface.image_size, antialias=True)
+    return prepare_image(image, interface.preprocessing, interface.image_size)
 
 
 def _to_grey(image):

@@ -21,5 +21,9 @@ def needed(package: str, module: str, by: str):
     try:
         return importlib.import_module(module)
     except ImportError:
-        sentence = f"format {by} expected {package}, which `pip install keras-vit-zoo[formats]` brings."
-        raise NotInstalled(sentence) from None
+        raise NotInstalled(not_installed(by, package)) from None
+
+
+def not_installed(by: str, package: str) -> str:
+    """Return the sentence about a package that a format needs and does not find."""
+    return f"format {by} expected the package {package}, found none: pip install 'keras-vit-zoo[formats]'."

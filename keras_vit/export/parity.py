@@ -11,7 +11,6 @@ import numpy as np
 
 from keras_vit.export.tolerance import EXACT, Tolerance
 from keras_vit.models.model_interface import ModelInterface, model_interface, named_outputs
-from keras_vit.preprocessing.inputs import preprocess_input
 
 BATCH = 32
 UNBOUNDED = ("features", "pooled", "tokens")
@@ -123,7 +122,7 @@ def take_pixels(interface: ModelInterface, images, argument: str) -> tuple[np.nd
         raise ValueError(f"{argument} expected shape ({', '.join(map(str, wanted))}), received {pixels.shape}.")
     if not (pixels.min() > -0.5 and pixels.max() < 255.5):  # resizing may exceed the range by a rounding error
         raise ValueError(f"{argument} expected pixels in 0..255, received {pixels.min():g}..{pixels.max():g}.")
-    return pixels, pixels if interface.takes_pixels else preprocess_input(pixels)
+    return pixels, np.asarray(interface.inputs_of(pixels), "float32")
 
 
 def keras_outputs(model: keras.Model, inputs: np.ndarray) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import keras
 from keras_vit import __version__
 from keras_vit.export.origin import Origin, digest
 from keras_vit.export.parity import Comparison
+from keras_vit.layers import Head
 from keras_vit.models.model_interface import model_interface
 
 _COLUMNS = (
@@ -101,10 +102,12 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Ori
             "shape": interface.input_shape,
             "image_size": interface.image_size,
             "range": interface.input_range,
+            "preprocessing": asdict(interface.preprocessing),
             "exif": True,  # `classify_bytes` applies EXIF orientations; older exports have no such entry
         },
         "classes": interface.classes,
         "labels": interface.labels,
+        "temperature": temperature_of(model),
         "versions": {
             "keras_vit": __version__,
             "keras": keras.__version__,
@@ -114,6 +117,11 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Ori
         "files": {str(file.relative_to(folder)): _entry(file) for file in files_of(folder)},
         "parity": report.as_dict(),
     }
+
+
+def temperature_of(model: keras.Model) -> float | None:
+    """Return the temperature in the weights of the head, 1 without calibration; None without a head of this package."""
+    return next((layer.temperature for layer in model.layers if isinstance(layer, Head)), None)
 
 
 def files_of(folder: Path) -> list[Path]:

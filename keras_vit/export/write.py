@@ -36,6 +36,7 @@ def export(
     batch: int | None = 1,
     origin: Origin | None = None,
     calibration=None,
+    evaluation: dict | None = None,
 ) -> ExportReport:
     """Write the next version of a model, and compare every file with the Keras model.
 
@@ -46,12 +47,14 @@ def export(
             if None.
         labels: (N,) classes of the images, for the accuracy; None if unknown.
         formats: names of formats, keys of `FORMATS`. If None, the SavedModel and the TFLite formats without
-            calibration are written; of a model with a free image size only the SavedModel.
+            calibration are written; of a model with a free image size, or without `ai-edge-litert`, only the
+            SavedModel.
         dtype: `float32` or `bfloat16`, in which the SavedModel stores weights and computes; the model's own if None.
         batch: batch size of the TFLite files; None if it is free.
         origin: origin of the weights, for the manifest and the model card.
         calibration: (M, H, W, C) real images with pixels in 0..255, preferably not among `images`. The ranges of
             integer activations are measured on them. A hundred images are enough.
+        evaluation: content of a `results.json` of `keras-vit evaluate --data` about these weights, for the model card.
 
     Returns:
         The report, which prints as a table. `manifest.json` in the version folder has the same values.
@@ -78,7 +81,7 @@ def export(
         count, shared = (0, 0) if calibration is None else (len(calibration), _shared(calibration, sample.inputs))
         real = images is not None
         report = ExportReport(folder, model.name, len(sample.pixels), real, sample.accuracy, rows, count, shared)
-        _describe(folder, model, report, origin or Origin())
+        _describe(folder, model, report, origin or Origin(), evaluation)
         reports.append(report)
 
     path = write_version(output, fill)
@@ -98,9 +101,9 @@ def _check_formats(model, formats, dtype, calibration) -> None:
         raise ValueError(f"calibration expected real images for {', '.join(missing)}, received None.")
 
 
-def _describe(folder: Path, model, report: ExportReport, origin: Origin) -> None:
+def _describe(folder: Path, model, report: ExportReport, origin: Origin, evaluation) -> None:
     """Write the model card and the manifest."""
-    (folder / "model_card.md").write_text(model_card(model, report, origin), encoding="utf-8")
+    (folder / "model_card.md").write_text(model_card(model, report, origin, evaluation), encoding="utf-8")
     text = json.dumps(manifest(model, folder, report, origin), indent=1, ensure_ascii=False)
     (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
 

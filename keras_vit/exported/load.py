@@ -13,6 +13,7 @@ from keras_vit.export.formats import FORMATS
 from keras_vit.export.optional import NotInstalled
 from keras_vit.exported.folders import formats_in, version_folder
 from keras_vit.models.model_interface import ModelInterface
+from keras_vit.preprocessing.image_spec import ImageSpec
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def _read_manifest(path: Path) -> tuple[str, ModelInterface]:
         input_range=tuple(manifest["input"]["range"]),
         classes=manifest["classes"],
         labels=tuple(manifest["labels"]),
+        preprocessing=ImageSpec(**manifest["input"].get("preprocessing", {})),  # absent from older exports
     )
     return manifest["model"], interface
 

@@ -71,7 +71,7 @@ def _training_operations(layer):
 
     if isinstance(layer, MLPBlock):
         yield from _mlp_operations(layer)
-    elif isinstance(layer, MultiHeadSelfAttention):
+    elif type(layer) is MultiHeadSelfAttention:  # an attention with options computes something else
         yield from _attention_operations(layer)
     elif isinstance(layer, LayerNorm):
         yield layer, "norm", norms.layer_norm

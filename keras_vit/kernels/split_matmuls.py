@@ -70,8 +70,8 @@ def split_weights(model: keras.Model, dtype: str | None = None) -> dict:
 def split_layers(model: keras.Model, dtype: str | None = None):
     """Yield (layer, function that splits its weights into pairs of kernel and bias, forward function).
 
-    Attention with relative positions, MLPs with a convolution, subclasses, and layers with another dense layer inside
-    are left out.
+    Attention with relative positions or an inner norm, MLPs with a convolution or a gate, subclasses, and layers with
+    another dense layer inside are left out.
 
     Args:
         model: the model.

@@ -1,12 +1,15 @@
 """Keras layers of the Vision Transformer; `keras.ops` only, so that they run on every Keras backend."""
 
 from keras_vit.layers.attention import MultiHeadSelfAttention as MultiHeadSelfAttention
+from keras_vit.layers.attention_options import AttentionWithOptions as AttentionWithOptions
 from keras_vit.layers.attention_pooling import AttentionPooling as AttentionPooling
 from keras_vit.layers.axial import AxialAttention as AxialAttention
 from keras_vit.layers.axial import AxialBlock as AxialBlock
 from keras_vit.layers.base import as_pair as as_pair
 from keras_vit.layers.base import require_rate as require_rate
 from keras_vit.layers.capture import capture_attention as capture_attention
+from keras_vit.layers.distillation import DistillationPooling as DistillationPooling
+from keras_vit.layers.distillation import DistillationToken as DistillationToken
 from keras_vit.layers.dropout import StochasticDepth as StochasticDepth
 from keras_vit.layers.dropout import current_uniform as current_uniform
 from keras_vit.layers.dropout import use_random_values as use_random_values
@@ -16,6 +19,7 @@ from keras_vit.layers.embedding import PatchExtraction as PatchExtraction
 from keras_vit.layers.embedding import PositionEmbedding as PositionEmbedding
 from keras_vit.layers.encoder import EncoderBlock as EncoderBlock
 from keras_vit.layers.encoder import LayerNorm as LayerNorm
+from keras_vit.layers.extended_mlp import ExtendedMLP as ExtendedMLP
 from keras_vit.layers.groupnorm import GroupNorm as GroupNorm
 from keras_vit.layers.initial_values import use_initial_values as use_initial_values
 from keras_vit.layers.layer_scale import LayerScale as LayerScale
@@ -34,6 +38,7 @@ from keras_vit.layers.prefix_layers import RegisterTokens as RegisterTokens
 from keras_vit.layers.resnet import PreActivationUnit as PreActivationUnit
 from keras_vit.layers.resnet import ResidualUnit as ResidualUnit
 from keras_vit.layers.resnet import StemPool as StemPool
+from keras_vit.layers.rms_norm import RMSNorm as RMSNorm
 from keras_vit.layers.stdconv import StdConv as StdConv
 from keras_vit.layers.tokens import GridToTokens as GridToTokens
 from keras_vit.layers.tokens import TokensToGrid as TokensToGrid

@@ -35,6 +35,8 @@ class MultiHeadSelfAttention(Layer):
         ValueError: `num_heads` does not divide the width, or with relative positions N is unknown or has changed.
     """
 
+    use_bias = out_bias = True  # of query, key and value, and of the output
+
     def __init__(
         self, num_heads: int, attention_dropout_rate: float = 0.0, relative_positions: bool = False, **kwargs: Any
     ):
@@ -42,6 +44,7 @@ class MultiHeadSelfAttention(Layer):
         self.num_heads = num_heads
         self.attention_dropout_rate = require_rate("attention_dropout_rate", attention_dropout_rate)
         self.relative_positions = relative_positions
+        self.adds_to_logits = relative_positions
 
     def build(self, input_shape):
         require_rank(self, input_shape, 3, "tokens (batch, tokens, width)")
@@ -49,9 +52,9 @@ class MultiHeadSelfAttention(Layer):
         if width % self.num_heads:
             raise ValueError(f"num_heads expected a divisor of the width {width}, received {self.num_heads}.")
         glorot = keras.initializers.RandomUniform(-math.sqrt(3 / width), math.sqrt(3 / width))
-        self.qkv = self.make_part(Dense, 3 * width, kernel_initializer=glorot, name="qkv")
+        self.qkv = self.make_part(Dense, 3 * width, use_bias=self.use_bias, kernel_initializer=glorot, name="qkv")
         self.qkv.build((None, width))
-        self.out = self.make_part(Dense, width, name="out")
+        self.out = self.make_part(Dense, width, use_bias=self.out_bias, name="out")
         self.out.build((None, width))
         if self.relative_positions:
             self.offsets = add_offsets(self, input_shape)
@@ -88,7 +91,7 @@ class MultiHeadSelfAttention(Layer):
         dropped = training and self.attention_dropout_rate
         capture = override_of(self, "attention_weights", training)
         attend = override_of(self, "attend", training)
-        if attend and not (capture or self.relative_positions or dropped):
+        if attend and not (capture or self.adds_to_logits or dropped):
             return attend(*ops.unstack(qkv, 3, axis=2))
         query, key, value = self.split(qkv)
         weights = ops.softmax(self._logits(query, key), axis=-1)

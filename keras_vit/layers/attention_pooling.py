@@ -24,6 +24,7 @@ class AttentionPooling(TokenPooling):
         mlp_dim: width between the MLP's dense layers.
         activation: activation of the MLP.
         layer_norm_epsilon: added to the variance of the norm.
+        prefix_tokens: number of tokens in front of the patches that are left out.
 
     Input shape: (B, N, D). Output shape: (B, D).
 
@@ -37,6 +38,7 @@ class AttentionPooling(TokenPooling):
         mlp_dim: int,
         activation: str = "gelu_tanh",
         layer_norm_epsilon: float = 1e-6,
+        prefix_tokens: int = 0,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -44,6 +46,7 @@ class AttentionPooling(TokenPooling):
         self.mlp_dim = mlp_dim
         self.activation = activation
         self.layer_norm_epsilon = layer_norm_epsilon
+        self.prefix_tokens = prefix_tokens
 
     def build(self, input_shape):
         super().build(input_shape)
@@ -63,7 +66,7 @@ class AttentionPooling(TokenPooling):
         self.mlp.build((None, 1, width))
 
     def attention_weights(self, tokens: Any) -> Any:
-        """Return the attention weights of the probe: (B, N, D) -> (B, h, 1, N)."""
+        """Return the attention weights of the probe, 0 for tokens that are left out: (B, N, D) -> (B, h, 1, N)."""
         return self._attend(tokens)[0]
 
     def _attend(self, tokens):
@@ -74,7 +77,11 @@ class AttentionPooling(TokenPooling):
         key_value = ops.reshape(self.key_value(flatten_tokens(tokens)), split)
         key_value = ops.transpose(key_value, (2, 0, 3, 1, 4))  # (2, B, h, N, d)
         key, value = key_value[0], key_value[1]
-        return ops.softmax(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), axis=-1), value
+        logits = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+        if not self.prefix_tokens:
+            return ops.softmax(logits, axis=-1), value
+        weights = ops.softmax(logits[..., self.prefix_tokens :], axis=-1)
+        return ops.pad(weights, ((0, 0), (0, 0), (0, 0), (self.prefix_tokens, 0))), value
 
     def call(self, tokens):
         width = tokens.shape[-1]

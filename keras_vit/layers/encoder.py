@@ -8,10 +8,13 @@ from typing import Any
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers.attention_options import AttentionWithOptions
 from keras_vit.layers.base import Layer, is_plain_dense, require_rank, require_rate
 from keras_vit.layers.capture import is_captured
 from keras_vit.layers.dropout import Dropout, StochasticDepth
-from keras_vit.layers.layer_scale import LayerScale
+from keras_vit.layers.extended_mlp import ExtendedMLP
+from keras_vit.layers.inner_norm import norm_class
+from keras_vit.layers.layer_scale import add_scale
 from keras_vit.layers.local_conv import require_kernel_size
 from keras_vit.layers.mlp import MLPBlock
 from keras_vit.layers.override import override_of
@@ -70,8 +73,12 @@ class EncoderBlock(Layer):
         prefix_tokens: number of tokens in front of the patches (the class token); the convolution skips them.
         relative_positions: whether the attention uses relative positions.
         layer_scale: initial value of the `LayerScale` at the end of both branches; None for none.
+        norm: kind of both norms, `layer` or `rms` (RMSNorm).
+        mlp_options: further arguments of `ExtendedMLP`; None for a plain MLP.
+        attention_options: further arguments of `AttentionWithOptions`; None for plain attention.
 
-    Input: tokens (B, N, D) and, with an `mlp_kernel_size`, the embedded patches (B, h, w, any), whose grid is used.
+    Input: tokens (B, N, D) and, with an `mlp_kernel_size`, or with rotary positions and a free image size, the embedded
+    patches (B, h, w, any), whose grid is used.
     Output shape: (B, N, D); with `class_token_only` (B, 1, D), which `compute_output_shape` ignores.
 
     Raises:
@@ -92,6 +99,9 @@ class EncoderBlock(Layer):
         prefix_tokens: int = 0,
         relative_positions: bool = False,
         layer_scale: float | None = None,
+        norm: str = "layer",
+        mlp_options: dict | None = None,
+        attention_options: dict | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -106,30 +116,31 @@ class EncoderBlock(Layer):
         self.prefix_tokens = prefix_tokens
         self.relative_positions = relative_positions
         self.layer_scale = layer_scale
+        self.norm = norm
+        self.mlp_options = mlp_options
+        self.attention_options = attention_options
 
     def build(self, tokens_shape, patches_shape=None):
         require_rank(self, tokens_shape, 3, "tokens (batch, tokens, width)")
-        policy = self.dtype_policy
-        self.attention_norm = self.make_part(LayerNorm, self.layer_norm_epsilon, name="attention_norm")
+        norm, epsilon = norm_class(self.norm), {"layer_norm_epsilon": self.layer_norm_epsilon}
+        self.attention_norm = self.make_part(norm, self.layer_norm_epsilon, name="attention_norm")
+        kind, options = MultiHeadSelfAttention, {}
+        if self.attention_options:
+            kind, options = AttentionWithOptions, epsilon | self.attention_options
         attention = (self.num_heads, self.attention_dropout_rate, self.relative_positions)
-        self.attention = self.make_part(MultiHeadSelfAttention, *attention, name="attention")
-        self.mlp_norm = self.make_part(LayerNorm, self.layer_norm_epsilon, name="mlp_norm")
-        local = {"kernel_size": self.mlp_kernel_size, "prefix_tokens": self.prefix_tokens}
-        self.mlp = self.make_part(MLPBlock, self.mlp_dim, self.activation, self.dropout_rate, **local, name="mlp")
+        self.attention = self.make_part(kind, *attention, **options, name="attention")
+        self.mlp_norm = self.make_part(norm, self.layer_norm_epsilon, name="mlp_norm")
+        kind, options = MLPBlock, {"kernel_size": self.mlp_kernel_size, "prefix_tokens": self.prefix_tokens}
+        if self.mlp_options:
+            kind, options = ExtendedMLP, epsilon | self.mlp_options
+        self.mlp = self.make_part(kind, self.mlp_dim, self.activation, self.dropout_rate, **options, name="mlp")
         for part in (self.attention_norm, self.attention, self.mlp_norm):
             part.build(tokens_shape)
         self.mlp.build(tokens_shape, patches_shape)
-        self.attention_scale = self._make_scale("attention_scale", tokens_shape)
-        self.mlp_scale = self._make_scale("mlp_scale", tokens_shape)
-        self.dropout = Dropout(self.dropout_rate, dtype=policy)
-        self.drop_path = StochasticDepth(self.drop_path_rate, dtype=policy)
-
-    def _make_scale(self, name, shape):
-        if self.layer_scale is None:
-            return None
-        scale = self.make_part(LayerScale, self.layer_scale, name=name)
-        scale.build(shape)
-        return scale
+        self.attention_scale = add_scale(self, "attention_scale", tokens_shape)
+        self.mlp_scale = add_scale(self, "mlp_scale", tokens_shape)
+        self.dropout = Dropout(self.dropout_rate, dtype=self.dtype_policy)
+        self.drop_path = StochasticDepth(self.drop_path_rate, dtype=self.dtype_policy)
 
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape
@@ -150,7 +161,8 @@ class EncoderBlock(Layer):
         if class_token_only and not self.supports_class_token_only:
             raise ValueError("class_token_only expected False for a block with relative positions, a convolution, "
                              "captured attention or an attention of another class, received True.")  # fmt: skip
-        branch = self.attention(self.attention_norm(tokens), class_token_only=class_token_only, training=training)
+        options = {"class_token_only": class_token_only} if not self.attention_options else {"patches": patches}
+        branch = self.attention(self.attention_norm(tokens), **options, training=training)
         branch = self.dropout(branch, training=training)
         branch = branch if self.attention_scale is None else self.attention_scale(branch)
         tokens = tokens[:, :1] if class_token_only else tokens

@@ -39,3 +39,12 @@ class LayerScale(Layer):
 
     def call(self, x):
         return ops.multiply(x, self.gamma)
+
+
+def add_scale(block: Layer, name: str, shape: tuple) -> LayerScale | None:
+    """Return a new inner `LayerScale` of a block for branches of a shape, or None without `layer_scale`."""
+    if block.layer_scale is None:
+        return None
+    scale = block.make_part(LayerScale, block.layer_scale, name=name)
+    scale.build(shape)
+    return scale

@@ -51,6 +51,8 @@ class Head(Configured, AdaptableDense):
         bias_constant: initial bias; big_vision pre-trains with -10 and a sigmoid loss on 21,843 classes.
         labels: names of the classes in order, saved in the model for exports and predictions.
         conversion: why loaded weights did not fill this layer; saved in the config.
+        temperature: the temperature by which kernel and bias were divided after training, saved in the model for
+            exports; see `keras_vit.evaluate.set_temperature`. It does not change the output.
 
     Input shape: (B, D). Output shape: (B, units).
 
@@ -66,6 +68,7 @@ class Head(Configured, AdaptableDense):
         bias_constant: float = 0.0,
         labels: Sequence[str] | None = None,
         conversion: str | None = None,
+        temperature: float = 1.0,
         **kwargs: Any,
     ):
         known = {"name", "trainable", "dtype", "quantization_config", "lora_rank", "lora_alpha"}
@@ -75,6 +78,7 @@ class Head(Configured, AdaptableDense):
         super().__init__(units, kernel_initializer="zeros", bias_initializer=bias, **kwargs)
         self.bias_constant = bias_constant
         self.conversion = conversion
+        self.temperature = temperature
         self.labels = None if labels is None else tuple(labels)
         if self.labels is not None and len(self.labels) != units:
             raise ValueError(f"labels expected {units} names, one for each class, received {len(self.labels)}.")

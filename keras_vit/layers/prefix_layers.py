@@ -3,6 +3,7 @@
 B batch, N tokens, D width.
 """
 
+from keras_vit.layers.distillation import DistillationToken
 from keras_vit.layers.embedding import ClassToken, PrefixTokens
 
 
@@ -18,4 +19,4 @@ class RegisterTokens(PrefixTokens):
 
 # In the order they are called: the tokens of the last layer come first. A key is the layer's name in a model, and the
 # name of the row's field or builder's option with the count.
-PREFIX_LAYERS = {"registers": RegisterTokens, "class_token": ClassToken}
+PREFIX_LAYERS = {"registers": RegisterTokens, "distillation_token": DistillationToken, "class_token": ClassToken}

@@ -13,8 +13,8 @@ import keras
 
 from keras_vit import layers
 from keras_vit.models.conventions import follow_conventions
-from keras_vit.models.inputs_and_head import check_classes, classifier, finished_model, image_input
-from keras_vit.models.row_checks import check_convnet_row
+from keras_vit.models.inputs_and_head import classifier, finished_model, image_input
+from keras_vit.models.row_checks import check_classes, check_convnet_row
 from keras_vit.models.variants import BiTVariant
 
 _GROUP_NORM_EPSILON = 1e-5

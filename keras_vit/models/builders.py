@@ -35,8 +35,8 @@ def build(
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
         pooling: `token` (class token), `gap` (mean of the patch tokens, or over a map), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence or the map. The default is `gap` for
-            axial rows and convolutional networks, and `token` for the others.
+            pooling), or, with `include_top=False`, None for the token sequence or the map. The default is the row's,
+            and `gap` for axial rows and convolutional networks, which have no class token.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -52,14 +52,17 @@ def build(
         ValueError: an argument is out of range; the message states what was expected and what was received.
     """
     if pooling == "default":
-        pooling = "gap" if isinstance(variant, ConvNet) or getattr(variant, "axial", False) else "token"
+        without_token = isinstance(variant, ConvNet) or getattr(variant, "axial", False)
+        pooling = "gap" if without_token else getattr(variant, "pooling", "token")
+        if getattr(variant, "norm_after_pooling", False):
+            options.setdefault("norm_after_pooling", True)
     positional = (include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name)
     return builder_of(variant)(variant, *positional, **options)
 
 
 def builder_of(variant: AnyVariant) -> Callable[..., keras.Model]:
     """Return the function that builds rows of the given one's kind. `build_vit` refuses what is no row."""
-    kinds = {BiTVariant: build_bit, EfficientNetVariant: build_efficientnet}
+    kinds: dict[type, Callable[..., keras.Model]] = {BiTVariant: build_bit, EfficientNetVariant: build_efficientnet}
     return next((builder for kind, builder in kinds.items() if isinstance(variant, kind)), build_vit)
 
 

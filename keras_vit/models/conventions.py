@@ -1,9 +1,10 @@
-"""The activation and the epsilons that the origin of a file uses. Its arrays do not show them."""
+"""What the origin of a file implies and its arrays do not show: activation, epsilons, names of classes."""
 
 from dataclasses import fields, replace
 
 from keras_vit.models.variants import AnyVariant, BiTVariant, EfficientNetVariant
-from keras_vit.weights import conventions_of
+from keras_vit.preprocessing.inputs import imagenet_classes
+from keras_vit.weights import conventions_of, published_classes
 
 _OPTIONS = ("activation", "layer_norm_epsilon")
 
@@ -34,3 +35,10 @@ def follow_conventions(weights, variant: AnyVariant) -> tuple[AnyVariant, dict]:
         resnet = replace(resnet, **changes)
     row = resnet if is_bit else replace(variant, stem=resnet)
     return row, {name: origin[name] for name in _OPTIONS if origin.get(name) is not None}
+
+
+def published_labels(weights, classes: int) -> list[str] | None:
+    """Return the class names of ImageNet-1k if `weights` is the tag of a classifier of ImageNet-1k, else None."""
+    if weights is None or classes != 1000 or published_classes(weights) != classes:
+        return None
+    return [name for _, name in imagenet_classes()]

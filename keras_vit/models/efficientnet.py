@@ -15,8 +15,8 @@ import keras
 from keras_vit import layers
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.mbconv import CONVOLUTION, EPSILON
-from keras_vit.models.inputs_and_head import check_classes, classifier, finished_model, image_input
-from keras_vit.models.row_checks import check_convnet_row
+from keras_vit.models.inputs_and_head import classifier, finished_model, image_input
+from keras_vit.models.row_checks import check_classes, check_convnet_row
 from keras_vit.models.variants import EfficientNetVariant
 
 # Kernel size, stride and expansion of the seven stages.

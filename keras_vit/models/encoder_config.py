@@ -1,11 +1,12 @@
 """Settings that all layers of an encoder share, in addition to the row."""
 
 import numbers
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import keras
 
 from keras_vit.layers import require_rate
+from keras_vit.layers.inner_norm import norm_class
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class EncoderConfig:
     Args:
         patch_size: (height, width) of a patch in pixels, or in cells of the stem's map.
         prefix: number of tokens of each kind in front of the patches, by the names of `PREFIX_LAYERS`.
+        norm_kind: kind of all norms, as the row's `norm`.
         activation: activation of the MLPs.
         layer_norm_epsilon: epsilon of all layer norms.
         dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
@@ -28,6 +30,7 @@ class EncoderConfig:
 
     patch_size: tuple[int, int]
     prefix: dict[str, int]
+    norm_kind: str = "layer"
     activation: str = "gelu_tanh"
     layer_norm_epsilon: float = 1e-6
     dropout_rate: float = 0.0
@@ -41,3 +44,33 @@ class EncoderConfig:
         epsilon = self.layer_norm_epsilon
         if not isinstance(epsilon, numbers.Real) or not epsilon > 0:
             raise ValueError(f"layer_norm_epsilon expected a positive number, received {epsilon!r}.")
+
+    def norm(self, name: str) -> keras.layers.Layer:
+        """Return a norm of the encoder's kind."""
+        return norm_class(self.norm_kind)(self.layer_norm_epsilon, name=name, dtype=self.policy)
+
+
+def attention_options(variant, layout) -> dict | None:
+    """Return the further arguments of a row's attention, as fields of `AttentionWithOptions`; None for plain attention.
+
+    Args:
+        variant: the row.
+        layout: `TokenLayout` of the sequence.
+    """
+    options = {} if variant.qkv_bias == "qkv" else {"qkv_bias": variant.qkv_bias}
+    options |= {"inner_norm": variant.norm} if variant.attention_inner_norm else {}
+    options |= {} if variant.dense_bias else {"out_bias": False}
+    if variant.rope:
+        options["rope"] = asdict(variant.rope)
+    if variant.relative_bias:
+        options |= {"relative_bias": variant.relative_bias, "relative_bias_dim": variant.relative_bias_dim}
+    if variant.rope or variant.relative_bias:
+        options |= {"grid": layout.grid, "prefix_tokens": layout.prefix_tokens}
+    return options or None
+
+
+def mlp_options(variant) -> dict | None:
+    """Return the further arguments of a row's MLP, as fields of `ExtendedMLP`; None for a plain MLP."""
+    norm = variant.norm if variant.mlp_inner_norm else None
+    extended = variant.gated_mlp or norm or not variant.dense_bias
+    return {"gated": variant.gated_mlp, "inner_norm": norm, "use_bias": variant.dense_bias} if extended else None

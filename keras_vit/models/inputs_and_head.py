@@ -6,17 +6,9 @@ B batch, H W C image, D features.
 import keras
 
 from keras_vit import layers
+from keras_vit.models.conventions import published_labels
 from keras_vit.models.vision_model import VisionModel
-from keras_vit.preprocessing.inputs import imagenet_classes
-from keras_vit.weights import load_file, published_classes, require_classes
-
-
-def check_classes(include_top: bool, classes: int, weights) -> None:
-    """Raise a ValueError unless `classes` is the number of classes of the classifier and of the file."""
-    if include_top and (not isinstance(classes, int) or classes < 1):
-        raise ValueError(f"classes expected a positive int, received {classes!r}.")
-    if include_top and weights is not None:
-        require_classes(weights, classes)
+from keras_vit.weights import load_file
 
 
 def image_input(input_tensor, input_shape, image_size: int, include_preprocessing: bool, policy):
@@ -32,13 +24,6 @@ def image_input(input_tensor, input_shape, image_size: int, include_preprocessin
     if include_preprocessing:
         return images, keras.layers.Rescaling(1 / 127.5, offset=-1.0, name="rescaling", dtype=policy)(images)
     return images, images
-
-
-def published_labels(weights, classes: int) -> list[str] | None:
-    """Return the class names of ImageNet-1k if `weights` is the tag of a classifier of ImageNet-1k, else None."""
-    if weights is None or classes != 1000 or published_classes(weights) != classes:
-        return None
-    return [name for _, name in imagenet_classes()]
 
 
 def classifier(x, classes: int, activation: str | None, labels, weights, policy):

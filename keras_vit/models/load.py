@@ -11,6 +11,7 @@ from keras_vit.models.model_names import find_source, holds_model
 from keras_vit.models.pretrained import from_pretrained
 from keras_vit.models.rows_from_weights import row_of
 from keras_vit.weights import is_keras_model, is_weights
+from keras_vit.weights.hub import is_hub
 from keras_vit.weights.keras_file import read_model
 from keras_vit.weights.notes import print_preprocessing, record_source
 
@@ -20,13 +21,15 @@ def load_model(source: str | os.PathLike) -> keras.Model:
 
     Args:
         source: a workdir that holds `model.keras`, a `.keras` or whole-model `.h5` file, a published file or folder of
-            weights (see `from_pretrained`), or the name of a model (see `create_model`). A name without a weights tag
-            means a model with initial values.
+            weights or `hf://ORG/NAME` (see `from_pretrained`), or the name of a model (see `create_model`). A name
+            without a weights tag means a model with initial values.
 
     Raises:
         FileNotFoundError: the path does not exist.
         ValueError: the file is not a model or does not determine one, or no model has this name.
     """
+    if is_hub(source):
+        return _from_weights(str(source))
     path = Path(source)
     if (path / "model.keras").is_file():
         path = path / "model.keras"
@@ -45,7 +48,7 @@ def load_model(source: str | os.PathLike) -> keras.Model:
     return create_model(str(source))
 
 
-def _from_weights(path: Path) -> keras.Model:
+def _from_weights(path: Path | str) -> keras.Model:
     try:
         model = from_pretrained(path)
     except ValueError as error:

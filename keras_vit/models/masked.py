@@ -52,16 +52,18 @@ def build_masked(
     policy = keras.dtype_policies.get(dtype)
     prefix = prefix_counts(variant, class_token=pooling == "token")
     check_row(variant, prefix, None in input_shape)
+    if not variant.final_norm:
+        raise ValueError("variant expected a row with a final norm for masked prediction, received final_norm=False.")
     images, x = image_input(None, input_shape, variant.image_size, include_preprocessing, policy)
     sources = keras.Input((None,), dtype="int32", name="sources")
     places = keras.Input((None,), dtype="int32", name="places")
     corruption = layers.PatchCorruption(name="patch_corruption", dtype=policy)
     patch = layers.as_pair(variant.patch_size if patch_size is None else patch_size)
     rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
-    conventions = (variant.activation, variant.layer_norm_epsilon)
-    config = EncoderConfig(patch, prefix, *conventions, **rates, drop_path_rate=drop_path_rate, policy=policy)
+    of_row = (variant.norm, variant.activation, variant.layer_norm_epsilon)
+    config = EncoderConfig(patch, prefix, *of_row, **rates, drop_path_rate=drop_path_rate, policy=policy)
     x, layout = encode(x, variant, config, corrupt=lambda tokens: corruption(tokens, sources))
-    x = layers.LayerNorm(config.layer_norm_epsilon, name="encoder_norm", dtype=policy)(x)
+    x = config.norm("encoder_norm")(x)
     exact = "float32" if policy.name.startswith("mixed") else policy
     x = layers.PatchPrediction(units, target, layout.prefix_tokens, name="patch_prediction", dtype=exact)(x, places)
     return keras.Model([images, sources, places], x, name=f"{variant.name}_masked")

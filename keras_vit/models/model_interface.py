@@ -4,9 +4,11 @@ B batch, H W C image, D width.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from keras_vit.preprocessing.image_spec import PLAIN_SCALING, ImageSpec, preprocessing_of
 
 if TYPE_CHECKING:
     import keras
@@ -20,9 +22,11 @@ class ModelInterface:
         input_shape: (height, width, channels). A side is None if it is free at run time.
         image_size: (height, width) that images are resized to. A free side is the side that the position embedding is
             stored for. None if the size is unknown.
-        input_range: lowest and highest pixel value of the input, (0, 255) or (-1, 1).
+        input_range: lowest and highest value of the input: (0, 255) of a model that scales pixels itself, else those
+            of `preprocessing`, such as (-1, 1).
         classes: number of classes; None without a classifier.
         labels: class names, or the class indices if the model has no names; empty without a classifier.
+        preprocessing: how images become the input.
     """
 
     input_shape: tuple[int | None, int | None, int]
@@ -30,11 +34,24 @@ class ModelInterface:
     input_range: tuple[float, float]
     classes: int | None
     labels: tuple[str, ...]
+    preprocessing: ImageSpec = PLAIN_SCALING
 
     @property
     def takes_pixels(self) -> bool:
         """Whether the model scales pixels 0..255 itself."""
         return self.input_range == (0.0, 255.0)
+
+    def inputs_of(self, pixels: Any) -> Any:
+        """Convert RGB pixels 0..255 (..., C), an array or a tensor, to the model's input."""
+        if self.takes_pixels:
+            return self.preprocessing.reorder(pixels)
+        return self.preprocessing.normalize(pixels)
+
+    def pixels_of(self, inputs: Any) -> Any:
+        """Convert model inputs (..., C) to RGB pixels 0..255, the inverse of `inputs_of`."""
+        if self.takes_pixels:
+            return self.preprocessing.reorder(inputs)
+        return self.preprocessing.denormalize(inputs)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -63,12 +80,14 @@ def model_interface(model: "keras.Model") -> ModelInterface:
     layers = {layer.name: layer for layer in model.layers}
     head = layers.get("head")
     labels = getattr(head, "labels", None) or (range(head.units) if head is not None else ())
+    spec = preprocessing_of(model)
     return ModelInterface(
         input_shape=shapes[0][1:],
         image_size=_image_size(shapes[0][1:3], layers),
-        input_range=(0.0, 255.0) if scales_pixels(model) else (-1.0, 1.0),
+        input_range=(0.0, 255.0) if scales_pixels(model) else spec.input_range(shapes[0][3]),
         classes=None if head is None else head.units,
         labels=tuple(str(label) for label in labels),
+        preprocessing=spec,
     )
 
 

@@ -9,13 +9,13 @@ import keras
 from keras_vit.checks import is_whole
 from keras_vit.layers import use_initial_values
 from keras_vit.models.bit import build_bit
+from keras_vit.models.conventions import published_labels
 from keras_vit.models.efficientnet import build_efficientnet
-from keras_vit.models.inputs_and_head import published_labels
 from keras_vit.models.model_interface import scales_pixels
 from keras_vit.models.rows_from_weights import bit_row, efficientnet_row, require_same, vit_row
 from keras_vit.models.vit import build as build_vit
 from keras_vit.private import parts_of
-from keras_vit.weights.architecture import Architecture, architecture_of_contents, with_config
+from keras_vit.weights.architecture import Architecture, architecture_of_contents, grid_of_config, with_config
 from keras_vit.weights.config_fields import config_fields
 from keras_vit.weights.contents import read_contents
 from keras_vit.weights.files import open_weights
@@ -31,7 +31,7 @@ def from_pretrained(
     *,
     num_heads: int | None = None,
     source_grid: tuple[int, int] | None = None,
-    position_resize: str = "official",
+    position_resize: str | None = None,
     strict: bool = True,
     **options: Any,
 ) -> keras.Model:
@@ -44,10 +44,12 @@ def from_pretrained(
     dtype policy and frozen layers. A model that is built ends in logits unless `classifier_activation` is given.
 
     Args:
-        source: a file, a folder that holds one, or a tag of `list_weights()`.
+        source: a file, a folder that holds one, a tag of `list_weights()`, or a model on the Hugging Face hub:
+            `hf://ORG/NAME`, or `hf://ORG/NAME/FILE@REVISION`.
         num_heads: number of attention heads, if neither the shapes, a config nor a row of the tables states it.
         source_grid: (height, width) of the position embedding, if it is not square.
-        position_resize: `official`, `timm`, `timm_npz` or `hf`; used if `input_shape` requests another grid.
+        position_resize: `official`, `timm`, `timm_npz`, `hf`, `dinov2`, or None for the method of the file's publisher;
+            used if `input_shape` requests another grid.
         strict: False ignores heads, decoders and training state, and prints what was ignored; see `load_weights`.
         **options: options of `build` that replace the file's: `input_shape`, `patch_size`, `classes` and so on.
 
@@ -98,7 +100,9 @@ def _read(file, contents, source, options: dict) -> tuple[Architecture, dict]:
         architecture = architecture_of_model(file.model)
         options = _built_with(file.model) | options
     else:
-        architecture = with_config(architecture_of_contents(contents), config_fields(file, contents), contents.source)
+        fields = config_fields(file, contents)
+        shapes = architecture_of_contents(contents, grid_of_config(contents, fields))
+        architecture = with_config(shapes, fields, contents.source)
     defaults = {"name": None, "classifier_activation": None, "include_top": architecture.classes is not None}
     options = {**defaults, "classes": architecture.classes or 1000, **options}
     if options["classes"] == architecture.classes:
@@ -166,7 +170,7 @@ _BUILDERS = {"vit": _build_vit, "bit": _build_bit, "efficientnet": _build_effici
 
 def _input_shape(architecture: Architecture, source, source_grid):
     size = replace(architecture, grid=source_grid or architecture.grid).full_size
-    if size is None and architecture.positions == "sincos2d":
+    if size is None and architecture.positions in ("sincos2d", "none"):
         return (None, None, architecture.channels)  # the file fits every size
     if size is None:
         tokens = architecture.tokens - architecture.prefix_tokens

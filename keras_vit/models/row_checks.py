@@ -6,11 +6,15 @@ from types import UnionType
 
 from keras_vit.checks import is_positive, is_text, is_whole, require
 from keras_vit.models.variants import AnyVariant, Variant
+from keras_vit.weights import require_classes
 
 POSITIONS = ("learned", "1d", "2d", "relative", "none", "sincos2d")
 PLACES = ("stem", "layers", "shared")
 POOLINGS = ("token", "gap", "map", None)
-_CHOICES = {"positions": POSITIONS, "positions_at": PLACES}
+NORMS = ("layer", "rms")
+_CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "norm": NORMS, "pooling": POOLINGS}
+_CHOICES |= {"qkv_bias": ("qkv", "qv", "none"), "relative_bias": (None, "table", "mlp")}
+_CHOICES |= {"coordinates": ("cells", "centers"), "order": ("yx", "xy"), "pairs": ("neighbours", "halves")}
 # Type of a field -> a check of the value, and the words of the error.
 _TYPES = {
     bool: (lambda value: isinstance(value, bool), "true or false"),
@@ -22,7 +26,10 @@ _TYPES = {
     tuple[int, ...]: (lambda value: isinstance(value, tuple) and all(map(is_whole, value)), "a tuple of positive ints"),
     int | tuple[int, int]: (lambda value: is_whole(value) or _is_pair(value), "a positive int or (height, width)"),
 }
-_SPECIAL = {"mlp_kernel_size": (lambda value: is_whole(value) and value % 2, "an odd int, or 0")}
+_SPECIAL = {
+    "mlp_kernel_size": (lambda value: is_whole(value) and value % 2, "an odd int, or 0"),
+    "reference_grid": (lambda value: isinstance(value, tuple) and _is_pair(value), "(height, width) or null"),
+}
 
 
 def _is_pair(value) -> bool:
@@ -72,9 +79,16 @@ def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
     if not variant.prefix_positions and variant.positions not in ("learned", "1d"):
         raise ValueError("prefix_positions expected True unless positions are 'learned' or '1d', received False with "
                          f"positions={variant.positions!r}.")  # fmt: skip
+    if variant.mlp_kernel_size and (variant.gated_mlp or variant.mlp_inner_norm or not variant.dense_bias):
+        raise ValueError("mlp_kernel_size expected 0 with gated_mlp, mlp_inner_norm or dense_bias=False, received "
+                         f"{variant.mlp_kernel_size}.")  # fmt: skip
+    if prefix["distillation_token"] and not prefix["class_token"]:
+        raise ValueError("class_token expected True with a distillation token, whose classifier reads both, received "
+                         "False.")  # fmt: skip
     if variant.axial and variant.registers:
         raise ValueError(f"registers expected 0 with axial blocks, which have no place for them, received "
                          f"{variant.registers}.")  # fmt: skip
+    check_attention_options(variant, sum(prefix.values()), free)
     if variant.axial and any(prefix.values()):
         raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
                          "received one.")  # fmt: skip
@@ -90,11 +104,15 @@ def check_pooling(variant, pooling, has_head, class_token, norm_after_pooling) -
         raise ValueError("pooling expected one of ('token', 'gap', 'map') under a classifier, received None.")
     if class_token is False and pooling == "token":
         raise ValueError("class_token expected True or None with pooling='token', received False.")
-    if pooling == "map" and variant.registers:
-        raise ValueError("pooling expected 'token', 'gap' or None with registers, which attention pooling would pool, "
-                         "received 'map'.")  # fmt: skip
-    if norm_after_pooling and pooling is None:
-        raise ValueError("norm_after_pooling expected False with pooling=None, received True.")
+    if pooling == "map" and (variant.gated_mlp or variant.norm != "layer"):
+        raise ValueError("pooling expected 'token', 'gap' or None with gated_mlp or norm='rms', which attention "
+                         "pooling does not have, received 'map'.")  # fmt: skip
+    if pooling in ("gap", "map") and variant.distillation_token:
+        raise ValueError("pooling expected 'token' or None with a distillation token, whose classifier reads class and "
+                         f"distillation token, received {pooling!r}.")  # fmt: skip
+    if norm_after_pooling and (pooling is None or not variant.final_norm):
+        raise ValueError("norm_after_pooling expected False with pooling=None or a row without a final norm, received "
+                         "True.")  # fmt: skip
 
 
 def check_convnet_row(variant, kind: type, include_top: bool, pooling: str | None) -> None:
@@ -106,3 +124,30 @@ def check_convnet_row(variant, kind: type, include_top: bool, pooling: str | Non
         raise ValueError(f"pooling expected one of ('gap', None), received {pooling!r}.")
     if pooling is None and include_top:
         raise ValueError("pooling expected 'gap' under a classifier, received None.")
+
+
+def check_attention_options(variant: Variant, prefix_tokens: int, free: bool) -> None:
+    """Raise a ValueError unless the options of a row's attention and MLP fit the other fields and the image size."""
+    options = {"rope": None, "qkv_bias": "qkv", "relative_bias": None, "attention_inner_norm": False}
+    options |= {"gated_mlp": False, "mlp_inner_norm": False, "dense_bias": True}
+    changed = [name for name, usual in options.items() if getattr(variant, name) != usual]
+    if variant.axial and changed:
+        raise ValueError(f"{changed[0]} expected {options[changed[0]]!r} with axial blocks, received "
+                         f"{getattr(variant, changed[0])!r}.")  # fmt: skip
+    size = variant.width // variant.num_heads
+    if variant.rope and size % 4:
+        raise ValueError(f"rope expected heads of a width that is a multiple of 4, received {size}.")
+    if variant.relative_bias and free:
+        raise ValueError("input_shape expected a known size with relative_bias, which is stored for one, received a "
+                         "free one.")  # fmt: skip
+    if variant.relative_bias == "table" and prefix_tokens > 1:
+        raise ValueError(f"relative_bias expected 'mlp' or None with {prefix_tokens} tokens in front of the patches, "
+                         "of which a table has biases for one, received 'table'.")  # fmt: skip
+
+
+def check_classes(include_top: bool, classes: int, weights) -> None:
+    """Raise a ValueError unless `classes` is the number of classes of the classifier and of the file."""
+    if include_top and (not isinstance(classes, int) or classes < 1):
+        raise ValueError(f"classes expected a positive int, received {classes!r}.")
+    if include_top and weights is not None:
+        require_classes(weights, classes)

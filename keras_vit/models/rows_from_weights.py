@@ -12,21 +12,48 @@ from keras_vit.models.variants import (
     BiTVariant,
     EfficientNetVariant,
     ResNetStem,
+    Rope,
     Variant,
 )
-from keras_vit.weights.architecture import Architecture
+from keras_vit.weights.architecture import Architecture, architecture_of_contents, with_config
+from keras_vit.weights.config_fields import config_fields
+from keras_vit.weights.contents import read_contents
+from keras_vit.weights.files import open_weights
+from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.model_architecture import architecture_of_model
 
 _SIZES = ("name", "width", "depth", "mlp_dim", "num_heads", "patch_size", "stem", "image_size")
-_NOTES = ("paper_name", "timm_name", "parameters", "activation", "layer_norm_epsilon")
+_NOTES = ("paper_name", "timm_name", "parameters", "activation", "layer_norm_epsilon", "pooling")
+_NOTES += ("norm_after_pooling", "class_token")
 _OPTIONS = [field for field in fields(Variant) if field.name not in (*_SIZES, *_NOTES)]
 
 
 def row_of(model: keras.Model) -> AnyVariant:
     """Return the row of a model of this package."""
-    architecture = architecture_of_model(model)
+    return _row(architecture_of_model(model), model.name)
+
+
+def row_of_file(source) -> tuple[AnyVariant, tuple[int, int] | None, str | None]:
+    """Return the row of a file of weights, the (height, width) of its images in pixels, and its pooling.
+
+    Size and pooling are None where the file does not state them.
+
+    Raises:
+        ValueError: the file holds no model of this package, or does not state its number of heads.
+    """
+    with open_weights(source) as file:
+        if isinstance(file, KerasFile):
+            architecture = architecture_of_model(file.model)
+        else:
+            contents = read_contents(file)
+            architecture = architecture_of_contents(contents)
+            architecture = with_config(architecture, config_fields(file, contents), contents.source)
+    return _row(architecture, str(source)), architecture.full_size, architecture.pooling
+
+
+def _row(architecture: Architecture, source: str) -> AnyVariant:
     of_convnet = {"bit": bit_row, "efficientnet": efficientnet_row}.get(architecture.family)
-    return vit_row(architecture, model.name) if of_convnet is None else of_convnet(architecture)
+    return vit_row(architecture, source) if of_convnet is None else of_convnet(architecture)
 
 
 def bit_row(architecture: Architecture) -> BiTVariant:
@@ -72,6 +99,8 @@ def vit_row(architecture: Architecture, source, num_heads: int | None = None) ->
     sizes = (architecture.width, architecture.depth, architecture.mlp_dim)
     values = {**architecture.options, **vars(architecture)}
     options = {option.name: values.get(option.name, option.default) for option in _OPTIONS}
+    options["distillation_token"] = bool(options["distillation_token"])  # a number of tokens in files and models
+    options["rope"] = _rope(options["rope"])
     candidates = [row for row in VARIANTS if (row.width, row.depth, row.mlp_dim) == sizes]
     require_same("num_heads", num_heads, architecture.num_heads, source)
     heads = num_heads or architecture.num_heads or (candidates[0].num_heads if candidates else None)
@@ -90,6 +119,14 @@ def vit_row(architecture: Architecture, source, num_heads: int | None = None) ->
             return replace(row, stem=stem, **options)
     name = "ViT" if stem is None else "R_ViT"
     return Variant(name, *sizes, heads, architecture.patch_size, stem, **options)
+
+
+def _rope(values: dict | None) -> Rope | None:
+    """Return a row's `Rope` from its fields, in which JSON has made lists of tuples."""
+    if values is None:
+        return None
+    reference = values.get("reference_grid")
+    return Rope(**{**values, "reference_grid": reference and tuple(reference)})
 
 
 def require_same(name: str, requested, stated, source: str) -> None:

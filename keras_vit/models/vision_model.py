@@ -6,7 +6,7 @@ B batch, N tokens, D width.
 import keras
 
 from keras_vit.kernels.dispatch import choose_backend_operations
-from keras_vit.layers import EncoderBlock, LayerNorm, TokenPooling
+from keras_vit.layers import EncoderBlock, LayerNorm, RMSNorm, TokenPooling
 from keras_vit.layers.capture import is_any_captured
 from keras_vit.layers.override import Override, overriding
 from keras_vit.models.html_summary import html_summary
@@ -89,7 +89,7 @@ def class_token_only_block(model: keras.Model) -> EncoderBlock | None:
             if type(layer) is EncoderBlock:  # a subclass may compute anything
                 called_again = sum(_calls(node.operation, layer) for node in nodes) > 1
                 return None if called_again or not layer.supports_class_token_only else layer
-            if type(layer) is not LayerNorm:
+            if type(layer) not in (LayerNorm, RMSNorm):
                 break
             tokens = call.input_tensors[0]
     return None

@@ -1,9 +1,10 @@
 """Build a Vision Transformer from a row: a flat functional Keras model.
 
 Every stage is a named node of the model's graph. In order:
-images, rescaling, (in a hybrid stem_root, stem_stage1 and so on,) embedding, tokens, registers, class_token,
-position_embedding, embedding_dropout, pre_norm, encoder_block_00, (position_embedding_01 if every block has one,)
-encoder_block_01 and so on, encoder_norm, pooling, (pooled_norm instead of encoder_norm,) pre_logits, head, predictions.
+images, rescaling, (in a hybrid stem_root, stem_stage1 and so on,) embedding, tokens, patch_norm, registers,
+distillation_token, class_token, position_embedding, embedding_dropout, pre_norm, encoder_block_00,
+(position_embedding_01 if every block has one,) encoder_block_01 and so on, encoder_norm, pooling, (pooled_norm instead
+of encoder_norm,) pre_logits, head, predictions.
 
 B batch, H W C image, h w patch grid, N tokens, D width.
 """
@@ -18,9 +19,9 @@ import keras
 from keras_vit import layers
 from keras_vit.layers.dropout import Dropout
 from keras_vit.models.conventions import follow_conventions
-from keras_vit.models.encoder_config import EncoderConfig
-from keras_vit.models.inputs_and_head import check_classes, classifier, finished_model, image_input
-from keras_vit.models.row_checks import check_pooling, check_row
+from keras_vit.models.encoder_config import EncoderConfig, attention_options, mlp_options
+from keras_vit.models.inputs_and_head import classifier, finished_model, image_input
+from keras_vit.models.row_checks import check_classes, check_pooling, check_row
 from keras_vit.models.stem import resnet_stem
 from keras_vit.models.token_layout import TokenLayout, add_prefix, prefix_counts
 from keras_vit.models.variants import Variant
@@ -67,10 +68,11 @@ def build(
     variant, conventions = follow_conventions(weights, variant)
     policy = keras.dtype_policies.get(dtype)
     if class_token is None:
-        class_token = pooling == "token" or (pooling is None and not variant.axial)
+        class_token = variant.class_token or pooling == "token" or (pooling is None and not variant.axial)
     config = EncoderConfig(
         patch_size=layers.as_pair(variant.patch_size if patch_size is None else patch_size),
         prefix=prefix_counts(variant, class_token=class_token),
+        norm_kind=variant.norm,
         dropout_rate=dropout_rate,
         attention_dropout_rate=attention_dropout_rate,
         drop_path_rate=drop_path_rate,
@@ -107,6 +109,7 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
     sizes = (variant.width, config.patch_size, variant.patch_bias)
     patches = layers.PatchEmbedding(*sizes, name="embedding", dtype=policy)(x)  # (B, h, w, D)
     x = layers.GridToTokens(name="tokens", dtype=policy)(patches)  # (B, h * w, D)
+    x = config.norm("patch_norm")(x) if variant.patch_norm else x
     x = x if corrupt is None else corrupt(x)
     x, prefix = add_prefix(x, config.prefix, policy)  # (B, prefix + h * w, D)
     free = None in patches.shape[1:3]
@@ -122,14 +125,15 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
     x = positions(x, patches) if free else positions(x)
     x = Dropout(config.dropout_rate, name="embedding_dropout", dtype=policy)(x)
     if variant.pre_norm:
-        x = layers.LayerNorm(config.layer_norm_epsilon, name="pre_norm", dtype=policy)(x)
+        x = config.norm("pre_norm")(x)
     for i in range(variant.depth):
         if i and variant.positions_at == "layers":
             positions = position_layer(f"position_embedding_{i:02d}")
         if i and variant.positions_at != "stem":
             x = positions(x, patches) if free else positions(x)
         block = _block(variant, config, layout, i)
-        x = block(x, patches) if variant.axial or variant.mlp_kernel_size else block(x)
+        with_patches = variant.axial or variant.mlp_kernel_size or (free and variant.rope)
+        x = block(x, patches) if with_patches else block(x)
     return x, layout
 
 
@@ -138,6 +142,7 @@ def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int)
     available = {**vars(variant), **vars(config), "prefix_tokens": layout.prefix_tokens}
     available["drop_path_rate"] = config.drop_path_rate * i / max(variant.depth - 1, 1)
     available["relative_positions"] = variant.positions == "relative"
+    available |= {"attention_options": attention_options(variant, layout), "mlp_options": mlp_options(variant)}
     kind = layers.AxialBlock if variant.axial else layers.EncoderBlock
     all_options, options = (inspect.signature(block.__init__).parameters for block in (layers.EncoderBlock, kind))
     for field in fields(variant):
@@ -150,16 +155,16 @@ def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int)
 
 def _pool(x, variant, config, layout, pooling, norm_after_pooling):
     """Normalise the tokens and pool them: (B, N, D) -> (B, D), or (B, N, D) without pooling."""
-    policy, epsilon = config.policy, config.layer_norm_epsilon
-    if not norm_after_pooling:
-        x = layers.LayerNorm(epsilon, name="encoder_norm", dtype=policy)(x)
+    if variant.final_norm and not norm_after_pooling:
+        x = config.norm("encoder_norm")(x)
     if pooling == "token":
-        x = layers.TokenPooling(name="pooling", dtype=policy)(x)
+        kind = layers.DistillationPooling if variant.distillation_token else layers.TokenPooling
+        x = kind(name="pooling", dtype=config.policy)(x)
     elif pooling == "gap":
-        x = layers.MeanPooling(layout.prefix_tokens, name="pooling", dtype=policy)(x)
+        x = layers.MeanPooling(layout.prefix_tokens, name="pooling", dtype=config.policy)(x)
     elif pooling == "map":
-        sizes = (variant.num_heads, variant.mlp_dim, config.activation, epsilon)
-        x = layers.AttentionPooling(*sizes, name="pooling", dtype=policy)(x)
-    if norm_after_pooling:
-        x = layers.LayerNorm(epsilon, name="pooled_norm", dtype=policy)(x)
-    return x
+        heads, mlp_dim = variant.pooling_heads or variant.num_heads, variant.pooling_mlp_dim or variant.mlp_dim
+        left_out = 0 if variant.pool_prefix else layout.prefix_tokens
+        sizes = (heads, mlp_dim, config.activation, config.layer_norm_epsilon, left_out)
+        x = layers.AttentionPooling(*sizes, name="pooling", dtype=config.policy)(x)
+    return config.norm("pooled_norm")(x) if norm_after_pooling else x

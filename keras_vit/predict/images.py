@@ -1,10 +1,19 @@
-"""Find the image files that command-line arguments mean."""
+"""Find the image files that command-line arguments mean, and load them in batches."""
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 
 from keras_vit.preprocessing.folders import image_files_below
+from keras_vit.preprocessing.image_spec import ImageSpec
+from keras_vit.preprocessing.inputs import load_image
 from keras_vit.preprocessing.kinds import KINDS
+
+BATCH_SIZE = 32
+READER_THREADS = 4
 
 
 def image_files(names: Sequence[str], lines: Iterable[bytes] = ()) -> list[str] | Iterator[str]:
@@ -42,3 +51,29 @@ def _files_of_names(names, lines) -> Iterator[str]:
 
 def _files_of_name(name: str) -> Iterator[str]:
     return image_files_below(name) if os.path.isdir(name) else iter((name,))
+
+
+def loaded_batches(
+    images: Iterable, shape: tuple[int, int, int], spec: ImageSpec | None = None
+) -> Iterator[tuple[list, np.ndarray, list]]:
+    """Yield batches of (paths, RGB pixels (B, H, W, C) in 0..255, error messages). One batch is read ahead at most.
+
+    Images are resized and cropped as `spec` says, or squeezed to the shape.
+
+    An image that cannot be read is zeros, because a batch of another size would be compiled again. The message of an
+    image that can be read is None.
+    """
+    images = iter(images)
+    with ThreadPoolExecutor(READER_THREADS, "images") as pool:
+        while paths := list(itertools.islice(images, BATCH_SIZE)):
+            loaded = list(pool.map(lambda path: _load(path, shape, spec), paths))
+            pixels = np.stack([np.zeros(shape, "float32") if error else image for image, error in loaded])
+            yield paths, pixels, [error for _, error in loaded]
+
+
+def _load(path, shape, spec):
+    """Return (image, None), or (None, error message)."""
+    try:
+        return load_image(path, shape, spec), None
+    except Exception as error:  # Pillow does not document what its readers raise for a damaged file
+        return None, " ".join(str(error).split()) or type(error).__name__

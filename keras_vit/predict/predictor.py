@@ -3,10 +3,9 @@
 B batch, H W C image.
 """
 
-import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,11 +13,9 @@ from keras_vit.exported import ExportedModel, load_export
 from keras_vit.exported.folders import SUFFIXES
 from keras_vit.models.model_interface import ModelInterface, model_interface
 from keras_vit.models.model_names import holds_model
+from keras_vit.predict.images import BATCH_SIZE as BATCH_SIZE
+from keras_vit.predict.images import loaded_batches
 from keras_vit.predict.progress import Progress
-from keras_vit.preprocessing.inputs import load_image, preprocess_input
-
-BATCH_SIZE = 32
-READER_THREADS = 4
 
 
 def load_predictor(source: str | os.PathLike):
@@ -40,27 +37,33 @@ def load_predictor(source: str | os.PathLike):
     return load_model(source)
 
 
-def predict(model, images: Sequence[str | os.PathLike], top: int = 5) -> list[dict]:
+def predict(
+    model, images: Sequence[str | os.PathLike], top: int = 5, labels: Sequence[str] | None = None
+) -> list[dict]:
     """Return the best classes of image files.
 
     Args:
         model: a model of this package with a classifier, or an export of one.
-        images: paths of the files. The images are resized to the model's image size.
+        images: paths of the files. The images are prepared as the model's `preprocessing` states.
         top: number of classes per image, at least 1.
+        labels: names of the classes; the model's own if None.
 
     Returns:
         One dict per image, in order: `{"image": path, "predictions": [{"label": ..., "score": ...}, ...],
         "error": None}`, best class first. If a file cannot be read, `predictions` is empty and `error` is a sentence.
 
     Raises:
-        ValueError: the model has no classifier, or `top` is not positive.
+        ValueError: the model has no classifier, `top` is not positive, or there are more or fewer labels than
+            classes.
     """
-    results = predict_each(model, images, top)
+    results = predict_each(model, images, top, labels)
     with Progress(len(images), quiet=len(images) <= BATCH_SIZE) as progress:  # no progress bar for a few images
         return [result for result in results if progress.add()]
 
 
-def predict_each(model, images: Iterable[str | os.PathLike], top: int = 5) -> Iterator[dict]:
+def predict_each(
+    model, images: Iterable[str | os.PathLike], top: int = 5, labels: Sequence[str] | None = None
+) -> Iterator[dict]:
     """Yield the results of `predict` lazily. `images` is read one batch ahead at most.
 
     Raises:
@@ -71,29 +74,22 @@ def predict_each(model, images: Iterable[str | os.PathLike], top: int = 5) -> It
     interface = interface_of(model)
     if interface.classes is None:
         raise ValueError(f"model expected a classifier, received {model.name} without one (include_top=False).")
+    if labels is not None:
+        if len(labels) != interface.classes:
+            raise ValueError(
+                f"labels expected the {interface.classes:,} names of the model's classes, received {len(labels):,}."
+            )
+        interface = replace(interface, labels=tuple(labels))
     return _results(interface, _probability_function(model), iter(images), top)
 
 
 def _results(interface, probabilities, images, top):
-    shape = interface.image_shape
-    with ThreadPoolExecutor(READER_THREADS, "images") as pool:
-        while paths := list(itertools.islice(images, BATCH_SIZE)):
-            loaded = list(pool.map(lambda path: _load(path, shape), paths))
-            # Zeros replace a broken image, because a batch of another size would be compiled again.
-            pixels = np.stack([np.zeros(shape, "float32") if error else image for image, error in loaded])
-            scores = [None] * len(paths)
-            if not all(error for _, error in loaded):
-                scores = probabilities(pixels if interface.takes_pixels else preprocess_input(pixels))  # (B, classes)
-            for path, (_, error), image_scores in zip(paths, loaded, scores, strict=True):
-                yield _result(path, image_scores, interface.labels, top, error)
-
-
-def _load(path, shape):
-    """Return (image, None), or (None, error message)."""
-    try:
-        return load_image(path, shape), None
-    except Exception as error:  # Pillow does not document what its readers raise for a damaged file
-        return None, " ".join(str(error).split()) or type(error).__name__
+    for paths, pixels, errors in loaded_batches(images, interface.image_shape, interface.preprocessing):
+        scores = [None] * len(paths)
+        if not all(errors):
+            scores = probabilities(interface.inputs_of(pixels))  # (B, classes)
+        for path, error, image_scores in zip(paths, errors, scores, strict=True):
+            yield _result(path, image_scores, interface.labels, top, error)
 
 
 def interface_of(model) -> ModelInterface:

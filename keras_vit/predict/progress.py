@@ -6,6 +6,7 @@ import time
 from tqdm import tqdm
 
 LINE_SECONDS = 10.0  # minimum time between two plain lines
+ESTIMATE_FROM = 10  # things that are done before the remaining time is estimated: the first ones wait for TensorFlow
 
 
 class Progress:
@@ -59,7 +60,7 @@ class Progress:
         self._last_line, speed = now, self.done / (now - self._started)
         of_total = "" if self.total is None else f" of {self.total:,}"
         line = f"{self.done:,}{of_total} {self.unit}, {speed:,.1f} {self.unit}/s"
-        if self.total is not None and speed:
+        if self.total is not None and self.done >= ESTIMATE_FROM:
             line += f", {tqdm.format_interval((self.total - self.done) / speed)} left"
         print(line + self._activity, file=sys.stderr, flush=True)
 

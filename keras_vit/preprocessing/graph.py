@@ -1,11 +1,15 @@
-"""Read EXIF orientations and decode WebP in a TensorFlow graph, for `tf.data` and exports.
+"""Read EXIF orientations, decode WebP and apply an `ImageSpec` in a TensorFlow graph, for `tf.data` and exports.
 
-`exif.py` does the same in NumPy. H W C image.
+`exif.py` and `geometry.py` do the same in NumPy. H W C image, h w model size.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.preprocessing.exif import FLIPS_COLUMNS, FLIPS_ROWS, MOST_ENTRIES, MOST_SEGMENTS, ORIENTATION, SWAPS
+from keras_vit.preprocessing.geometry import crop_offset, fill_color, resized_sides
+from keras_vit.preprocessing.image_spec import ImageSpec
+from keras_vit.preprocessing.resize import rows_first
 
 _NONE = tf.int64.min
 
@@ -79,6 +83,92 @@ def decode_webp(data):
     """Decode a WebP file without animation to uint8 (H, W, 3)."""
     # TensorFlow refuses `channels=3` for files with alpha.
     return tf.io.decode_image(data, expand_animations=False)[..., :3]
+
+
+def prepare_image(image, spec: ImageSpec, size: tuple[int, int]):
+    """Resize an image uint8 (H, W, C), crop and pad it, as `geometry.prepare_image`. Return float32 (h, w, C).
+
+    Raises:
+        ValueError: `nearest`, because TensorFlow rounds positions in another way than Pillow.
+    """
+    if spec.interpolation not in _KERNELS:
+        known = tuple(_KERNELS)
+        raise ValueError(f"interpolation expected one of {known} in a graph, received {spec.interpolation!r}.")
+    channels = image.shape[-1]
+    height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.float64))
+    sides = resized_sides(height, width, spec, size, tf.minimum, tf.maximum, tf.round)
+    image = _resize(image, tf.unstack(tf.cast(tf.stack(sides), tf.int32)), spec)
+    found, target = tf.shape(image)[:2], tf.constant(size)
+    start = crop_offset(tf.maximum(found - target, 0), spec)
+    image = tf.slice(image, [start[0], start[1], 0], [*tf.unstack(tf.minimum(found, target)), -1])
+    if spec.resize_mode == "border":
+        missing = tf.maximum(target - found, 0)
+        before = missing // 2
+        paddings = [*tf.unstack(tf.stack([before, missing - before], axis=1)), [0, 0]]
+        fill = tf.constant(fill_color(spec, channels), tf.float32)
+        image = tf.pad(image - fill, paddings) + fill
+    return tf.ensure_shape(image, (*size, channels))
+
+
+def _sinc(x):
+    return tf.where(x == 0, tf.ones_like(x), tf.sin(np.pi * x) / tf.where(x == 0, tf.ones_like(x), np.pi * x))
+
+
+def _cubic(x, a=-0.5):
+    near, far = ((a + 2) * x - (a + 3)) * x**2 + 1, ((x - 5) * x + 8) * x * a - 4 * a
+    return tf.where(x < 1, near, tf.where(x < 2, far, tf.zeros_like(x)))
+
+
+def _hamming(x):
+    return float(np.float32(0.54)) + float(np.float32(0.46)) * tf.cos(np.pi * x)  # Pillow's constants are floats
+
+
+_KERNELS = {  # Pillow's filters: half of the width, and the weight at a distance
+    "bilinear": (1, lambda x: tf.maximum(1 - x, 0)),
+    "bicubic": (2, _cubic),
+    "lanczos": (3, lambda x: tf.where(x < 3, _sinc(x) * _sinc(x / 3), tf.zeros_like(x))),
+    "hamming": (1, lambda x: tf.where(x < 1, _sinc(x) * _hamming(x), tf.zeros_like(x))),
+}
+_BITS = 22  # of a weight in Pillow's fixed-point arithmetic
+
+
+def _resize(image, sides, spec: ImageSpec):
+    """Resize uint8 (H, W, C) to float32: exactly as Pillow, or as TensorFlow without antialias."""
+    if not spec.antialias:
+        resized = tf.image.resize(image, sides, method=spec.interpolation)
+        return tf.clip_by_value(tf.cast(resized, tf.float32), 0, 255)
+    height, width = tf.unstack(tf.shape(image)[:2])
+    rows = lambda x: _resize_rows(x, sides[0], spec.interpolation)  # noqa: E731
+    columns = lambda x: tf.transpose(_resize_rows(tf.transpose(x, (1, 0, 2)), sides[1], spec.interpolation), (1, 0, 2))  # noqa: E731
+    image = tf.cond(rows_first(height, width, *sides), lambda: columns(rows(image)), lambda: rows(columns(image)))
+    return tf.cast(image, tf.float32)
+
+
+def _resize_rows(image, count, interpolation: str):
+    """Resize uint8 (H, W, C) to (count, W, C) in Pillow's integers: a weighted sum of rows, rounded to 8 bits."""
+    reach, kernel = _KERNELS[interpolation]
+    length = tf.shape(image)[0]
+    scale = tf.cast(length, tf.float64) / tf.cast(count, tf.float64)
+    stretch = tf.maximum(scale, 1.0)
+    centre = (tf.range(tf.cast(count, tf.float64), dtype=tf.float64) + 0.5) * scale  # (h,)
+    first = tf.cast(tf.maximum(centre - reach * stretch + 0.5, 0), tf.int32)
+    last = tf.minimum(tf.cast(centre + reach * stretch + 0.5, tf.int32), length)
+    taps = tf.reduce_max(last - first)
+    rows = first[:, None] + tf.range(taps)  # (h, taps)
+    weights = kernel(tf.abs(tf.cast(rows, tf.float64) - centre[:, None] + 0.5) / stretch)
+    weights = tf.where(rows < last[:, None], weights, tf.zeros_like(weights))
+    weights = weights / tf.reduce_sum(weights, axis=1, keepdims=True)
+    weights = tf.cast(weights * 2**_BITS + 0.5 * tf.sign(weights), tf.int32)
+    rows = tf.minimum(rows, length - 1)
+
+    def add_tap(i, total):
+        tap = tf.cast(tf.gather(image, rows[:, i]), tf.int32)
+        return i + 1, total + tap * weights[:, i, None, None]
+
+    shape = tf.concat([[count], tf.shape(image)[1:]], axis=0)
+    start = tf.fill(shape, 2 ** (_BITS - 1))
+    total = tf.while_loop(lambda i, _: i < taps, add_tap, (0, start), parallel_iterations=1)[1]
+    return tf.cast(tf.clip_by_value(tf.bitwise.right_shift(total, _BITS), 0, 255), tf.uint8)
 
 
 def _is_one_of(orientation, values):

@@ -11,13 +11,17 @@ import functools
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_vit.preprocessing.decode import decode_image as decode_image
+from keras_vit.preprocessing.geometry import prepare_image
 from keras_vit.preprocessing.kinds import is_camera_raw
 from keras_vit.preprocessing.resize import resize_image
+
+if TYPE_CHECKING:
+    from keras_vit.preprocessing.image_spec import ImageSpec
 
 
 def preprocess_input(x: Any, data_format: str | None = None) -> Any:
@@ -29,13 +33,18 @@ def preprocess_input(x: Any, data_format: str | None = None) -> Any:
         x: images of any shape, a NumPy array or a tensor.
         data_format: accepted for the signature of `keras.applications`; the scaling does not depend on it.
     """
+    return as_floats(x) / 127.5 - 1.0
+
+
+def as_floats(x: Any) -> Any:
+    """Return an array or tensor of integers as float32, and others unchanged."""
     if isinstance(x, np.ndarray):
-        x = x.astype("float32") if x.dtype.kind in "ui" else x
-    elif "int" in str(getattr(x, "dtype", "")):
+        return x.astype("float32") if x.dtype.kind in "ui" else x
+    if "int" in str(getattr(x, "dtype", "")):
         from keras import ops
 
-        x = ops.cast(x, "float32")
-    return x / 127.5 - 1.0
+        return ops.cast(x, "float32")
+    return x
 
 
 def resize(images, size: tuple[int, int]):
@@ -46,15 +55,20 @@ def resize(images, size: tuple[int, int]):
     return ops.image.resize(ops.cast(images, "float32"), size, **how)
 
 
-def load_image(source: str | os.PathLike | bytes, input_shape: tuple[int | None, int | None, int]) -> np.ndarray:
-    """Decode an image, apply its EXIF orientation, and resize it to a model's input.
+def load_image(
+    source: str | os.PathLike | bytes,
+    input_shape: tuple[int | None, int | None, int],
+    spec: "ImageSpec | None" = None,
+) -> np.ndarray:
+    """Decode an image, apply its EXIF orientation, and bring it to the size of a model's input.
 
     Args:
         source: path of the file, or its bytes.
         input_shape: (height, width, channels); a side that is None is not resized.
+        spec: the model's preprocessing; None resizes both sides by bilinear interpolation.
 
     Returns:
-        Pixels 0..255, float32 (H, W, C). Pass them to `preprocess_input` unless the model includes the preprocessing.
+        Pixels 0..255, float32 (H, W, C). `ModelInterface.inputs_of` converts them to the model's range.
 
     Raises:
         FileNotFoundError: the path does not exist.
@@ -71,6 +85,8 @@ def load_image(source: str | os.PathLike | bytes, input_shape: tuple[int | None,
             )
         image = decode_image(Path(source).read_bytes(), input_shape[2], source=str(source))
     size = input_shape[0] or image.shape[0], input_shape[1] or image.shape[1]
+    if spec is not None and not spec.is_plain_resize and None not in input_shape:
+        return prepare_image(image, spec, size)
     return image.astype("float32") if size == image.shape[:2] else resize_image(image, size)
 
 

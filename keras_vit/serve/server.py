@@ -28,6 +28,7 @@ def serve(
     keep: int = 1,
     poll_seconds: float = 2.0,
     allowed_hosts=(),
+    ready=None,
 ) -> None:
     """Serve exported models until SIGTERM or SIGINT. Then answer the pending requests and return.
 
@@ -42,6 +43,8 @@ def serve(
         poll_seconds: time between two checks for new versions.
         allowed_hosts: host names of the server, in addition to `host`, `localhost` and all IP addresses; `*` allows any
             name.
+        ready: receives the address and a dict from the models' names to their versions, once requests are answered;
+            None prints both.
 
     Raises:
         ValueError: an argument is out of range, a folder holds no loadable export, or the port is taken.
@@ -60,7 +63,7 @@ def serve(
             server_header=False,
             ws="none",
         )
-        _run(_Server(config), repository, listener)
+        _run(_Server(config), repository, listener, ready or _print_ready)
         print("stopped", flush=True)
 
 
@@ -75,9 +78,19 @@ def _check(keep: int, poll_seconds: float, batching: Batching, limits: Limits) -
         raise ValueError(f"batch_timeout expected milliseconds from 0 on, received {batching.batch_timeout_ms!r}.")
 
 
-def _run(server: uvicorn.Server, repository: Repository, listener: socket.socket) -> None:
+def _print_ready(address: str, models: dict[str, list[int]]) -> None:
+    print(ready_sentence(address, models), flush=True)
+
+
+def ready_sentence(address: str, models: dict[str, list[int]]) -> str:
+    """Return the sentence about the address and the newest version of each model."""
+    newest = ", ".join(f"{name} (version {max(versions)})" for name, versions in models.items())
+    return f"serving {newest} at {address}"
+
+
+def _run(server: uvicorn.Server, repository: Repository, listener: socket.socket, ready) -> None:
     """Run the server until SIGTERM or SIGINT."""
-    models = ", ".join(f"{name} (version {max(m.versions)})" for name, m in repository.models.items())
+    models = {name: sorted(model.versions) for name, model in repository.models.items()}
     address, bound = listener.getsockname()[:2]
 
     def stop(*_) -> None:
@@ -88,7 +101,7 @@ def _run(server: uvicorn.Server, repository: Repository, listener: socket.socket
     try:
         with repository:
             listener.listen(server.config.backlog)  # before the message, so that its readers can connect
-            print(f"serving {models} at http://{address}:{bound}", flush=True)
+            ready(f"http://{address}:{bound}", models)
             server.run(sockets=[listener])
     except KeyboardInterrupt:
         pass

@@ -10,6 +10,7 @@ from keras_vit.data.mosaic import mosaic_layer
 from keras_vit.data.pipeline import steps_per_epoch, training_batches
 from keras_vit.data.sources import Examples, open_data, open_split
 from keras_vit.evaluate.few_shot import size_before_crop
+from keras_vit.preprocessing.image_spec import PLAIN_SCALING, ImageSpec
 from keras_vit.tasks.masked import MaskedPatches
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.inputs import augment_at
@@ -20,7 +21,7 @@ class Datasets:
     """The splits of a run.
 
     `validation` is the split of the evaluations during training. `few_shot` are the splits to fit linear heads to, and
-    to test them on; None without few-shot evaluation.
+    to test them on; None without few-shot evaluation. `spec` is the preprocessing of the model.
     """
 
     recipe: Recipe
@@ -28,6 +29,7 @@ class Datasets:
     test: Examples
     validation: Examples
     few_shot: tuple[Examples, Examples] | None = None
+    spec: ImageSpec = PLAIN_SCALING
 
     @classmethod
     def open(cls, recipe: Recipe, data_dir: str | None = None, left_out: tuple[str, ...] = ()) -> "Datasets":
@@ -121,7 +123,7 @@ class Datasets:
         def of_part(shard):
             return training_batches(
                 self.train, augment, batch_size=self.recipe.data.batch_size, input_shape=input_shape,
-                epochs=self.epochs, seed=self.recipe.seed, start=start, scale=self._scale, shard=shard,
+                epochs=self.epochs, seed=self.recipe.seed, start=start, scale=self._scale, spec=self.spec, shard=shard,
                 multi_hot=self.recipe.loss.kind == "sigmoid", corrupt=corrupt,
             )  # fmt: skip
 
@@ -138,7 +140,7 @@ class Datasets:
     def _whole(self, examples, resize, shard):
         return evaluation_batches(
             examples, batch_size=self.recipe.data.batch_size, input_shape=self.recipe.model.input_shape,
-            scale=self._scale, resize=resize, shard=shard,
+            scale=self._scale, spec=self.spec, resize=resize, shard=shard,
         )  # fmt: skip
 
     @property

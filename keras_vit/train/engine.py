@@ -3,11 +3,14 @@
 import contextlib
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import keras
 import tensorflow as tf
 
 from keras_vit.data.broken import DATA_ERRORS, naming_broken_files
+from keras_vit.preprocessing.image_spec import preprocessing_of
 from keras_vit.tasks.masked import finished_models
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.datasets import Datasets
@@ -22,7 +25,7 @@ from keras_vit.train.log.summary import summarise
 from keras_vit.train.measure import Measure
 from keras_vit.train.process import record_process
 from keras_vit.train.recipe import Recipe
-from keras_vit.train.recipe.inputs import check_sizes
+from keras_vit.train.recipe.inputs import check_selection, check_sizes
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
@@ -80,6 +83,7 @@ def train(
     if finished is not None:
         return finished
     check_sizes(recipe)
+    check_selection(recipe)
     plot = LivePlot(Path(workdir) / "metrics.jsonl") if live_plot else None
     devices = choose(strategy, recipe.data.batch_size, recipe.optimizer.accumulate, tpu)
     # The signal handler is set after the workers have connected, during which TensorFlow handles SIGTERM.
@@ -101,6 +105,7 @@ class Run:
         self.steps = self.data.steps
         self.state = first_state(recipe, self.data.train.labels, self.steps, devices.strategy)
         self.counters, average = self.state.counters, self.state.average
+        self.data = replace(self.data, spec=preprocessing_of(average))
         self.checkpoints = Checkpoints(
             workdir / "checkpoints", recipe.checkpoint.keep, self.state.variables(), devices.chief
         )
@@ -144,20 +149,39 @@ class Run:
         ):
             self.report.begin(self.state.model.count_params(), self.state.rate.schedule)
             stop, count, _ = devices.agree(interrupt.requested, 1, False)
-            while self.step < self.steps and not stop:
+            while self.step < self.steps and not (stop or self._stops_early):
                 self._update(count)
                 self._report()
                 count = self.speed.images_in(CALL_SECONDS) // self.batch_size or 1
                 due = time.perf_counter() - self.saved >= recipe.checkpoint.seconds
                 stop, count, due = devices.agree(interrupt.requested, count, due)
-                if self.step == self.steps or stop or due:
+                if self.step == self.steps or self._stops_early or stop or due:
                     self._save()
                     self.saved = time.perf_counter()
-            if self.step < self.steps:
+            if self.step < self.steps and not self._stops_early:
                 self.report.say(f"stopped at step {self.step} of {self.steps}; the same command goes on from there.")
                 raise SystemExit(interrupt.code)
-            self.result = self.result or self.measure("test")
+            self._test()
         return self._finish()
+
+    @property
+    def _stops_early(self) -> bool:
+        patience = self.recipe.evaluate.patience
+        return 0 < patience <= self.counters.waited
+
+    def _test(self) -> None:
+        """Evaluate the result of the run on the test split: the last weights, or the best ones with `use_best`."""
+        if self._stops_early:
+            self.report.say(f"stopped early at step {self.step:,} of {self.steps:,}: no higher accuracy in "
+                            f"{self.recipe.evaluate.patience} evaluations")  # fmt: skip
+        if self.recipe.checkpoint.use_best:
+            best = keras.saving.load_model(self.workdir / "best.keras", compile=False)
+            self.state.average.set_weights(best.get_weights())
+        elif self.result is not None and not self._stops_early:
+            return  # of the test split, after the last step
+        self.result = self.measure("test")
+        if not self.report.has(self.step, "test"):  # from before an interruption
+            self.report.evaluation(self.step, "test", self.result)
 
     def _begin_stage(self) -> None:
         """Compile the steps of the next stage, and open its data."""
@@ -215,13 +239,16 @@ class Run:
                 self.result = self.measure(split)
                 report.evaluation(step, split, self.result)
                 if split == self.measure.on_the_way:
-                    self._save_best(self.result)
+                    self._select(self.result)
 
-    def _save_best(self, result: dict) -> None:
-        """Write `best.keras` if the recipe asks for it and no evaluation before had a higher accuracy."""
-        if self.recipe.checkpoint.best and result["accuracy"] > self.counters.best:
-            self.counters.best = result["accuracy"]
-            if self.devices.chief:
+    def _select(self, result: dict) -> None:
+        """Count the evaluations since the highest accuracy, and write `best.keras` there if the recipe asks for it."""
+        if not (self.recipe.checkpoint.best or self.recipe.evaluate.patience):
+            return
+        self.counters.waited += 1
+        if result["accuracy"] > self.counters.best:
+            self.counters.best, self.counters.waited = result["accuracy"], 0.0
+            if self.recipe.checkpoint.best and self.devices.chief:
                 model = finished_models(self.recipe, self.state.average)["model.keras"]
                 save_model(model, self.workdir / "best.keras")
 
@@ -234,7 +261,9 @@ class Run:
 
     def _finish(self) -> dict:
         """Save the models and the summary, and return the summary."""
-        summary = summarise(self.recipe, self.data, self.state, self.result, self.speed.of_run, self.devices.replicas)
+        summary = summarise(
+            self.recipe, self.data, self.state, self.result, self.step, self.speed.of_run, self.devices.replicas
+        )
         if self.devices.chief:
             for name, model in finished_models(self.recipe, self.state.average).items():
                 save_model(model, self.workdir / name)

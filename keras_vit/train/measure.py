@@ -30,13 +30,17 @@ class Measure:
         return "test" if self._recipe.evaluate.split is None else "validation"
 
     def due(self, step: int) -> list[str]:
-        """Return the splits to evaluate after a step, the test split last."""
+        """Return the splits to evaluate after a step, the test split last.
+
+        With `use_best` the test split is evaluated after the run, with the best weights.
+        """
         last = step == self._data.steps
         every = self._recipe.evaluate.every
         regular = bool(every) and step % (self._data.report_steps * every) == 0
         at_the_end = self._recipe.checkpoint.best or self.on_the_way == "validation"
         splits = [self.on_the_way] if regular or (last and at_the_end) else []
-        return splits + ["test"] if last and "test" not in splits else splits
+        tested = "test" in splits or self._recipe.checkpoint.use_best
+        return splits + ["test"] if last and not tested else splits
 
     def __call__(self, split: str) -> dict:
         """Return the metrics of `keras_vit.evaluate.accuracy.evaluate` on a split, and the few-shot accuracies.

@@ -1,5 +1,7 @@
 """The model that a recipe trains."""
 
+from dataclasses import replace
+
 import keras
 
 from keras_vit.models.builders import build
@@ -58,13 +60,22 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
     if source is not None:
         last = "pre_logits" if settings.representation_size else "pooling"
         load_weights(keras.Model(model.inputs, model.get_layer(last).output), source)
-        # Training resizes batches by its own rule, and scales to [-1, 1] unless the model normalises pixels.
-        spec = preprocessing_of(model) if settings.include_preprocessing else ImageSpec()
-        store_preprocessing(model, ImageSpec(mean=spec.mean, std=spec.std))
+        store_preprocessing(model, _preprocessing(preprocessing_of(model), recipe))
     if settings.head_bias:
         bias = model.get_layer("head").bias
         bias.assign(keras.ops.full(bias.shape, settings.head_bias))
     return model
+
+
+def _preprocessing(spec: ImageSpec, recipe: Recipe) -> ImageSpec:
+    """Return the preprocessing of the trained model: that of its initial weights.
+
+    A recipe that states `data.resize` evaluates by its own rule, which an `ImageSpec` of another image size does not
+    state. Its model is used on whole images.
+    """
+    if recipe.data.resize is None:
+        return replace(spec, size=None)
+    return ImageSpec(mean=spec.mean, std=spec.std, channel_order=spec.channel_order)
 
 
 def _source(settings) -> str | None:

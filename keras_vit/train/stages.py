@@ -71,7 +71,7 @@ class Forward:
             self._logits = logits
             return
         resized = patch is not None or tuple(logits.inputs[0].shape[1:]) != span.input_shape
-        if resized and any(getattr(layer, "relative_positions", False) for layer in model.layers):
+        if resized and any(map(_is_stored_for_one_size, model.layers)):
             raise ValueError(f"image_size expected the model's own in a stage of {model.name}, whose relative positions"
                              f" are stored for it, received {span.input_shape[:2]}.")  # fmt: skip
         original = embeddings[0] if embeddings else None
@@ -86,6 +86,8 @@ class Forward:
                 return layer(args[0], grid[-1])
             if layer.name in frozen:
                 return InInference(layer)(*args)
+            if getattr(layer, "attention_options", None) and "rope" in layer.attention_options:
+                args = (args[0], grid[-1])
             if recompute and layer is not last and isinstance(layer, EncoderBlock | AxialBlock | ResidualUnit):
                 return Recomputed(layer, lambda: self._mapping)(*args, **options)
             output = layer(*args, **options)
@@ -139,3 +141,9 @@ def _resampling(old: tuple[int, int], new: tuple[int, int]) -> np.ndarray:
     cells = old[0] * old[1]
     basis = np.eye(cells, dtype="float32").reshape(*old, 1, cells)
     return resize_kernel(basis, new).reshape(-1, cells)
+
+
+def _is_stored_for_one_size(layer) -> bool:
+    """Return whether a block has relative positions or biases, which are stored for one number of tokens."""
+    options = getattr(layer, "attention_options", None) or {}
+    return getattr(layer, "relative_positions", False) or "relative_bias" in options

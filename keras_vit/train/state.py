@@ -58,6 +58,7 @@ class Counters:
         seconds: training time so far, in seconds.
         skipped_before: updates skipped before the last report.
         best: highest accuracy of an evaluation; -1 before the first.
+        waited: number of evaluations since the highest accuracy.
         images, images_seconds: images, and their seconds, of all calls that did not compile.
         peak_memory, peak_device_memory: highest memory in bytes of any process of the run, and of a GPU.
         tally: since the last report, counted in the graph: the sum of the losses, the number of updates, and the number
@@ -66,9 +67,9 @@ class Counters:
 
     def __init__(self):
         self.seconds, self.skipped_before, self.best = 0.0, 0.0, -1.0
-        self.images = self.images_seconds = self.peak_memory = self.peak_device_memory = 0.0
-        # Any length: older checkpoints have one value less.
-        self._saved = tf.Variable(tf.zeros(7, tf.float64), trainable=False, shape=tf.TensorShape([None]))
+        self.images = self.images_seconds = self.peak_memory = self.peak_device_memory = self.waited = 0.0
+        # Any length: older checkpoints have fewer values.
+        self._saved = tf.Variable(tf.zeros(8, tf.float64), trainable=False, shape=tf.TensorShape([None]))
         with tf.device("CPU:0"):
             self.tally = tf.Variable(tf.zeros(3, tf.float64), trainable=False)
             self._first_wrong = tf.Variable(0, trainable=False, dtype=tf.int64)
@@ -81,14 +82,14 @@ class Counters:
     def load(self) -> None:
         """Read the counters from the variables that a checkpoint has filled."""
         self.seconds, self.skipped_before, self.best, *speed = self._saved.numpy().tolist()
-        self.images, self.images_seconds, self.peak_memory, *device = speed
-        self.peak_device_memory = device[0] if device else 0.0
+        self.images, self.images_seconds, self.peak_memory, *later = speed
+        self.peak_device_memory, self.waited = (*later, 0.0, 0.0)[:2]
 
     def store(self) -> None:
         """Write the counters to the variables that a checkpoint saves."""
         self.peak_memory = max(self.peak_memory, peak_memory())
         self.peak_device_memory = max(self.peak_device_memory, peak_device_memory())
-        speed = [self.images, self.images_seconds, self.peak_memory, self.peak_device_memory]
+        speed = [self.images, self.images_seconds, self.peak_memory, self.peak_device_memory, self.waited]
         self._saved.assign([self.seconds, self.skipped_before, self.best, *speed])
 
     def count(self, loss, made, wrong, step) -> None:

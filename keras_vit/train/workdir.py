@@ -11,6 +11,7 @@ from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.file import differences, from_json, to_json
 
 SUMMARY = "summary.json"
+PLANNED = ("recipe.py", "splits.csv")  # written by `keras-vit finetune` before the run
 LENGTH, SKIPPING = ("epochs", "steps"), ("data.on_error",)  # fields that may change during a run
 
 
@@ -45,7 +46,8 @@ def find_summary(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
             raise ValueError(_another_length(workdir, recipe, longer[0]))
         summary = workdir / SUMMARY
         return json.loads(summary.read_text()) if summary.is_file() and not longer else None
-    if workdir.is_dir() and any(path.suffix not in (".partial", ".lock") for path in workdir.iterdir()):
+    others = (path for path in (workdir.iterdir() if workdir.is_dir() else ()) if path.name not in PLANNED)
+    if any(path.suffix not in (".partial", ".lock") for path in others):
         raise ValueError(
             f"workdir expected a new or empty folder or one with a recipe.json, received {str(workdir)!r}, which "
             "holds other files."
@@ -136,6 +138,11 @@ class Metrics:
         rows = [{"step": step, "split": split, "name": name, "value": value} for name, value in values.items()]
         with self.path.open("a", encoding="utf-8") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows))
+
+    def has(self, step: int, split: str) -> bool:
+        """Return whether the file has a value of a split at a step."""
+        rows = (json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines())
+        return any((row["step"], row["split"]) == (step, split) for row in rows)
 
 
 def _written_by(line: str, step: int) -> bool:

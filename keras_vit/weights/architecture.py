@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from keras_vit.weights.contents import Contents
-from keras_vit.weights.conversions import prefix_and_grid
+from keras_vit.weights.conversions import BIAS_TABLE, prefix_and_grid, table_grid
 from keras_vit.weights.efficientnets import widths_of
 from keras_vit.weights.layouts import Layout
 
@@ -93,7 +93,7 @@ class Architecture:
 CONVENTIONS = ("activation", "layer_norm_epsilon", "group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
 
 
-def origin(layout: Layout, family: str, stem: bool = True, pre_norm: bool = False) -> dict:
+def origin(layout: Layout, family: str, stem: bool = True, pre_norm: bool = False, gated: bool = False) -> dict:
     """Return the conventions of a layout's origin, as fields of `Architecture`.
 
     Args:
@@ -101,22 +101,25 @@ def origin(layout: Layout, family: str, stem: bool = True, pre_norm: bool = Fals
         family: `vit`, `bit` or `efficientnet`.
         stem: whether a ViT has a ResNet stem.
         pre_norm: whether a ViT has a norm before its first block; CLIP's norms have torch's default epsilon.
+        gated: whether a ViT's MLPs have a gate; all known ones are SwiGLU, whose activation is SiLU.
     """
     if family == "efficientnet":
         return {}
     if family == "bit":
         return {"weight_epsilon": layout.bit_weight_epsilon, "weight_epsilon_on": "variance"}
     conventions = {name: getattr(layout, name) for name in (CONVENTIONS if stem else CONVENTIONS[:2])}
+    conventions |= {"activation": "silu"} if gated else {}
     return conventions | ({"layer_norm_epsilon": 1e-5} if pre_norm else {})
 
 
 def origin_of_contents(contents: Contents) -> dict:
     """Return the conventions of a file's origin, as fields of `Architecture`."""
-    return origin(contents.layout, contents.family, pre_norm="pre_norm" in contents.options)
+    options = contents.options
+    return origin(contents.layout, contents.family, pre_norm="pre_norm" in options, gated="gated_mlp" in options)
 
 
-def architecture_of_contents(contents: Contents) -> Architecture:
-    """Return the architecture of a file by its shapes.
+def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = None) -> Architecture:
+    """Return the architecture of a file by its shapes, and by the grid of its positions if a config states it.
 
     Raises:
         ValueError: a required array is missing, or the shapes are not understood.
@@ -138,34 +141,26 @@ def architecture_of_contents(contents: Contents) -> Architecture:
         return Architecture("bit", root[2], units=units, width_factor=root[3] / 64, classes=classes, **conventions)
     class_token = "class_token" in contents.prefix
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
-    layout = prefix_and_grid(positions, contents.prefix_tokens)
+    layout = prefix_and_grid(positions, contents.prefix_tokens, grid)
     # timm's models with `no_embed_class`: DeiT III, and those with registers
     in_front = contents.layout.name == "timm" and contents.prefix_tokens and layout and not layout[0]
     without_prefix = {"prefix_positions": False} if in_front else {}
-    if not positions[-1] and not contents.layout.fixed_positions:
-        raise ValueError(
-            f"source expected a position embedding, as in layout {contents.layout.name!r}, "
-            f"received {contents.source!r} without one."
-        )
     pooling = pooling_of("pooling/probe" in shapes, class_token, "pooled_norm/gamma" in shapes)
     if pooling == "map" and contents.prefix_tokens and contents.layout.name == "timm":
-        raise ValueError(
-            "source expected attention pooling without a class token or registers, which timm leaves out of it and "
-            f"this package does not, received {contents.source!r}."
-        )
+        without_prefix |= {"pool_prefix": False}  # unless its config states otherwise
     return Architecture(
         "vit",
         channels=root[2],
         width=shapes[first][3],
         depth=len({path.split("/")[0] for path in shapes if path.startswith("encoder_block_")}),
-        mlp_dim=shapes.get("encoder_block_00/mlp/fc1/kernel", (0, 0))[-1],
+        mlp_dim=shapes.get("encoder_block_00/mlp/fc2/kernel", (0, 0))[0],
         num_heads=_heads(contents),
         patch_size=shapes[first][:2],
         units=units if "stem_root/kernel" in shapes else None,
         width_factor=root[3] / 64 if "stem_root/kernel" in shapes else 1.0,
         tokens=positions[-2],
-        grid=layout and layout[1],
-        positions="learned" if positions[-1] else "sincos2d",
+        grid=layout[1] if layout else table_grid(shapes.get(BIAS_TABLE), contents.prefix_tokens),
+        positions="learned" if positions[-1] else "sincos2d" if contents.layout.fixed_positions else "none",
         representation_size=shapes.get("pre_logits/kernel", (0, None))[1],
         classes=classes,
         class_token=class_token,
@@ -232,8 +227,16 @@ def with_config(architecture: Architecture, fields: dict, source: str) -> Archit
             )
     names = ("num_heads", "image_size", "labels", *CONVENTIONS)
     changes = {name: fields[name] for name in names if fields.get(name) is not None}
+    changes["options"] = options = {**architecture.options, **fields.get("options", {})}
+    if architecture.positions == "none" and not (options.get("rope") or options.get("relative_bias")):
+        raise ValueError(
+            f"source expected a position embedding, or a config that names a model with rotary positions, received "
+            f"{source!r} with neither."
+        )
     if architecture.num_heads is not None:
         changes.pop("num_heads", None)
+    if "pool_prefix" in fields:
+        options["pool_prefix"] = fields["pool_prefix"]
     labels = changes.get("labels")
     if labels is not None and len(labels) != architecture.classes:
         del changes["labels"]

@@ -5,10 +5,12 @@ import difflib
 import fnmatch
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from keras_vit.weights.released import AUGREG_MODELS, OFFICIAL_MODELS, RELEASED, Released
+from keras_vit.weights.timm_checkpoints import TimmCheckpoint, timm_checkpoints
 
 INDEX_PATH = "vit_models/augreg/index.csv"
 _NUMBER = r"\d+(?:\.\d+)?"
@@ -109,7 +111,18 @@ def find_released(name: str) -> Released:
 
 @dataclass(frozen=True)
 class PublishedCheckpoint:
-    """One line of `weights find`."""
+    """One line of `weights find`.
+
+    Args:
+        tag: the tag.
+        model: name of the builder, or timm's name of the architecture.
+        parameters: number of parameters.
+        resolution: side of the images in pixels.
+        dataset: data set of the classifier.
+        accuracy: published top-1 accuracy.
+        source: publication of the accuracy.
+        on_hub: the row of timm's checkpoint, if timm publishes it on the Hugging Face hub.
+    """
 
     tag: str
     model: str
@@ -118,8 +131,15 @@ class PublishedCheckpoint:
     dataset: str | None
     accuracy: float | None
     source: str | None
+    on_hub: TimmCheckpoint | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        """Return why `from_pretrained` refuses the checkpoint; None if it loads. The first call takes seconds."""
+        return self.on_hub.refusal if self.on_hub and self.model == self.on_hub.architecture else None
 
 
+_DATASETS = {1000: "imagenet2012", 21843: "imagenet21k"}
 _SORTS = ("accuracy", "parameters", "resolution", "tag")
 
 
@@ -131,6 +151,12 @@ def find(
     sort: str = "accuracy",
     index: str | os.PathLike | None = None,
     parameters_of=None,
+    *,
+    words: Sequence[str] = (),
+    family: str | None = None,
+    licence: str | None = None,
+    loads: bool = False,
+    hub: bool = False,
 ) -> list[PublishedCheckpoint]:
     """Return the published checkpoints that match, best first.
 
@@ -142,6 +168,11 @@ def find(
         sort: `accuracy`, `parameters`, `resolution` or `tag`.
         index: path of augreg's index.csv, which adds files and accuracies; None searches the published rows only.
         parameters_of: a function of a builder's name that returns its number of parameters.
+        words: parts of the tag.
+        family: a family of `timm_checkpoints.FAMILIES`, or `vit`.
+        licence: the licence, as timm states it.
+        loads: whether to leave out the checkpoints that `from_pretrained` refuses.
+        hub: whether to search timm's checkpoints on the Hugging Face hub, too. `family` and `licence` know only these.
 
     Raises:
         FileNotFoundError: `index` does not exist.
@@ -156,6 +187,7 @@ def find(
         same = next((lines.pop(name) for name in released.aliases if name in lines), row)
         rows.append(row if row.accuracy is not None else replace(row, accuracy=same.accuracy, source=same.source))
     rows += lines.values()
+    rows = _with_hub(rows) if hub else rows
     wanted = [
         row
         for row in rows
@@ -163,7 +195,16 @@ def find(
         and (resolution is None or row.resolution == resolution)
         and (under is None or (row.parameters or 0) < under)
         and (dataset is None or row.dataset == dataset)
+        and all(word.lower() in row.tag.lower() for word in words)
+        and (family is None or getattr(row.on_hub, "family", None) == family)
+        and (licence is None or getattr(row.on_hub, "licence", None) == licence)
+        and not (loads and row.refusal)
     ]
+    return _ordered(wanted, sort)
+
+
+def _ordered(rows: list[PublishedCheckpoint], sort: str) -> list[PublishedCheckpoint]:
+    """Return rows best first; those without a value last, and equal ones by tag."""
     largest_first = sort in ("accuracy", "resolution")
     missing = float("-inf") if largest_first else float("inf")
 
@@ -171,7 +212,20 @@ def find(
         value = getattr(row, sort)
         return value if isinstance(value, str) else missing if value is None else value
 
-    return sorted(sorted(wanted, key=lambda row: row.tag), key=key, reverse=largest_first)
+    return sorted(sorted(rows, key=lambda row: row.tag), key=key, reverse=largest_first)
+
+
+def _with_hub(rows: list[PublishedCheckpoint]) -> list[PublishedCheckpoint]:
+    """Return the rows with their entries on the hub, followed by timm's checkpoints that are published only there."""
+    on_hub = {row.tag: row for row in timm_checkpoints()}
+    known = [replace(row, on_hub=on_hub.pop(row.tag, None)) for row in rows]
+    others = [
+        PublishedCheckpoint(
+            row.tag, row.architecture, row.parameters, max(row.spec.size), _DATASETS.get(row.classes), None, None, row
+        )
+        for row in on_hub.values()
+    ]
+    return known + others
 
 
 def _names(row: PublishedCheckpoint) -> set[str]:
@@ -182,7 +236,7 @@ def _names(row: PublishedCheckpoint) -> set[str]:
 
 
 def _from_released(row: Released, parameters_of) -> PublishedCheckpoint:
-    dataset = {1000: "imagenet2012", 21843: "imagenet21k"}.get(row.classes)
+    dataset = _DATASETS.get(row.classes)
     parameters = parameters_of(row.model) if parameters_of else None
     return PublishedCheckpoint(row.tag, row.model, parameters, row.image_size, dataset, row.accuracy, row.source)
 

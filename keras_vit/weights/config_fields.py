@@ -7,11 +7,12 @@ architecture of timm that implies them.
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents
 from keras_vit.weights.efficientnets import stated_architecture
-from keras_vit.weights.timm_architectures import find_timm_architecture
+from keras_vit.weights.timm_architectures import find_timm_architecture, stated_options
+from keras_vit.weights.timm_models import pooling_heads_of_timm, rope_of_timm, states_rope, timm_image_size
 
 # transformers' models that compute the same as this package. Others have the same names of arrays, but differ.
 _MODEL_TYPES = ("vit", "vit_mae", "vit_msn", "ijepa", "dpt", "bit", "vit-hybrid", "vit_hybrid", "dinov2")
-_MODEL_TYPES += ("dinov2_with_registers", "clip_vision_model")
+_MODEL_TYPES += ("dinov2_with_registers", "clip_vision_model", "deit")
 
 
 def config_fields(file, contents: Contents) -> dict:
@@ -28,9 +29,27 @@ def config_fields(file, contents: Contents) -> dict:
     fields = read_config(config, layout, contents.source)
     if layout == "hf":
         _require_same_model(config, contents)
+        if "gated_mlp" in contents.options:
+            fields["activation"] = "silu"  # of transformers' DINOv2, whatever its `hidden_act`
     if contents.family == "efficientnet":
         return fields | stated_architecture(config, contents.source)
-    implied = find_timm_architecture(config) if layout == "timm" and contents.family == "vit" else None
+    if layout != "timm" or contents.family != "vit":
+        return fields
+    if "pooling/probe" in contents.entries and contents.prefix_tokens:
+        eva = rope_of_timm(config) or contents.options.get("qkv_bias") == "qv"  # timm's class that pools all tokens
+        fields["pool_prefix"] = stated_options(config).get("pool_prefix", bool(eva))
+    if isinstance(arguments := config.get("model_args"), dict) and arguments.get("swiglu_mlp"):
+        fields["activation"] = "silu"
+    stated = {"rope": rope_of_timm(config), "pooling_heads": pooling_heads_of_timm(config)}
+    fields["options"] = {name: value for name, value in stated.items() if value}
+    if contents.options.get("gated_mlp") and contents.options.get("qkv_bias") == "qv" and not states_rope(config):
+        raise ValueError(
+            f"the config of {contents.source!r} expected an 'architecture' of timm, because no array shows whether a "
+            f"model like EVA-02 has rotary positions, received {config.get('architecture')!r}."
+        )
+    if "position_embedding/embedding" not in contents.entries and (size := timm_image_size(config)):
+        fields.setdefault("image_size", size)
+    implied = find_timm_architecture(config)
     return fields if implied is None else {**implied.fields, **fields}
 
 

@@ -6,6 +6,7 @@ from keras_vit.preprocessing.image_spec import ImageSpec
 from keras_vit.weights.architecture import Architecture
 from keras_vit.weights.efficientnets import timm_efficientnet
 from keras_vit.weights.image_configs import timm_config
+from keras_vit.weights.timm_models import timm_model
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,10 @@ _BIT_FIXED = {
 }
 # Keys of timm's `model_args` that no array shows, with the values that this package supports.
 _TIMM_FIXED = {
-    "norm_layer": ("layernorm",),
+    "norm_layer": ("layernorm", "rmsnorm"),
     "pos_embed": ("learn",),
-    "pool_include_prefix": (False,),
-    "use_rot_pos_emb": (False,),
     "use_post_norm": (False,),
+    "rope_type": ("cat", "mixed", "dinov3"),
     "attn_layer": (),
     "block_fn": (),
     "mlp_layer": (),
@@ -224,19 +224,13 @@ def _hf_bit(model):
 def _timm(model, spec):
     if model.family != "vit":
         return (_timm_bit if model.family == "bit" else timm_efficientnet)(model, spec)
-    if model.pooling == "map" and model.class_token:
-        raise ValueError("layout 'timm' expected attention pooling without a class token, which timm leaves out of it.")
     values = _values(model, "timm")
     arguments = {key.removeprefix("model_args."): value for key, value in values.items() if "model_args." in key}
     ours = {key.removeprefix("keras_vit."): value for key, value in values.items() if "keras_vit." in key}
-    arguments |= {"mlp_ratio": model.mlp_dim / model.width, "class_token": model.class_token}
-    arguments["fc_norm"] = model.norm_after_pooling
-    arguments |= _timm_options(model)
-    # All norms of timm's CLIP models have an epsilon of 1e-5, for which timm has no argument.
-    plain = "vit_base_patch16_clip_224" if model.options.get("pre_norm") else "vit_base_patch16_224"
-    architecture = plain if model.units is None else _timm_hybrid(model)
+    arguments |= {"class_token": model.class_token, "fc_norm": model.norm_after_pooling}
+    architecture, arguments = timm_model(model, arguments)
     config = {
-        "architecture": architecture,
+        "architecture": architecture if model.units is None else _timm_hybrid(model),
         "num_classes": model.classes or 0,
         "num_features": model.width,
         "global_pool": arguments["global_pool"],
@@ -247,23 +241,6 @@ def _timm(model, spec):
     if model.labels:
         config["label_names"] = list(model.labels)
     return config
-
-
-def _timm_options(model) -> dict:
-    """Return timm's arguments for the fields of a row that its architecture's name does not state."""
-    options = model.options
-    arguments = {
-        "init_values": options.get("layer_scale"),
-        "reg_tokens": options.get("registers"),
-        "pre_norm": options.get("pre_norm"),
-        "no_embed_class": not options.get("prefix_positions", True),
-    }
-    if bool(options.get("pre_norm")) == options.get("patch_bias", True):
-        raise ValueError(
-            "layout 'timm' expected a patch embedding with a bias, or without one and with pre_norm, received "
-            f"patch_bias={options['patch_bias']} and pre_norm={options['pre_norm']}."
-        )
-    return {name: value for name, value in arguments.items() if value}
 
 
 # timm's hybrids state the stages of their ResNet in the name, not in the arguments.

@@ -1,6 +1,7 @@
 """Recognise the layout of a file, and map its arrays to variables. Only headers are read."""
 
 import itertools
+import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -15,8 +16,9 @@ from keras_vit.weights.layouts import (
     find_place,
     format_name,
 )
-from keras_vit.weights.names import PREFIX, SHOWN, TABLES
-from keras_vit.weights.transforms import Transform
+from keras_vit.weights.names import PREFIX, TABLES, options_shown
+from keras_vit.weights.names_apart import BESIDE
+from keras_vit.weights.transforms import SAME, Transform
 from keras_vit.weights.unsupported import require_supported
 
 _MAX_WRAPPERS = 4  # number of wrapper prefixes to try, the most frequent first
@@ -75,9 +77,17 @@ class Contents:
     def options(self) -> dict[str, object]:
         """Fields of the row that the shapes show, by name."""
         shapes = {path: entry.shape for path, entry in self.entries.items()}
-        shown = {field: value(shapes[path]) for field, (path, value) in SHOWN.items() if path in shapes}
-        # Patch embeddings without bias are followed by a norm, in CLIP. Elsewhere the bias is missing.
-        return shown | ({"patch_bias": False} if "pre_norm" in shown and "embedding/bias" not in shapes else {})
+        return options_shown(shapes, may_lack=self.layout.name in ("timm", "keras"))
+
+    @property
+    def position_resize(self) -> str:
+        """Method by which the publisher of the file resizes its position embeddings."""
+        if "registers" in self.prefix:  # by Meta's, timm's and transformers' code
+            return "timm"
+        masked = any(name.rpartition(".")[2] == "mask_token" for name in self.left_over)
+        if self.layout.name == "timm" and masked and "layer_scale" in self.options:  # Meta's own files of DINOv2
+            return "dinov2"
+        return self.layout.position_resize
 
     @property
     def prefix_tokens(self) -> int:
@@ -136,6 +146,9 @@ def _candidates(names):
             name: canonical + known.removeprefix(start) if known.startswith(start) else known
             for name, known in inner.items()
         }
+        for sign, known, instead in BESIDE:
+            if any(new.startswith(sign) for new in renamed.values()):
+                renamed = {name: re.sub(f"^{re.escape(known)}", instead, new) for name, new in renamed.items()}
         for family in TABLES:
             for layout in LAYOUTS:
                 places = {name: find_place(family, layout, new) for name, new in renamed.items()}
@@ -146,16 +159,28 @@ def _entries(shapes, places):
     """Return the entries of the complete variables, and the names of their arrays."""
     parts = {}
     for name, place in places.items():
-        stacked = place.cell.names[place.part].endswith("[{i}]")
-        if stacked and shapes[name] and shapes[name][0] > MAX_INDEX:
+        _, stacked, suffix = place.cell.names[place.part].partition("[")
+        axis, full = int(suffix.startswith(":")), shapes[name]
+        count = full[axis] if stacked and len(full) > axis else 1
+        if count > MAX_INDEX:
             continue
-        for i in range(shapes[name][0] if stacked and shapes[name] else 1):
+        for i in range(count):
             indices = dict(place.indices, **({"i": i} if stacked else {}))
             _, arrays = parts.setdefault(format_name(place.row.ours, indices), (place.cell, {}))
-            suffix, shape = (f"[{i}]", shapes[name][1:]) if stacked else ("", shapes[name])
-            arrays.setdefault(place.part, (name, name + suffix, shape))
+            entry, shape = (
+                (name + stacked + suffix.format(i=i), full[:axis] + full[axis + 1 :]) if stacked else (name, full)
+            )
+            arrays.setdefault(place.part, (name, entry, shape))
     entries, used = {}, set()
     for ours, (cell, arrays) in sorted(parts.items()):
+        if ours.endswith("attention/qkv/bias") and arrays.keys() == {
+            0,
+            2,
+        }:  # as in EVA, BEiT and DINOv3: no bias of the key
+            for part, own in ((0, "query_bias"), (2, "value_bias")):
+                full, name, shape = arrays[part]
+                entries[ours.replace("qkv/bias", own)] = Entry((name,), (shape,), SAME, shape)
+                used.add(full)
         if len(arrays) < len(cell.names):
             continue
         in_order = [arrays[part] for part in range(len(cell.names))]

@@ -7,7 +7,7 @@ from math import isqrt
 import numpy as np
 
 from keras_vit.weights.contents import Contents, Entry
-from keras_vit.weights.resize import resize_channels, resize_grid, resize_kernel
+from keras_vit.weights.resize import resize_bias_table, resize_channels, resize_grid, resize_kernel
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Target:
     source_grid: tuple[int, int] | None = None
 
 
+BIAS_TABLE = "encoder_block_00/attention/bias/table"
 Conversion = tuple[Callable[[np.ndarray], np.ndarray] | None, str] | None
 
 
@@ -47,6 +48,8 @@ def find_conversion(target: Target, entry: Entry, contents: Contents) -> Convers
         return _fit_positions(target, entry, contents)
     if layer.startswith("position_embedding") and part in ("across", "down"):
         return _fit_side(target, entry)
+    if part == "attention/bias/table":
+        return _fit_bias_table(target, entry, contents)
     if target.path in ("embedding/kernel", "stem_root/kernel", "root/kernel"):
         return _fit_kernel(target, entry)
     if target.path in ("head/kernel", "head/bias"):
@@ -73,6 +76,13 @@ def prefix_and_grid(shape: tuple[int, ...], prefix_tokens: int, grid=None) -> tu
         if not grid and body > 0 and isqrt(body) ** 2 == body:
             return prefix, (isqrt(body), isqrt(body))
     return None
+
+
+def table_grid(shape: tuple[int, ...] | None, prefix_tokens: int) -> tuple[int, int] | None:
+    """Return the grid of a table of relative biases, (offsets and 3 per prefix token, H); None if it is not square."""
+    offsets = shape[0] - 3 * prefix_tokens if shape else 0
+    side = isqrt(max(offsets, 0))
+    return ((side + 1) // 2,) * 2 if side % 2 and side**2 == offsets else None
 
 
 def other_grid(target: Target, entry: Entry, contents: Contents) -> bool:
@@ -122,6 +132,15 @@ def _fit_positions(target, entry, contents) -> Conversion:
         return np.concatenate([array[:old_prefix], slots, body])[None]
 
     return change, "; ".join(sentences)
+
+
+def _fit_bias_table(target, entry, contents) -> Conversion:
+    grid = tuple(target.layer.attention.grid)
+    source = target.source_grid or table_grid(entry.shape, contents.prefix_tokens)
+    if source is None or entry.shape[1:] != target.shape[1:] or target.layer.prefix_tokens != contents.prefix_tokens:
+        return None
+    sentence = f"relative biases resized from {source} to {grid} as in timm"
+    return lambda array: resize_bias_table(array, source, grid), sentence
 
 
 def _fit_side(target, entry) -> Conversion:

@@ -11,7 +11,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from keras_vit.weights.catalogue import find_released
+from keras_vit.weights.hub import is_hub, locate_on_hub, stated_sha256
 from keras_vit.weights.released import SERVER, Released
+from keras_vit.weights.timm_checkpoints import TimmCheckpoint, find_timm_checkpoint
 
 _CHUNK = 1 << 20  # bytes
 _ATTEMPTS = 3  # attempts to resume a broken transfer
@@ -30,19 +32,24 @@ def locate(source: str | os.PathLike, verified: bool = True) -> Path:
     """Return the path of a file of weights; download the file of a tag first.
 
     Args:
-        source: a path or a tag.
+        source: a path, a tag, or a model on the Hugging Face hub, `hf://ORG/NAME[/FILE][@REVISION]`.
         verified: whether to check the SHA-256 of a published file in the cache.
 
     Raises:
         FileNotFoundError: the file does not exist, or cannot be downloaded.
+        ImportError: the package for the hub is not installed.
         ValueError: `source` is neither a file nor a known tag, or the file in the cache has changed.
     """
+    if is_hub(source):
+        return _from_hub(source, verified)
     path = Path(source)
     if path.exists():
         return path
     try:
         released = find_released(str(source))
     except ValueError:
+        if (row := find_timm_checkpoint(source)) is not None:
+            return _from_hub(_own_files(row), verified)
         if not isinstance(source, str) or path.suffix in _FILES or len(path.parts) > 1:
             raise FileNotFoundError(f"source expected a file of weights, found nothing at {str(path)!r}.") from None
         raise
@@ -50,9 +57,43 @@ def locate(source: str | os.PathLike, verified: bool = True) -> Path:
     return cached if cached.is_file() and not verified else download(released)
 
 
+def _own_files(row: TimmCheckpoint) -> str:
+    """Return the name on the hub of a tag of timm.
+
+    Raises:
+        ValueError: the hub has no files whose config is that of the tag.
+    """
+    if row.hub is None:
+        raise ValueError(f"weights expected a tag with files on the Hugging Face hub, received {row.tag!r} without.")
+    if row.shares_repository:
+        raise ValueError(
+            f"weights expected a tag with a config of its own, received {row.tag!r}, whose files are those of "
+            f"{row.hub!r}: load that name, with the options that differ, such as activation='quick_gelu'."
+        )
+    return row.hub
+
+
+def _from_hub(source: str, verified: bool) -> Path:
+    path = locate_on_hub(source)
+    expected = stated_sha256(path) if verified else None
+    if expected is not None and (received := _sha256(path)) != expected:
+        raise ValueError(
+            f"{source!r} expected SHA-256 {expected}, as the hub states, received {received} of "
+            f"{str(path.resolve())!r}, which was changed or damaged: delete it to download it again."
+        )
+    return path
+
+
 def published_classes(source: str | os.PathLike) -> int | None:
-    """Return the number of classes of a tag's file; None for a path, or if unknown."""
-    return None if Path(source).exists() else find_released(str(source)).classes
+    """Return the number of classes of a tag's file; None for a path or a model on the hub, or if unknown."""
+    if is_hub(source) or Path(source).exists():
+        return None
+    try:
+        return find_released(str(source)).classes
+    except ValueError:
+        if (row := find_timm_checkpoint(source)) is None:
+            raise
+        return row.classes or None
 
 
 _FILES = {".npz", ".safetensors", ".keras", ".h5", ".hdf5", ".bin", ".pth", ".pt", ".tar", ".ckpt", ".json"}

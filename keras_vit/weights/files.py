@@ -28,8 +28,9 @@ def open_weights(source: str | os.PathLike, model=None, *, verified: bool = True
     """Open a file or a folder of weights.
 
     Args:
-        source: a tag of `list_weights()`, an `.npz`, `.safetensors`, `.pth`, `.pt`, `.pth.tar`, `.ckpt`, `.bin`,
-            `.keras`, `.h5` or `.weights.h5` file, or a folder that holds one of them under its library's usual name.
+        source: a tag of `list_weights()`, `hf://ORG/NAME[/FILE][@REVISION]`, an `.npz`, `.safetensors`, `.pth`, `.pt`,
+            `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5` file, or a folder that holds one of them under
+            its library's usual name.
         model: the model to fill, which `.weights.h5` files need because they do not name layers.
         verified: whether to check the SHA-256 of a published file in the cache. Reading headers only does not need it.
 

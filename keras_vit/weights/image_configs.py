@@ -1,12 +1,14 @@
-"""Read and write preprocessing in timm's `pretrained_cfg` and transformers' `preprocessor_config.json`."""
+"""Read preprocessing from the configs of timm, transformers and keras-hub, and write timm's and transformers'."""
 
 import json
 import math
 from pathlib import Path
 
-from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
+from keras_vit.preprocessing.geometry import side_before_crop
+from keras_vit.preprocessing.image_spec import PLAIN_SCALING, ImageSpec, preprocessing_of
 
 _PROCESSORS = ("preprocessor_config.json", "processor_config.json")
+_CONVERTERS = ("image_converter.json",)  # of keras-hub
 _RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}  # Pillow's codes
 _TIMM_KEYS = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # timm's default
@@ -26,11 +28,15 @@ def read_spec(file, layout: str) -> ImageSpec | None:
         return preprocessing_of(file.model)
     if layout == "applications":
         return file.spec
+    if converter := _read_json(Path(file.source), _CONVERTERS):
+        return _checked(_from_keras_hub, converter, file.source)
     if layout == "timm":
         return _checked(_from_timm, file.config, file.source)
     if layout == "hf":
-        return _checked(_from_hf, _read_processor(Path(file.source)), file.source)
-    return ImageSpec()
+        config = _read_json(Path(file.source), _PROCESSORS)
+        config = config.get("image_processor", config)
+        return _checked(_from_hf, config if isinstance(config, dict) else {}, file.source)
+    return PLAIN_SCALING
 
 
 def _checked(read, config: dict, source: str) -> ImageSpec | None:
@@ -63,7 +69,8 @@ def timm_config(spec: ImageSpec, channels: int, size: tuple[int, int]) -> dict:
     """
     if spec.channel_order != "RGB":
         raise ValueError(f"layout 'timm' expected channel order 'RGB', received {spec.channel_order!r}.")
-    crop, (side, resized) = spec.crop_fraction, _resized(spec, min(size))
+    crop, side = spec.crop_fraction, min(size)
+    resized = side_before_crop(side, spec)
     while math.floor(side / crop) < resized:  # timm rounds the quotient down
         crop = math.nextafter(crop, 0)
     return {
@@ -76,14 +83,9 @@ def timm_config(spec: ImageSpec, channels: int, size: tuple[int, int]) -> dict:
     }
 
 
-def _resized(spec: ImageSpec, side: int) -> tuple[int, int]:
-    """Return a side of the input, and the same side of the resized image before the center crop."""
-    return side, math.floor(side / spec.crop_fraction + 1e-6)
-
-
-def _read_processor(path: Path) -> dict:
-    """Return the config of the image processor in a file's folder; empty without one."""
-    for name in _PROCESSORS:
+def _read_json(path: Path, names: tuple[str, ...]) -> dict:
+    """Return the config of the first of `names` in a file's folder; empty without one."""
+    for name in names:
         file = path.with_name(name)
         if not file.is_file():
             continue
@@ -93,9 +95,28 @@ def _read_processor(path: Path) -> dict:
             config = None
         if not isinstance(config, dict):
             raise ValueError(f"source expected a JSON object in {str(file)!r}, received other text.")
-        config = config.get("image_processor", config)
-        return config if isinstance(config, dict) else {}
+        return config
     return {}
+
+
+def _from_keras_hub(config: dict) -> ImageSpec:
+    """Read an `ImageConverter`, which computes `pixels * scale + offset`. It crops before it resizes."""
+    config = config.get("config", config)
+    if config.get("pad_to_aspect_ratio"):
+        raise ValueError("pad_to_aspect_ratio=True, which pads with black")
+    scale, offset = (
+        _values(default if config.get(key) is None else config[key]) for key, default in (("scale", 1), ("offset", 0))
+    )
+    channels = max(len(scale), len(offset))
+    std = [1 / (255 * value) for value in scale * (channels // len(scale))]
+    return ImageSpec(
+        size=config.get("image_size"),
+        resize_mode="center" if config.get("crop_to_aspect_ratio", True) else "squash",
+        interpolation=config.get("interpolation", "bilinear"),
+        antialias=bool(config.get("antialias", False)),
+        mean=[-value * s for value, s in zip(offset * (channels // len(offset)), std, strict=True)],
+        std=std,
+    )
 
 
 def _from_hf(config: dict) -> ImageSpec | None:
@@ -113,6 +134,7 @@ def _from_hf(config: dict) -> ImageSpec | None:
         mean=[value / unit for value in mean],
         std=[value / unit for value in std],
         channel_order="BGR" if config.get("do_flip_channel_order") else "RGB",
+        crop_offset="floor",
     )
 
 
@@ -134,6 +156,8 @@ def _hf_sizes(config: dict) -> tuple[str, int | None, tuple[int, int] | None]:
     resized = (resize["height"], resize["width"]) if "height" in resize else None
     cropped = (crop["height"], crop["width"]) if crop and config.get("do_center_crop") else None
     shortest = resize.get("shortest_edge")
+    if shortest and cropped and cropped[0] != cropped[1]:
+        raise ValueError(f"a crop of {cropped}, which is not square, of images resized by their shorter side")
     if shortest:
         return "center", shortest, cropped
     return "squash", resized and min(resized), cropped or resized
@@ -150,7 +174,7 @@ def processor_config(spec: ImageSpec, channels: int, size: tuple[int, int]) -> d
             "layout 'hf' expected preprocessing by 'squash' or 'center' in channel order 'RGB', "
             f"received {spec.resize_mode!r} and {spec.channel_order!r}."
         )
-    height, width = (_resized(spec, side)[1] for side in size)
+    height, width = (side_before_crop(side, spec) for side in size)
     crops = spec.resize_mode == "center" or spec.crop_fraction != 1
     kind = {"center": "BitImageProcessor", "squash": "DeiTImageProcessor" if crops else "ViTImageProcessor"}
     shorter = {"shortest_edge": min(height, width)}

@@ -22,6 +22,7 @@ class Layout:
         weight_epsilon: epsilon of weight standardisation in the stem.
         weight_epsilon_on: `std` or `variance`, to which `weight_epsilon` is added.
         bit_weight_epsilon: epsilon of BiT's weight standardisation, which is added to the variance.
+        position_resize: method by which the layout's library resizes position embeddings.
         fixed_positions: whether a file without positions has `sincos2d` positions.
         writable: whether `save_weights` can write the layout.
         never_written: prefixes of variables that the layout's current code does not support.
@@ -35,6 +36,7 @@ class Layout:
     weight_epsilon: float = 1e-5
     weight_epsilon_on: str = "std"
     bit_weight_epsilon: float = 1e-10
+    position_resize: str = "official"
     fixed_positions: bool = False
     writable: bool = True
     never_written: tuple[str, ...] = ()
@@ -54,8 +56,10 @@ LAYOUTS = {
         Layout("npz", fixed_positions=True),
         Layout("linen", fixed_positions=True),
         Layout("big_vision", fixed_positions=True, writable=False),
-        Layout("timm", "gelu", **_TORCH_RESNETS, never_written=("pre_logits/",), varying=_VARYING),
-        Layout("hf", "gelu", 1e-12, **_TORCH_RESNETS, varying=_VARYING),
+        Layout(
+            "timm", "gelu", **_TORCH_RESNETS, position_resize="timm", never_written=("pre_logits/",), varying=_VARYING
+        ),
+        Layout("hf", "gelu", 1e-12, **_TORCH_RESNETS, position_resize="hf", varying=_VARYING),
         Layout("applications", writable=False),  # keras.applications
         Layout("keras", writable=False),
     )
@@ -69,6 +73,8 @@ _IN_VIT = {
     "layer_norm2": "layernorm_after",
     "mlp.fc1": "intermediate.dense",
     "mlp.fc2": "output.dense",
+    "mlp.weights_in": "intermediate.dense",
+    "mlp.weights_out": "output.dense",
     "self_attn.q_proj": "attention.attention.query",
     "self_attn.k_proj": "attention.attention.key",
     "self_attn.v_proj": "attention.attention.value",
@@ -90,10 +96,16 @@ SYNONYMS = tuple(
         # big_vision's ViT-G had its MAP head at the root.
         (r"^(probe|MlpBlock_0|MultiHeadDotProductAttention_0|LayerNorm_0)(?=/|$)", r"MAPHead_0/\1"),
         (r"^blocks\.(\d+)\.gamma_([12])$", r"blocks.\1.ls\2.gamma"),  # DeiT III
+        (
+            r"^blocks\.(\d+)\.attn\.rel_pos\.relative_position_bias_table$",
+            r"blocks.\1.attn.relative_position_bias_table",
+        ),
         (r"^register_tokens$", "reg_token"),  # DINOv2
+        (r"^(blocks\.\d+\.mlp)\.w12\.", r"\1.fc1."),  # DINOv2's SwiGLU
+        (r"^(blocks\.\d+\.mlp)\.w3\.", r"\1.fc2."),
         # transformers' DINOv2 and CLIP, by the names of its ViT
         (r"^(vit\.encoder\.layer)s\.(\d+)\.(\w+_proj|self_attn\.\w+|layer_norm\d|mlp\.fc\d)\.", _as_vit),
-        (r"^(vit\.encoder\.layer)\.(\d+)\.(norm\d|mlp\.fc\d)\.", _as_vit),
+        (r"^(vit\.encoder\.layer)\.(\d+)\.(norm\d|mlp\.fc\d|mlp\.weights_\w+)\.", _as_vit),
         (r"^vit\.embeddings\.class_embedding$", "vit.embeddings.cls_token"),
         (r"^vit\.embeddings\.patch_embedding\.", "vit.embeddings.patch_embeddings.projection."),
         (r"^vit\.embeddings\.position_embedding\.weight$", "vit.embeddings.position_embeddings"),
@@ -104,6 +116,7 @@ SYNONYMS = tuple(
 )
 # (layout, unless, start, instead): on writing, `instead` replaces `start`, unless a name contains `unless`.
 WRITTEN = (
+    ("timm", None, "head_class.", "head."),
     ("timm", "backbone.stages.", "patch_embed.backbone.stem.", "patch_embed.backbone."),
     ("hf", "classifier.", "vit.", ""),
     ("hf", "classifier.", "bit.", ""),
@@ -116,6 +129,7 @@ PREFIXES = (
     ("params/img/", ""),
     ("img/", ""),
     ("", "vit."),  # transformers' ViTModel
+    ("deit.", "vit."),
     ("dinov2.", "vit."),
     ("dinov2_with_registers.", "vit."),
     ("vision_model.", "vit."),  # CLIPVisionModel
@@ -179,7 +193,7 @@ def spell(layout: str, names: list[str]) -> dict[str, str]:
     """Map the table's names of a file to the names that the layout's library writes."""
     spelt = {name: name for name in names}
     for written_by, unless, start, instead in WRITTEN:
-        if written_by == layout and not any(unless in name for name in names):
+        if written_by == layout and not (unless and any(unless in name for name in names)):
             spelt = {
                 name: instead + known.removeprefix(start) if known.startswith(start) else known
                 for name, known in spelt.items()
@@ -206,7 +220,7 @@ def _patterns(family: str, layout: str) -> dict[str, list[tuple]]:
     for row in TABLES[family]:
         cell = row.cells.get(layout)
         for part, name in enumerate(cell.names if cell else ()):
-            name = name.removesuffix("[{i}]")
+            name = name.partition("[")[0]
             pattern, shape = "", ""
             for text, key, _, _ in string.Formatter().parse(name):
                 pattern += re.escape(text) + (f"(?P<{key}>[0-9]{{1,3}})" if key else "")

@@ -33,7 +33,7 @@ def load_weights(
     source: str | os.PathLike,
     strict: bool = True,
     *,
-    position_resize: str = "official",
+    position_resize: str | None = None,
     source_grid: tuple[int, int] | None = None,
 ) -> Report:
     """Load published weights, or your own, in any layout into a model.
@@ -44,12 +44,13 @@ def load_weights(
 
     Args:
         model: a model of this package.
-        source: a tag of `list_weights()`, a folder, or the path of an `.npz`, `.safetensors`, `.pth`, `.pt`,
-            `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5` file.
+        source: a tag of `list_weights()`, `hf://ORG/NAME`, a folder, or the path of an `.npz`, `.safetensors`, `.pth`,
+            `.pt`, `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5` file.
         strict: False ignores heads, decoders and training state in the file, initialises a missing classifier, and
             prints both. Any other missing or extra array is an error in both cases.
         position_resize: `official` (corner-aligned bilinear, section 3.2), `timm` (antialiased bicubic), `timm_npz`
-            (bilinear) or `hf` (bicubic).
+            (bilinear), `hf` (bicubic) or `dinov2` (bicubic of a grid 0.1 cells larger, as in Meta's code). None for
+            the method of the file's publisher; it is `official` for `.keras` and `.h5` files.
         source_grid: (height, width) of the file's position embedding in patches, if it is not square and no config
             states it.
 
@@ -104,7 +105,7 @@ class InitialWeights:
 
 
 def load_open_file(
-    model, file, contents: Contents, strict=True, position_resize="official", source_grid=None, initial=None, chosen=()
+    model, file, contents: Contents, strict=True, position_resize=None, source_grid=None, initial=None, chosen=()
 ) -> Report:
     """Load an open file into a model; see `load_weights`.
 
@@ -128,7 +129,8 @@ def load_open_file(
     report = Report(contents.source, contents.layout.name, notes=list(file.notes))
     _require_heads(model, file, fields)
     source_grid = source_grid or file.grid or grid_of_config(contents, fields)
-    steps, misfits, changed = _plan(model, variables, contents, report, position_resize, source_grid)
+    method = position_resize or contents.position_resize
+    steps, misfits, changed = _plan(model, variables, contents, report, method, source_grid)
     has_head = any(step.variable.path.startswith("head/") for step in steps)
     for path, entry in contents.entries.items():
         if path not in variables:

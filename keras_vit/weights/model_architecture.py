@@ -72,17 +72,43 @@ def _vit(model, layers: dict, known: dict) -> Architecture:
         norm_after_pooling="pooled_norm" in layers,
         options={
             **config,
+            **_block_options(config),
             **prefix,
             "prefix_positions": getattr(positions, "prefix_positions", True),
             "pre_norm": "pre_norm" in layers,
+            "patch_norm": "patch_norm" in layers,
+            "final_norm": "encoder_norm" in layers or "pooled_norm" in layers,
+            "pool_prefix": not getattr(layers.get("pooling"), "num_heads", 0) or not layers["pooling"].prefix_tokens,
             "patch_bias": layers["embedding"].use_bias,
+            **_pooling_options(layers.get("pooling"), block),
         },
         **known,
         **block,
     )
 
 
+def _pooling_options(pooling, block: dict) -> dict:
+    """Return the sizes of attention pooling that are not those of the blocks, as fields of the row."""
+    sizes = {"pooling_heads": "num_heads", "pooling_mlp_dim": "mlp_dim"}
+    found = {field: (getattr(pooling, name, None), block[name]) for field, name in sizes.items()}
+    return {field: own for field, (own, usual) in found.items() if own not in (None, usual)}
+
+
+def _block_options(config: dict) -> dict:
+    """Return the fields of a row that a block's config has in its options of attention and MLP."""
+    attention, mlp = (config.get(name) or {} for name in ("attention_options", "mlp_options"))
+    return {
+        **attention,
+        "attention_inner_norm": attention.get("inner_norm") is not None,
+        "gated_mlp": mlp.get("gated", False),
+        "mlp_inner_norm": mlp.get("inner_norm") is not None,
+        "dense_bias": attention.get("out_bias", True),
+    }
+
+
 _POSITIONS = {
     "PositionEmbedding": "learned", "SinCosPositions": "sincos2d", "PositionEmbedding2D": "2d", "NoPositions": "none",
 }  # fmt: skip
-_POOLING = {"TokenPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map"}
+_POOLING = {
+    "TokenPooling": "token", "DistillationPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map",
+}  # fmt: skip

@@ -42,7 +42,7 @@ def row_of_cells(ours, cells) -> Row:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    for wildcard, parts in (("*", ("query", "key", "value")), ("&", ("key", "value"))):
+    for wildcard, parts in (("*", ("query", "key", "value")), ("?", ("q", "k", "v")), ("&", ("key", "value"))):
         if wildcard in name:
             return tuple(name.replace(wildcard, part) for part in parts)
     return (name,)

@@ -1,11 +1,12 @@
 """The table of names: our variables and their names in every published layout, for reading and writing.
 
 `{i}` is the encoder block. `{s}` and `{u}` are stage and unit of a ResNet from one, `{s0}` and `{u0}` from zero.
-`*` stands for query, key and value, and `&` for key and value; a transform joins and splits their arrays. `name[{i}]`
-is one entry of an array that stacks the blocks.
+`*` stands for query, key and value, `?` for q, k and v, and `&` for key and value; a transform joins and splits their
+arrays. `name[{i}]` is one entry of an array that stacks the blocks, `name[:,{i}]` of one that stacks them on axis 1.
 """
 
 from keras_vit.weights.name_rows import Row, make_row, row_of_cells
+from keras_vit.weights.names_apart import APART
 from keras_vit.weights.names_bit import BIT
 from keras_vit.weights.names_efficientnet import EFFICIENTNET
 from keras_vit.weights.transforms import (
@@ -120,6 +121,7 @@ VIT = (
         hf="vit.embeddings.patch_embeddings.projection.bias",
     ),
     make_row("class_token/token", npz="cls", timm="cls_token", hf="vit.embeddings.cls_token"),
+    _torch("distillation_token/token", "dist_token", "vit.embeddings.distillation_token"),
     _torch("registers/token", "reg_token", "vit.embeddings.register_tokens"),
     make_row(
         "position_embedding/embedding",
@@ -128,6 +130,7 @@ VIT = (
         timm="pos_embed",
         hf="vit.embeddings.position_embeddings",
     ),
+    *_torch_norm("patch_norm", timm="patch_embed.norm"),
     *_torch_norm("pre_norm", timm="norm_pre", hf="vit.pre_layrnorm"),
     *_norm(
         _OURS + "attention_norm",
@@ -149,6 +152,22 @@ VIT = (
         timm="blocks.{i}.attn.qkv.bias",
         hf=(_HF + "attention.attention.*.bias", JOINED),
     ),
+    row_of_cells(_OURS + "attention/query_bias", {"timm": ("blocks.{i}.attn.q_bias", SAME)}),
+    row_of_cells(_OURS + "attention/value_bias", {"timm": ("blocks.{i}.attn.v_bias", SAME)}),
+    row_of_cells(_OURS + "attention/frequencies", {"timm": ("rope.freqs[:,{i}]", SAME)}),
+    row_of_cells(_OURS + "attention/bias/table", {"timm": ("blocks.{i}.attn.relative_position_bias_table", SAME)}),
+    *(
+        row_of_cells(f"{_OURS}attention/bias/{ours}", {"timm": (f"blocks.{{i}}.attn.rel_pos.mlp.{theirs}", transform)})
+        for n in (1, 2)
+        for ours, theirs, transform in (
+            (f"fc{n}/kernel", f"fc{n}.weight", TRANSPOSED),
+            (f"fc{n}/bias", f"fc{n}.bias", SAME),
+        )
+    ),
+    # EVA-02 and the official BEiT-3 name the three matrices; they are read only.
+    row_of_cells(_OURS + "attention/qkv/kernel", {"timm": ("blocks.{i}.attn.?_proj.weight", TORCH_QKV)}),
+    row_of_cells(_OURS + "attention/qkv/bias", {"timm": ("blocks.{i}.attn.?_proj.bias", JOINED)}),
+    *_torch_norm(_OURS + "attention/norm", timm="blocks.{i}.attn.norm"),
     make_row(
         _OURS + "attention/out/kernel",
         npz=(_MHA_1 + "out/kernel", OUT_KERNEL),
@@ -178,6 +197,7 @@ VIT = (
         "blocks.{i}.mlp.fc1",
         _HF + "intermediate.dense",
     ),
+    *_torch_norm(_OURS + "mlp/norm", timm="blocks.{i}.mlp.norm"),
     *(row_of_cells(f"{_OURS}mlp/local/{part}", {}) for part in ("kernel", "bias")),  # not in any published layout
     *_dense(
         _OURS + "mlp/fc2",
@@ -213,12 +233,52 @@ VIT += tuple(  # for the paper's ablations; not in any published layout
 )
 
 
-TABLES = {"vit": VIT, "bit": BIT, "efficientnet": EFFICIENTNET}
+TABLES = {"vit": (*VIT, *APART), "bit": BIT, "efficientnet": EFFICIENTNET}
 # The variables (1, count, D) of the tokens in front of the patches, one layer each.
-PREFIX = ("class_token/token", "registers/token")
+PREFIX = ("class_token/token", "distillation_token/token", "registers/token")
+# RoPE-ViT's rotary positions, the only public ones with learned frequencies
+LEARNED_ROPE = {"temperature": 10.0, "learned": True, "order": "xy"}
 # Fields of a row that the shape of a variable shows: field -> (variable, the value by the shape).
 SHOWN = {
     "mlp_kernel_size": ("encoder_block_00/mlp/local/kernel", lambda shape: shape[0]),
     "layer_scale": ("encoder_block_00/attention_scale/gamma", lambda shape: 1e-5),  # replaced by the file's factors
     "pre_norm": ("pre_norm/gamma", lambda shape: True),
+    "rope": ("encoder_block_00/attention/frequencies", lambda shape: LEARNED_ROPE),
+    "patch_norm": ("patch_norm/gamma", lambda shape: True),
+    "mlp_inner_norm": ("encoder_block_00/mlp/norm/gamma", lambda shape: True),
+    "attention_inner_norm": ("encoder_block_00/attention/norm/gamma", lambda shape: True),
 }
+
+
+def options_shown(shapes: dict[str, tuple[int, ...]], may_lack: bool) -> dict[str, object]:
+    """Return the fields of a row that the shapes of its variables show, by name.
+
+    Args:
+        shapes: shapes of the variables by path.
+        may_lack: whether a missing bias or norm is a property of the model.
+    """
+    shown = {field: value(shapes[path]) for field, (path, value) in SHOWN.items() if path in shapes}
+    block = "encoder_block_00/"
+    first, second = (shapes.get(f"{block}mlp/fc{n}/kernel", (0, 0)) for n in (1, 2))
+    if second[0] and first[-1] == 2 * second[0]:
+        shown["gated_mlp"] = True
+    if f"{block}attention/qkv/kernel" in shapes and f"{block}attention/qkv/bias" not in shapes:
+        shown["qkv_bias"] = "qv" if f"{block}attention/query_bias" in shapes else "none"
+    pooled, usual = (shapes.get(f"{path}mlp/fc1/kernel", (0,))[-1] for path in ("pooling/", block))
+    if pooled and pooled != (usual // 2 if "gated_mlp" in shown else usual):
+        shown["pooling_mlp_dim"] = pooled
+    if f"{block}attention/bias/table" in shapes:
+        shown["relative_bias"] = "table"
+    if f"{block}attention/bias/fc1/kernel" in shapes:
+        shown |= {"relative_bias": "mlp", "relative_bias_dim": shapes[f"{block}attention/bias/fc1/kernel"][-1]}
+    # Patch embeddings without bias are followed by a norm, in CLIP. Elsewhere the bias is missing.
+    if "pre_norm" in shown and "embedding/bias" not in shapes:
+        shown["patch_bias"] = False
+    if may_lack and f"{block}attention_norm/gamma" in shapes:
+        lacks = {
+            "norm": ("rms", (f"{block}attention_norm/beta",)),
+            "dense_bias": (False, (f"{block}attention/out/bias",)),
+            "final_norm": (False, ("encoder_norm/gamma", "pooled_norm/gamma")),
+        }
+        shown |= {field: value for field, (value, paths) in lacks.items() if not any(path in shapes for path in paths)}
+    return shown

@@ -46,8 +46,8 @@ def difference_notes(model, contents: Contents, fields: dict, chosen=()) -> list
         return []
     architecture = architecture_of_model(model)
     notes, assumed = [], {}
-    pre_norm = architecture.options.get("pre_norm", False)
-    for name, default in origin(layout, architecture.family, architecture.units is not None, pre_norm).items():
+    known = (architecture.options.get(name, False) for name in ("pre_norm", "gated_mlp"))
+    for name, default in origin(layout, architecture.family, architecture.units is not None, *known).items():
         value = getattr(architecture, name)
         if name in fields and value != fields[name]:
             notes.append(f"the model has {name}={value!r}, the file's config states {fields[name]!r}")

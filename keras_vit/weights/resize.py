@@ -5,13 +5,13 @@ h w grid, P patch height or width, C channels, D width.
 
 import numpy as np
 
-POSITION_METHODS = ("official", "timm", "timm_npz", "hf")
+POSITION_METHODS = ("official", "timm", "timm_npz", "hf", "dinov2")
 
 
-def require_method(method: str) -> None:
-    """Raise a ValueError unless `method` is one of `POSITION_METHODS`."""
-    if method not in POSITION_METHODS:
-        raise ValueError(f"position_resize expected one of {POSITION_METHODS}, received {method!r}.")
+def require_method(method: str | None) -> None:
+    """Raise a ValueError unless `method` is None or one of `POSITION_METHODS`."""
+    if method is not None and method not in POSITION_METHODS:
+        raise ValueError(f"position_resize expected None or one of {POSITION_METHODS}, received {method!r}.")
 
 
 def resize_grid(grid: np.ndarray, size: tuple[int, int], method: str = "official") -> np.ndarray:
@@ -21,8 +21,8 @@ def resize_grid(grid: np.ndarray, size: tuple[int, int], method: str = "official
         grid: the position embedding (h, w, D).
         size: (height, width) of the new grid.
         method: `official` is the official code's corner-aligned bilinear `zoom(order=1)` (section 3.2), `timm` is
-            timm's antialiased bicubic, `timm_npz` is timm's bilinear for official files, and `hf` is transformers'
-            bicubic.
+            timm's antialiased bicubic, `timm_npz` is timm's bilinear for official files, `hf` is transformers'
+            bicubic, and `dinov2` is that of Meta's DINOv2 without registers, a bicubic of a grid 0.1 cells larger.
 
     Raises:
         ValueError: the method is unknown.
@@ -95,6 +95,11 @@ def _bicubic(new: int, old: int) -> np.ndarray:
     return _taps(_centers(new, old), old, _cubic(-0.75), 2)
 
 
+def _bicubic_of_a_larger_grid(new: int, old: int) -> np.ndarray:
+    source = (np.arange(new) + 0.5) * old / (new + 0.1) - 0.5
+    return _taps(source, old, _cubic(-0.75), 2)
+
+
 def _bicubic_antialiased(new: int, old: int) -> np.ndarray:
     stretch = max(old / new, 1.0)
     distance = np.abs(_centers(new, old)[:, None] - np.arange(old)[None, :])
@@ -107,4 +112,41 @@ _MATRICES = {
     "timm": _bicubic_antialiased,
     "timm_npz": _bilinear,
     "hf": _bicubic,
+    "dinov2": _bicubic_of_a_larger_grid,
 }
+
+
+def resize_bias_table(table: np.ndarray, old: tuple[int, int], new: tuple[int, int]) -> np.ndarray:
+    """Resize a table of relative biases as BEiT's code and timm do: small offsets keep their biases.
+
+    The offsets of the file are placed at distances that grow as a geometric series, so that they span the new grid, and
+    the biases between them are interpolated linearly.
+
+    Args:
+        table: (offsets and biases of prefix tokens, H).
+        old: grid of the table in patches.
+        new: grid of the result in patches.
+    """
+    sides = [(2 * before - 1, 2 * after - 1) for before, after in zip(old, new, strict=True)]
+    count = sides[0][0] * sides[1][0]
+    offsets, further = table[:count].reshape(sides[0][0], sides[1][0], -1), table[count:]
+    for axis, (before, after) in enumerate(sides):
+        places, wanted = _offset_places(before, after), np.arange(after) - after // 2
+        moved = np.moveaxis(offsets, axis, 0)
+        flat = moved.reshape(before, -1)
+        flat = np.stack([np.interp(wanted, places, values) for values in flat.T], axis=1)
+        offsets = np.moveaxis(flat.reshape(after, *moved.shape[1:]), 0, axis)
+    return np.concatenate([offsets.reshape(-1, table.shape[1]), further]).astype("float32")
+
+
+def _offset_places(before: int, after: int) -> np.ndarray:
+    """Return the distances at which the offsets of a side are placed: 0, 1, 1 + q, 1 + q + q^2 and so on."""
+    least, most, ratio = 1.01, 1.5, 1.5
+    while most - least > 1e-6:
+        ratio = (least + most) / 2
+        if (1 - ratio ** (before // 2)) / (1 - ratio) > after // 2:
+            most = ratio
+        else:
+            least = ratio
+    distances = np.cumsum([ratio**i for i in range(before // 2)])
+    return np.concatenate([-distances[::-1], [0.0], distances])

@@ -6,6 +6,7 @@ parts of the model that no array shows.
 
 import csv
 import functools
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +50,38 @@ def _parse(architecture, num_heads, activation, layer_norm_epsilon, pooling, fea
     return TimmArchitecture(
         architecture, int(num_heads), activation, float(layer_norm_epsilon), pooling or None, features
     )
+
+
+# (architectures, field of the row, value): parts that some architectures have.
+_STATED = (
+    (r"aimv2_|test_vit4$", "norm", "rms"),
+    (r"aimv2_", "dense_bias", False),
+    (r"\w+_radio_|vit_intern300m_|vit_pe_(lang|spatial)_", "final_norm", False),
+    (r"test_vit3$|vit_pe_core_", "pool_prefix", True),
+)
+# Field of the row -> key of `model_args`, and its value for a value of the key.
+_ARGUMENTS = {
+    "norm": ("norm_layer", {"rmsnorm": "rms", "layernorm": "layer"}),
+    "dense_bias": ("proj_bias", {True: True, False: False}),
+    "final_norm": ("final_norm", {True: True, False: False}),
+    "pool_prefix": ("pool_include_prefix", {True: True, False: False}),
+}
+
+
+def stated_options(config: dict) -> dict[str, object]:
+    """Return fields of the row that a timm config states by its architecture or its arguments, by name.
+
+    A file lacks the arrays of these parts, or has the same arrays with and without them.
+    """
+    name, arguments = config.get("architecture"), config.get("model_args")
+    name, arguments = (name if isinstance(name, str) else ""), (arguments if isinstance(arguments, dict) else {})
+    stated = {field: value for pattern, field, value in _STATED if re.match(pattern, name)}
+    for field, (key, values) in _ARGUMENTS.items():
+        if isinstance(arguments.get(key), str | bool) and arguments[key] in values:
+            stated[field] = values[arguments[key]]
+    if arguments.get("use_post_transformer_norm") is False and not arguments.get("use_fc_norm"):
+        stated["final_norm"] = False  # timm's class `Eva`
+    return stated
 
 
 def find_timm_architecture(config: dict) -> TimmArchitecture | None:

@@ -76,3 +76,12 @@ TORCH_QKV = Transform(  # three (D, D), each (O, I) <-> (D, 3 D)
     lambda *qkv: np.concatenate(qkv).T, lambda x, heads: tuple(np.split(x.T, 3))
 )
 JOINED = Transform(lambda *qkv: np.concatenate(qkv), lambda x, heads: tuple(np.split(x, 3)))  # three (D,) <-> (3 D,)
+HALVES = Transform(  # two (M, D), each (O, I) <-> (D, 2 M)
+    lambda *halves: np.concatenate(halves).T, lambda x, heads: tuple(np.split(x.T, 2))
+)
+HALF_BIASES = Transform(lambda *halves: np.concatenate(halves), lambda x, heads: tuple(np.split(x, 2)))
+# The kernels (K, D) and biases (K,) of two classifiers <-> those of their mean as one classifier, (2 D, K) and (K,).
+MEAN_KERNEL = Transform(
+    lambda *two: np.concatenate(two, axis=1).T / 2, lambda x, heads: tuple(2 * half.T for half in np.split(x, 2))
+)
+MEAN_BIAS = Transform(lambda one, other: (one + other) / 2, lambda x, heads: (x, x))

@@ -21,6 +21,10 @@ from keras_vit.weights.image_configs import processor_config
 from keras_vit.weights.keras_file import write_checksums
 from keras_vit.weights.layouts import LAYOUTS, WRITABLE, find_place, format_name, spell
 from keras_vit.weights.model_architecture import architecture_of_model
+from keras_vit.weights.names_apart import apart_cell
+from keras_vit.weights.timm_architectures import find_timm_architecture
+from keras_vit.weights.timm_models import eva_names, is_beit, is_eva, relative_names
+from keras_vit.weights.transforms import SAME
 
 if TYPE_CHECKING:  # some commands do not import Keras
     import keras
@@ -68,8 +72,8 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
     _require_place(architecture, layout)
     spec = preprocessing_of(model)
     config = None if _SUFFIXES[layout] == ".npz" else write_config(architecture, layout, spec)
-    arrays = _arrays(model, layout)
-    _print_differences(architecture, layout)
+    arrays = _arrays(model, architecture, layout)
+    _print_differences(architecture, layout, config)
     if not spec.is_plain_scaling and not (layout == "timm" or (layout == "hf" and as_folder)):
         print(f"layout {layout!r}: its readers scale images to [-1, 1], the model's are {spec}.", file=sys.stderr)
     if note := merge_note(model):
@@ -89,23 +93,47 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
 def _require_place(architecture, layout: str) -> None:
     """Raise a ValueError if a layout has no place for the model's positions or patch embedding."""
     positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
-    if positions != "learned" and not (fixed and positions == "sincos2d"):
+    others = ("rope", "relative_bias")
+    in_attention = layout == "timm" and positions == "none" and any(map(architecture.options.get, others))
+    if positions != "learned" and not (fixed and positions == "sincos2d") and not in_attention:
         raise ValueError(f"layout {layout!r} expected learned positions, received {positions!r}.")
     if architecture.positions_at != "stem":
         raise ValueError(f"layout {layout!r} expected positions only after the stem, received "
                          f"positions_at={architecture.positions_at!r}.")  # fmt: skip
     if layout != "timm" and not architecture.options.get("patch_bias", True):
         raise ValueError(f"layout {layout!r} expected a patch embedding with a bias, received one without.")
+    parts = [name for name, usual in _TIMM_ONLY.items() if architecture.options.get(name, usual) != usual]
+    if layout != "timm" and parts:
+        raise ValueError(f"layout {layout!r} expected a plain ViT, received one with {', '.join(parts)}; timm's layout "
+                         "has them.")  # fmt: skip
 
 
-def _arrays(model, layout):
+# Fields of a row that other layouts than timm's have no place for, with the only value that they support.
+_TIMM_ONLY = {
+    "gated_mlp": False,
+    "mlp_inner_norm": False,
+    "attention_inner_norm": False,
+    "dense_bias": True,
+    "norm": "layer",
+    "patch_norm": False,
+    "final_norm": True,
+    "distillation_token": 0,
+    "pool_prefix": True,
+    "qkv_bias": "qkv",
+    "rope": None,
+    "pooling_heads": 0,
+    "pooling_mlp_dim": 0,
+    "relative_bias": None,
+}
+
+
+def _arrays(model, architecture, layout):
     """Map names in the layout to (reader, transform, part, heads), in the model's order. Read no data."""
     require_float(model, f"layout {layout!r}", "save the model before `quantize`, or quantized as .keras")
-    family = architecture_of_model(model).family
     arrays, unsupported = {}, []
     for path, read in readers(model).items():
-        place = find_place(family, "keras", path)
-        cell = place and place.row.cells.get(layout)
+        place = find_place(architecture.family, "keras", path)
+        cell = place and (apart_cell(place.row, layout, architecture.options) or place.row.cells.get(layout))
         if cell is None or path.startswith(LAYOUTS[layout].never_written):
             unsupported.append(path)
             continue
@@ -117,7 +145,20 @@ def _arrays(model, layout):
             arrays[format_name(name, dict(place.indices))] = (read, cell.transform, part, heads)
     if unsupported:
         raise ValueError(f"layout {layout!r} has no place for {', '.join(unsupported)}.")
-    return {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
+    arrays = {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
+    arrays = _with_stacks(arrays)
+    if layout == "timm" and (is_eva(architecture) or is_beit(architecture)):
+        return eva_names(arrays)
+    return relative_names(arrays) if layout == "timm" else arrays
+
+
+def _with_stacks(arrays: dict) -> dict:
+    """Replace the entries `name[:,0]`, `name[:,1]` and so on by the array that stacks them on axis 1."""
+    stacks: dict[str, list] = {}
+    for name in [name for name in arrays if "[:," in name]:
+        stacks.setdefault(name.partition("[")[0], []).append(arrays.pop(name))
+    stack = lambda entries: np.stack([_array(*entry) for entry in entries], axis=1)  # noqa: E731
+    return arrays | {name: (partial(stack, entries), SAME, 0, 1) for name, entries in stacks.items()}
 
 
 def _with_prefix(read, prefix_tokens: int) -> np.ndarray:
@@ -168,9 +209,12 @@ def _write_atomically(path: Path, write) -> None:
 _IN_CONFIG = {"timm": ("activation", "pooling"), "hf": ("activation", "layer_norm_epsilon")}
 
 
-def _print_differences(model, layout):
+def _print_differences(model, layout, config):
     """Print fields of the model that the file cannot state, and that its readers therefore assume differently."""
-    usual = origin(LAYOUTS[layout], model.family, model.units is not None, model.options.get("pre_norm", False))
+    parts = (model.options.get(name, False) for name in ("pre_norm", "gated_mlp"))
+    usual = origin(LAYOUTS[layout], model.family, model.units is not None, *parts)
+    if layout == "timm" and (known := find_timm_architecture(config)):
+        usual["layer_norm_epsilon"] = known.layer_norm_epsilon
     if model.family == "vit":
         usual["pooling"] = pooling_of(model.pooling == "map", model.class_token, model.norm_after_pooling)
     for name, theirs in usual.items():

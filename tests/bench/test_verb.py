@@ -239,3 +239,25 @@ def test_presets_and_options_make_the_questions(monkeypatch):
     assert not any("keras_vit-xla" in name and "jax" in name for names in targets.values() for name in names)
     growth = plan.questions(settings.PRESETS["growth"])
     assert len(growth) == len(set(growth)) == 14  # the middle of the three axes is asked once
+
+
+@needs_tensorflow
+def test_json_prints_the_rows_and_quiet_nothing_else(tmp_path, fast, capsys):
+    status, result, _ = run(tmp_path, "--peers", f"{FAKE}:good", "--json", "--quiet")
+    printed = capsys.readouterr()
+    assert status == 0 and printed.err == ""
+    found = json.loads(printed.out)
+    assert [Path(file).suffix for file in found["files"]] == [".json", ".md"]
+    rows = result["questions"][0]["rows"]
+    assert [row["name"] for row in found["rows"]] == [row["name"] for row in rows] and len(rows) == 2
+    ours = found["rows"][0]
+    assert (ours["model"], ours["batch"], ours["precision"]) == ("ViT_Ti16", 2, "float32") and "turns" not in ours
+    assert ours["images_per_second"] == rows[0]["images_per_second"]
+
+
+@needs_tensorflow
+def test_quiet_hides_the_tables_and_not_an_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(plan.ON_KERAS, "keras_vit", f"{FAKE}:absent")
+    assert run(tmp_path, "--peers", "none", "--quiet")[0] == verb.NOTHING
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith("keras-vit bench: no contestant could be measured; ")

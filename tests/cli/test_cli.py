@@ -232,12 +232,13 @@ FLAGS = {
     "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run", "--live-plot"}
     | OUTPUT,
     "evaluate": {"--recipe", "--data-dir", "--flip", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
-    | {"--resize", "--set"}
+    | {"--resize", "--set", "--data", "--validation", "--save-calibrated", "--train-images", "--seed"}
     | OUTPUT,
+    "compare": {"--data", "--output"} | OUTPUT,
     "check": OUTPUT,
     "predict": {"--top", "--output"} | OUTPUT,
     "export": {"--output", "--calibration", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--images"}
-    | {"--dynamic-batch"}
+    | {"--dynamic-batch", "--results"}
     | OUTPUT,
     "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"} | OUTPUT,
     "list": {"--markdown"} | OUTPUT,

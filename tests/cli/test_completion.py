@@ -1,6 +1,7 @@
 """`keras-vit completion`: its scripts complete verbs, options, choices and files."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,25 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
+# Type the words and Tab into an interactive zsh with the script's folder on `fpath`; print the candidates.
+ZSH = r"""
+zmodload zsh/zpty
+zpty shell zsh -f -i
+type() { zpty -w shell "$1" }
+type "PROMPT= RPROMPT=; fpath=(${(q)1} \$fpath); autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word"
+type 'compadd() { local -a kept; builtin compadd -O kept "$@"; (($#kept)) && print -rl -- $kept >> $OUT
+builtin compadd "$@" }'
+type "OUT=${(q)2}; print R''EADY"
+zpty -r -m shell seen '*READY*'
+zpty -w -n shell "$3"$'\t'
+zpty -w -n shell $'\x15'"touch ${(q)2}.done"$'\n'
+repeat 300; do [[ -e $2.done ]] && break; sleep 0.1; done
+zpty -d shell
+cat $2
+"""
+FISH = 'source $argv[1]; complete -C "$argv[2]"'
+
+
 @pytest.fixture
 def script(tmp_path, capsys):
     """Return a function that writes the script of a shell and returns its path."""
@@ -34,6 +54,30 @@ def script(tmp_path, capsys):
     return write
 
 
+def in_bash(bash, path, words, folder):
+    return [bash, "--norc", "-c", BASH, "bash", str(path), "keras-vit", *words]
+
+
+def in_zsh(zsh, path, words, folder):
+    (folder / "functions").mkdir()
+    shutil.copy(path, folder / "functions" / "_keras-vit")
+    return [
+        zsh,
+        "-f",
+        "-c",
+        ZSH,
+        "zsh",
+        str(folder / "functions"),
+        str(folder / "found"),
+        " ".join(["keras-vit", *words]),
+    ]
+
+
+def in_fish(fish, path, words, folder):
+    return [fish, "--no-config", "-c", FISH, str(path), " ".join(["keras-vit", *words])]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -41,20 +85,23 @@ def script(tmp_path, capsys):
         (["train", "--work"], {"--workdir"}),
         (["evaluate", "runs", "--suite", ""], {"vtab1k", "paper", "fewshot", "real"}),
         (["weights", ""], {"find", "show", "download", "convert"}),
+        (["serve", "--js"], {"--json"}),
         (["completion", ""], set(SHELLS)),
         (["train", "my_rec"], {"my_recipe.py"}),
         (["predict", "model.keras", "--output", "my_rec"], {"my_recipe.py"}),
     ],
 )
-def test_bash_completes(words, expected, script, tmp_path):
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("bash is not installed")
+def test_a_shell_completes(words, expected, shell, script, tmp_path):
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
     (tmp_path / "my_recipe.py").touch()
-    command = [bash, "--norc", "-c", BASH, "bash", str(script("bash")), "keras-vit", *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert {line.strip() for line in done.stdout.splitlines()} >= expected, done.stderr
-    assert expected != {"train"} or done.stdout.split() == ["train"]
+    command = {"bash": in_bash, "zsh": in_zsh, "fish": in_fish}[shell](program, script(shell), words, tmp_path)
+    environment = {**os.environ, "HOME": str(tmp_path), "TERM": "dumb"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    found = {line.partition("\t")[0].strip() for line in done.stdout.splitlines()}  # fish adds a description
+    assert found >= expected, (done.stdout, done.stderr)
+    assert expected != {"train"} or found == {"train"}
 
 
 @pytest.mark.parametrize("shell", SHELLS)

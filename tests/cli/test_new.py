@@ -1,18 +1,25 @@
 """`keras-vit new`: the recipe that it writes fits its data, is a recipe of values, and trains."""
 
+import io
 import json
+import os
 import runpy
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from support import needs_tensorflow
+from support import ROOT, needs_tensorflow
 from test_architecture import test_recipes_are_values as require_values
 
+import keras_vit
 from keras_vit import cli
 from keras_vit.cli.new_data import DataFacts
 from keras_vit.cli.new_recipe import model_facts, recipe_text
+from keras_vit.train.model import build_model
 from keras_vit.train.recipe.file import load_recipe
 from keras_vit.train.recipe.inputs import check_sizes
 
@@ -141,3 +148,68 @@ def test_wrong_arguments_write_nothing(arguments, sentence, tmp_path, monkeypatc
     assert cli.main(["new", *arguments]) == 2
     assert capsys.readouterr().err.startswith(f"keras-vit new: {sentence}")
     assert (tmp_path / "there.py").read_text() == "mine" and not (tmp_path / "mine.py").exists()
+
+
+def test_an_empty_class_is_refused_as_training_does(tmp_path, capsys):
+    folder = photos(tmp_path / "photos")
+    (folder / "wasp").mkdir()
+    assert cli.main(["new", str(tmp_path / "mine.py"), "--data", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("found none in wasp; put images there, or remove the folder.\n")
+    assert not (tmp_path / "mine.py").exists()
+
+
+def test_more_broken_files_than_training_leaves_out_lead_to_check(tmp_path, capsys):
+    folder = photos(tmp_path / "photos", count=20)
+    for path in sorted((folder / "ant").iterdir())[:9]:
+        path.write_bytes(b"no image")
+    assert cli.main(["new", str(tmp_path / "mine.py"), "--data", str(folder), "--model", "ViT_Ti16"]) == 0
+    said = capsys.readouterr()
+    assert "training leaves out at most three of a split" in said.out
+    assert said.err.endswith(f"next: keras-vit check {folder}\n")
+
+
+def test_a_file_of_weights_is_fine_tuned(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folder = photos(tmp_path / "photos", size=(230, 230))
+    keras_vit.save_weights(keras_vit.ViT_Ti16(classes=7), "mine.safetensors", layout="timm")
+    found = new(capsys, "mine.py", "--data", folder, "--model", "mine.safetensors")
+    assert (found["model"], found["image_size"]) == ("ViT_Ti16", 224)
+    recipe = load_recipe("mine.py")
+    assert (recipe.model.variant, recipe.model.weights) == ("ViT_Ti16", "mine.safetensors")
+    assert recipe.optimizer.layer_decay == 0.75 and "read from mine.safetensors" in Path("mine.py").read_text()
+    mine = keras_vit.Variant("mine", width=8, depth=1, mlp_dim=8, num_heads=2, patch_size=8)
+    keras_vit.build(mine, input_shape=(16, 16, 3), classes=2, pooling="gap").save("other.keras")
+    found = new(capsys, "other.py", "--data", folder, "--model", "other.keras")
+    assert found["image_size"] == 16
+    recipe = load_recipe("other.py")
+    sizes = ("width", "depth", "mlp_dim", "num_heads", "patch_size")
+    assert [getattr(recipe.model.row, name) for name in sizes] == [8, 1, 8, 2, (8, 8)]
+    assert recipe.model.pooling == "gap" and recipe.optimizer.layer_decay == 0.75
+    built = build_model(recipe, ("a", "b", "c"))
+    kernels = [model.get_layer("embedding").kernel for model in (built, keras_vit.load_model("other.keras"))]
+    assert np.array_equal(*kernels) and built.output_shape == (None, 3)
+
+
+def test_a_bit_of_a_file_has_no_stochastic_depth(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folder = photos(tmp_path / "photos", size=(230, 230))
+    row = keras_vit.BiTVariant("bit", units=(1, 1), width_factor=0.5)
+    keras_vit.build(row, input_shape=(64, 64, 3), classes=2).save("bit.keras")
+    new(capsys, "bit.py", "--data", folder, "--model", "bit.keras")
+    recipe = load_recipe("bit.py")
+    assert recipe.model.row.units == (1, 1) and recipe.model.drop_path_rate == 0.0
+    assert build_model(recipe, ("a", "b", "c")).output_shape == (None, 3)
+
+
+def test_the_decoders_do_not_print_into_the_command(tmp_path):
+    folder = photos(tmp_path / "photos")
+    whole = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (300, 300, 3), "uint8")).save(whole, "JPEG")
+    (folder / "ant" / "cut.jpg").write_bytes(whole.getvalue()[:300])  # libjpeg prints a sentence of its own
+    Image.new("L", (10_000, 9_000)).save(folder / "bee" / "large.png")  # Pillow warns of it
+    command = [sys.executable, "-m", "keras_vit.cli", "new", str(tmp_path / "mine.py"), "--data", str(folder)]
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    said = [line for line in done.stderr.splitlines() if " files/s" not in line]  # progress, on a slow machine
+    assert done.returncode == 0 and said == [f"next: keras-vit train {tmp_path / 'mine.py'} --workdir runs/mine"]

@@ -16,10 +16,12 @@ from PIL import Image
 from serving import tiny
 from support import ROOT, needs_tensorflow
 
+import keras_vit
 from keras_vit import cli
 from keras_vit.cli.predict import _next_command
 from keras_vit.predict import predict
 from keras_vit.predict.images import image_files
+from keras_vit.preprocessing.inputs import imagenet_classes
 
 pytestmark = [needs_tensorflow, pytest.mark.filterwarnings("ignore:left out of .*1 not images .notes.txt")]
 
@@ -244,3 +246,22 @@ def test_the_next_command_serves_an_export_that_the_server_takes(formats, tmp_pa
     for source in (folder.parent, folder, folder / "model.tflite"):
         assert _next_command(str(source)) == expected
     assert _next_command(str(tmp_path / "run"))[:2] == ("export", str(tmp_path / "run"))
+
+
+def test_labels_name_the_classes_of_a_file_without_names(photos, tmp_path, capsys):
+    keras_vit.ViT_Ti16(input_shape=(16, 16, 3), classes=1000).save(tmp_path / "plain.keras")
+    arguments = ["predict", str(tmp_path / "plain.keras"), str(photos / "b.PNG"), "--top", "1"]
+    assert cli.main(arguments) == 0
+    said = capsys.readouterr()
+    assert "no class names" in said.err and "--labels imagenet" in said.err and re.search(r": \d+ ", said.out)
+    assert cli.main([*arguments, "--labels", "imagenet", "--json"]) == 0
+    said = capsys.readouterr()
+    (best,) = json.loads(said.out)["predictions"]
+    assert best["label"] in [name for _, name in imagenet_classes()] and "no class names" not in said.err
+    (tmp_path / "names.txt").write_text("one\ntwo\n")
+    for labels, sentence in (
+        (str(tmp_path / "names.txt"), "labels expected the 1,000 names of the model's classes, received 2."),
+        ("absent.txt", "--labels expected imagenet, or a file with a name per line, received 'absent.txt'."),
+    ):
+        assert cli.main([*arguments, "--labels", labels]) == 2
+        assert capsys.readouterr().err == f"keras-vit predict: {sentence}\n"

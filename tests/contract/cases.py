@@ -3,7 +3,7 @@
 A layer or kind that is missing here fails `test_every_layer_is_covered`.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import keras
 import pytest
@@ -41,6 +41,15 @@ LOCAL = replace(TINY, mlp_kernel_size=3)
 AXIAL = replace(TINY, axial=True, positions="none")
 REGISTERS = replace(TINY, registers=2, layer_scale=0.5, prefix_positions=False, activation="gelu")
 CLIP = replace(TINY, pre_norm=True, patch_bias=False, activation="quick_gelu", layer_norm_epsilon=1e-5)
+ROPE = replace(TINY, rope=keras_vit.Rope(coordinates="centers", pairs="halves"), qkv_bias="qv", positions="none")
+BEIT = replace(TINY, relative_bias="table", qkv_bias="qv", positions="none")
+LEARNED_ROPE = replace(TINY, rope=keras_vit.Rope(10.0, learned=True, order="xy"), qkv_bias="none", registers=2)
+GATED = replace(
+    TINY, gated_mlp=True, mlp_inner_norm=True, attention_inner_norm=True, activation="silu", patch_norm=True
+)
+RMS = replace(TINY, norm="rms", dense_bias=False, gated_mlp=True, activation="silu", patch_norm=True)
+DISTILLED = replace(TINY, distillation_token=True)
+POOLED = replace(TINY, registers=2, pool_prefix=False, mlp_inner_norm=True)
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
 EFFICIENTNET = keras_vit.EfficientNetVariant("tiny_efficientnet", 0.25, 0.1)
 AXIAL_BIT = replace(BIT, axial=True)
@@ -61,6 +70,7 @@ LAYERS = (
     Case("TokensToGrid", layers.TokensToGrid, {"prefix_tokens": 1}, ((7, 16), (2, 3, 5))),
     Case("ClassToken", layers.ClassToken, shapes=TOKENS),
     Case("RegisterTokens", layers.RegisterTokens, {"count": 3}, TOKENS),
+    Case("DistillationToken", layers.DistillationToken, shapes=TOKENS),
     Case("PositionEmbedding", layers.PositionEmbedding, {"grid": (2, 3)}, TOKENS),
     Case(
         "PositionEmbedding_resized",
@@ -92,6 +102,38 @@ LAYERS = (
         {"num_heads": 4, "relative_positions": True},
         TOKENS,
     ),
+    Case("AttentionWithOptions", layers.AttentionWithOptions, {"num_heads": 4, "qkv_bias": "qv"}, TOKENS),
+    Case(
+        "AttentionWithOptions_rope",
+        layers.AttentionWithOptions,
+        {"num_heads": 4, "rope": asdict(LEARNED_ROPE.rope), "grid": (1, 4), "prefix_tokens": 2},
+        TOKENS,
+    ),
+    Case(
+        "AttentionWithOptions_bias",
+        layers.AttentionWithOptions,
+        {"num_heads": 4, "relative_bias": "table", "grid": (1, 5), "prefix_tokens": 1, "inner_norm": "layer"},
+        TOKENS,
+    ),
+    Case(
+        "AttentionWithOptions_of_a_grid",
+        layers.AttentionWithOptions,
+        {"num_heads": 4, "rope": asdict(ROPE.rope), "grid": (1, 1)},
+        ((6, 16), (2, 3, 5)),
+    ),
+    Case(
+        "AttentionWithOptions_with_an_inner_norm",
+        layers.AttentionWithOptions,
+        {"num_heads": 4, "inner_norm": "layer", "layer_norm_epsilon": 1e-5, "out_bias": False},
+        TOKENS,
+    ),
+    Case("ExtendedMLP", layers.ExtendedMLP, {"mlp_dim": 24, "dropout_rate": 0.1, "inner_norm": "layer"}, TOKENS),
+    Case(
+        "ExtendedMLP_without_a_gate",
+        layers.ExtendedMLP,
+        {"mlp_dim": 24, "gated": False, "inner_norm": "rms", "use_bias": False},
+        TOKENS,
+    ),
     Case("MLPBlock", layers.MLPBlock, {"mlp_dim": 24, "dropout_rate": 0.1}, TOKENS),
     Case("MLPBlock_local", layers.MLPBlock, {"mlp_dim": 24, "kernel_size": 3}, ((6, 16), (2, 3, 5))),
     Case(
@@ -102,6 +144,19 @@ LAYERS = (
     ),
     Case("LayerScale", layers.LayerScale, {"initial_value": 0.5}, TOKENS),
     Case("EncoderBlock_scaled", layers.EncoderBlock, {**BLOCK, **DROPS, "layer_scale": 0.5}, TOKENS),
+    Case(
+        "EncoderBlock_gated",
+        layers.EncoderBlock,
+        {
+            **BLOCK,
+            **DROPS,
+            "norm": "rms",
+            "mlp_options": {"gated": True, "inner_norm": "rms", "use_bias": True},
+            "attention_options": {"inner_norm": "rms"},
+        },
+        TOKENS,
+    ),
+    Case("RMSNorm", layers.RMSNorm, {"epsilon": 1e-5}, TOKENS),
     Case("LayerNorm", layers.LayerNorm, {"epsilon": 1e-6}, TOKENS),
     Case("StochasticDepth", layers.StochasticDepth, {"rate": 0.5}, TOKENS),
     Case("EncoderBlock", layers.EncoderBlock, {**BLOCK, **DROPS}, TOKENS),
@@ -121,8 +176,10 @@ LAYERS = (
         ((7, 16), (3,)),
     ),
     Case("TokenPooling", layers.TokenPooling, shapes=TOKENS),
+    Case("DistillationPooling", layers.DistillationPooling, shapes=TOKENS),
     Case("MeanPooling", layers.MeanPooling, shapes=TOKENS),
     Case("AttentionPooling", layers.AttentionPooling, BLOCK, TOKENS),
+    Case("AttentionPooling_of_patches", layers.AttentionPooling, {**BLOCK, "prefix_tokens": 2}, TOKENS),
     Case("GroupNorm", layers.GroupNorm, {"epsilon": 1e-5, "gamma_initializer": "zeros"}, ((3, 5, 64),)),
     Case("StdConv", layers.StdConv, {"filters": 8, "kernel_size": 3, "strides": 2}, ((6, 7, 4),)),
     Case(
@@ -144,7 +201,12 @@ LAYERS = (
         {"filters": 8, "kernel_size": 5, "strides": 2, "expansion": 1},
         ((5, 6, 8),),
     ),
-    Case("Head", layers.Head, {"units": 3, "labels": ("a", "b", "c"), "bias_constant": -2.0}, ((16,),)),
+    Case(
+        "Head",
+        layers.Head,
+        {"units": 3, "labels": ("a", "b", "c"), "bias_constant": -2.0, "temperature": 1.5},
+        ((16,),),
+    ),
 )
 
 MODELS = (
@@ -166,6 +228,16 @@ MODELS = (
     Case("registers", arguments={"variant": REGISTERS}),
     Case("registers_gap", arguments={"variant": REGISTERS, "pooling": "gap"}),
     Case("clip", arguments={"variant": CLIP}),
+    Case("rope", arguments={"variant": ROPE}, shapes=((8, 12, 3),)),
+    Case("rope_learned", arguments={"variant": LEARNED_ROPE, "pooling": "gap"}, shapes=((12, 8, 3),)),
+    Case("relative_bias", arguments={"variant": BEIT}, shapes=((8, 12, 3),)),
+    Case("relative_bias_mlp", arguments={"variant": replace(BEIT, relative_bias="mlp"), "pooling": "gap"}),
+    Case("rope_free_size", arguments={"variant": ROPE}, shapes=((None, None, 3),), static_size=False),
+    Case("gated", arguments={"variant": GATED}),
+    Case("rms_norm", arguments={"variant": RMS, "pooling": "gap"}),
+    Case("distilled", arguments={"variant": DISTILLED}),
+    Case("map_of_patches", arguments={"variant": POOLED, "pooling": "map"}),
+    Case("without_a_final_norm", arguments={"variant": replace(TINY, final_norm=False)}),
     Case("free_size", shapes=((None, None, 3),), static_size=False),
     Case("gap_beside_a_class_token", arguments={"pooling": "gap", "class_token": True, "norm_after_pooling": True}),
     Case("hybrid", arguments={"variant": HYBRID}, shapes=((32, 32, 3),)),
@@ -202,7 +274,8 @@ MODELS = (
 CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
-PRINCIPAL += ("registers", "clip", "efficientnet")
+PRINCIPAL += ("registers", "clip", "rope", "relative_bias", "gated", "rms_norm", "distilled", "map_of_patches")
+PRINCIPAL += ("efficientnet",)
 
 
 SINGLE_LAYERS = tuple(case for case in LAYERS if "_" not in case.name)  # one for each class

@@ -37,7 +37,8 @@ def test_every_kind_of_model_can_be_looked_into(case):
         attention = analysis.capture(model, images)
         layout = keras_vit.token_layout(model)
         registers = ("register_0", "register_1") if "registers" in names else ()
-        assert layout.prefix == ("class",) * ("class_token" in names) + registers == attention.layout.prefix
+        front = tuple(name for name in ("class", "distillation") if f"{name}_token" in names)
+        assert layout.prefix == front + registers == attention.layout.prefix
         assert layout.grid in (attention.grid, None) and (layout.grid or not case.static_size)
         assert np.prod(attention.grid) + layout.prefix_tokens == attention.weights.shape[-1]
         np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)

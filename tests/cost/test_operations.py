@@ -57,6 +57,10 @@ CASES = [
     (replace(TINY, positions="relative", axial=True), {"input_shape": (16, 24, 3), "pooling": "gap"}),
     (replace(TINY, positions="2d", positions_at="shared"), {}),
     (LOCAL, {}),
+    (replace(TINY, gated_mlp=True, mlp_inner_norm=True, attention_inner_norm=True), {}),
+    (replace(TINY, mlp_inner_norm=True, norm="rms", dense_bias=False), {"pooling": "gap"}),
+    (replace(TINY, distillation_token=True), {}),
+    (replace(TINY, registers=3, pool_prefix=False), {"pooling": "map"}),
     (HYBRID, {"input_shape": (32, 64, 3)}),
     pytest.param(find_variant("ViT_B32")[0], {}, id="ViT_B32"),
 ]

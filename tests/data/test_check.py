@@ -66,7 +66,11 @@ def test_all_that_needs_care_is_listed_and_said_by_the_exit_status(clean, capsys
     found = json.loads(capsys.readouterr().out)
     assert {row["file"] for row in found["broken"]} == {str(train / "cat" / f"{i}.png") for i in range(3)}
     reasons = [row["reason"] for row in found["broken"]]
-    assert reasons[0].startswith("PNG that is damaged (") and reasons[1:] == ["the file is empty", "no image"]
+    assert (
+        reasons[0].startswith("PNG that is damaged (Invalid PNG")
+        and "\n" not in reasons[0]
+        and reasons[1:] == ["the file is empty", "no image"]
+    )
     across = [
         [str(train / "cat" / "label.png"), str(train / "dog" / "1.png")],
         [str(train / "dog" / "0.png"), str(clean / "test" / "dog" / "copy.png")],

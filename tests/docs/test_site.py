@@ -10,9 +10,12 @@ import re
 from pathlib import PurePosixPath
 
 import pytest
+from contract.cases import MODELS
+from export.test_gate import KINDS
 from support import ROOT
 
-from codegen.site import commands, links, notebooks, pages, zoo
+from codegen.site import checkpoints, commands, links, notebooks, pages, zoo
+from keras_vit.export.formats import FORMATS
 from keras_vit.models.variants.lookup import FAMILIES, ROWS
 from keras_vit.weights.released import RELEASED
 
@@ -21,7 +24,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 GUIDES = [page for page in sorted((DOCS / "guides").glob("*.md")) if page.name != "README.md"]
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 MODULES = ("layers", "train.recipe", "analysis", "evaluate", "export", "cost")
-GENERATED = {"zoo/all", "reference/builders", "reference/recipes"}
+GENERATED = {"zoo/all", "zoo/timm", "reference/builders", "reference/recipes"}
 GENERATED |= {f"zoo/{family.__name__.rpartition('.')[2]}" for family in FAMILIES}
 GENERATED |= {"project/index"}
 
@@ -47,9 +50,8 @@ def documented() -> list[str]:
 def test_the_reference_has_every_public_name_with_a_docstring(module):
     found = set(documented())
     if module == "keras_vit.train.recipe":
-        found |= {
-            f"{module}.{name}" for name in ("Variant", "BiTVariant", "EfficientNetVariant", "ResNetStem")
-        }  # documented in keras_vit
+        rows = ("Variant", "BiTVariant", "EfficientNetVariant", "ResNetStem", "Rope")
+        found |= {f"{module}.{name}" for name in rows}  # documented in keras_vit
     names = public_names(module)
     assert len(names) >= 4
     assert {f"{module}.{name}" for name in names} <= found
@@ -114,11 +116,33 @@ def test_the_zoos_csv_is_what_the_rows_give():
     assert html.count("<tr>") == len(table) + 1 and all(row.tag in html for row in RELEASED)
 
 
+def test_the_csv_of_timms_checkpoints_is_what_the_check_of_files_gives():
+    committed = (DOCS / "results/checkpoints.csv").read_text(encoding="utf-8")
+    table = checkpoints.lines()
+    assert committed == checkpoints.as_csv(table), "run `python -m codegen.site --csv`"
+    assert sum(line.tags for line in table) == 487
+    page = checkpoints.pages()["zoo/timm.md"]
+    assert page.count("<tr>") == len(table) + 1 and all(f"<code>{line.example}</code>" in page for line in table)
+
+
 def test_the_zoo_has_a_page_per_family_that_links_each_builder():
     found = zoo.pages()
-    assert set(found) == {f"{name}.md" for name in GENERATED if name.startswith("zoo/")}
+    assert set(found) == {f"{name}.md" for name in GENERATED if name.startswith("zoo/")} - {"zoo/timm.md"}
     whole = "".join(text for name, text in found.items() if name != "zoo/all.md")
     assert all(f"keras_vit.{row.name}`" in whole for row in ROWS)
+
+
+def test_each_family_names_the_exports_that_the_tests_make():
+    found = zoo.pages()
+    cases = {case.name: case for case in MODELS}
+    exported = {kind.values[0].name for kind in KINDS}  # what test_every_format_of_every_kind_passes runs
+    assert set(zoo.EXPORTED) == set(zoo.TITLES)
+    for family, names in zoo.EXPORTED.items():
+        assert set(names) <= exported
+        assert all(f"`{name}`" in found[f"zoo/{family}.md"] for name in (*names, *FORMATS))
+    assert cases["registers"].arguments["variant"].layer_scale and cases["clip"].arguments["variant"].pre_norm
+    sources = {released.source for released in RELEASED if released.source and released.model == "ViT_B16"}
+    assert sources and all(source in found["zoo/vit.md"] for source in sources)
 
 
 def test_recipe_files_are_on_their_page_with_their_fields():
@@ -146,7 +170,7 @@ def test_guides_are_notebooks_of_code_that_parses(page):
     draws = "analysis.plot_" in text
     assert not draws or "%matplotlib inline" in cells[0], "without it the site shows a figure's name instead"
     for code in cells:
-        ast.parse(re.sub(r"\A%%.*\n|^[!%].*$", "", code, flags=re.MULTILINE))  # without IPython's own
+        ast.parse(re.sub(r"\A%%.*\n|^(?:\w+ = )?[!%].*$", "", code, flags=re.MULTILINE))  # without IPython's own
 
 
 def test_a_guide_becomes_a_notebook_with_all_its_text():
@@ -158,6 +182,30 @@ def test_a_guide_becomes_a_notebook_with_all_its_text():
     prose = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     assert prose.startswith("# ") and "code-cell" not in prose
     assert "{download}" in notebooks.with_download(page, "x") and "<x.ipynb>" in notebooks.with_download(page, "x")
+
+
+def test_a_cell_of_the_build_alone_is_in_no_notebook():
+    pytest.importorskip("nbformat", reason="the extra `docs` is not installed")
+    cell = "```{code-cell} ipython3\n"
+    page = f"# T\n\n{cell}:tags: [remove-cell]\nhidden()\n```\n\n{cell}shown()\n```\n"
+    cells = json.loads(notebooks.as_notebook(page))["cells"]
+    assert ["".join(cell["source"]) for cell in cells] == ["# T", "shown()"]
+
+
+def test_a_guide_whose_packages_are_absent_says_so_instead_of_running():
+    page = "---\nfile_format: mystnb\nneeds: json, no_such_package\n---\n\n# T\n\n```{code-cell} ipython3\nf()\n```\n"
+    assert notebooks.missing_packages(page) == ["no_such_package"]
+    assert notebooks.missing_packages(page.replace(", no_such_package", "")) == []
+    assert notebooks.missing_packages("# needs: no_such_package\n") == []
+    text = notebooks.not_executed(page, ["no_such_package"])
+    assert not notebooks.is_notebook(text) and not notebooks.code_cells(text)
+    assert text.strip().startswith("# T\n\n```{warning}\nThis page was built without no_such_package")
+    assert text.endswith("\n```ipython3\nf()\n```\n")
+
+
+def test_every_guide_is_in_the_table_of_guides():
+    table = re.findall(r"^\| \[.*?\]\((.*?)\)", (DOCS / "guides/README.md").read_text(), re.MULTILINE)
+    assert sorted(table) == [page.name for page in GUIDES]
 
 
 def test_no_file_of_the_site_loads_anything_from_outside():

@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import importlib.util
 import json
 import re
 import weakref
@@ -12,9 +13,12 @@ from contract.cases import MODELS
 from PIL import Image
 from support import needs_tensorflow, quick_first, randomise
 
+from keras_vit import cli
 from keras_vit.export import export, onnx, openvino, optional
+from keras_vit.export import formats as formats_module
 from keras_vit.export.formats import FORMATS, default_formats
 from keras_vit.exported import load_export
+from keras_vit.models import load
 from keras_vit.models.model_interface import named_outputs
 from keras_vit.predict import load_predictor, predict
 
@@ -159,13 +163,25 @@ def test_they_are_written_on_request_and_what_is_missing_is_named(labelled, tmp_
             monkeypatch.setattr(
                 optional.importlib, "import_module", lambda name: missing(name) if name == "nncf" else whole(name)
             )
-        with pytest.raises(ValueError, match=rf"format {name} expected {package}, which `pip install keras-vit-zoo\["):
+        with pytest.raises(ValueError, match=rf"format {name} expected the package {package}, found none: pip install"):
             export(labelled, tmp_path / "out", formats=(name,), calibration=images)
     assert not (tmp_path / "out").exists()
     stray = tmp_path / "model.onnx"
     stray.write_bytes(b"")
     with pytest.raises(ValueError, match="a version in it, or one of its files\\), received .*model.onnx"):
         load_predictor(stray)
+
+
+def test_formats_without_their_package_are_left_out_or_refused_before_the_model_is_loaded(monkeypatch, capsys):
+    spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        formats_module.importlib.util, "find_spec", lambda name: None if "litert" in name else spec(name)
+    )
+    with pytest.warns(UserWarning, match=r"left out tflite, tflite-fp16, .*: found no ai-edge-litert; pip install"):
+        assert default_formats(False) == ("saved_model",)
+    monkeypatch.setattr(load, "load_model", None)
+    assert cli.main(["export", "ViT_Ti16.augreg_in21k", "--output", "out", "--formats", "tflite"]) == 2
+    assert "format tflite expected the package ai-edge-litert, found none" in capsys.readouterr().err
 
 
 @pytest.mark.broad

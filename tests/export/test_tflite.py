@@ -106,7 +106,9 @@ def test_without_its_interpreter_the_sentence_says_what_to_install(monkeypatch):
         raise ModuleNotFoundError(f"No module named {name!r}")
 
     monkeypatch.setattr(optional.importlib, "import_module", missing)
-    with pytest.raises(ValueError, match=r"expected ai-edge-litert, which `pip install keras-vit-zoo\[formats\]`"):
+    with pytest.raises(
+        ValueError, match=r"expected the package ai-edge-litert, found none: pip install 'keras-vit-zoo\[formats\]'"
+    ):
         tflite.runner(b"")
 
 

@@ -200,7 +200,7 @@ def test_another_number_of_heads_than_a_file_says_is_refused(layout, tmp_path):
     assert all((old == new).all() for old, new in zip(before, model.get_weights(), strict=True))
     with pytest.raises(ValueError, match=r"num_heads expected 2, as in '.*', received 4\."):
         keras_vit.from_pretrained(source, num_heads=4)
-    with pytest.raises(ValueError, match="position_resize expected one of .* received 'offical'"):
+    with pytest.raises(ValueError, match="position_resize expected None or one of .* received 'offical'"):
         keras_vit.from_pretrained(source, position_resize="offical")
     assert keras_vit.from_pretrained(source, num_heads=2, strict=False).get_layer("head").units == 3
     for none in (0, -3, 2.0, True):

@@ -118,5 +118,5 @@ def test_mistakes_with_tokens_get_a_sentence():
     plain = replace(TINY_HYBRID, stem=None, patch_size=4)
     with pytest.raises(ValueError, match="class_token expected True or None with pooling='token', received False"):
         keras_vit.build(plain, class_token=False)
-    with pytest.raises(ValueError, match="norm_after_pooling expected False with pooling=None, received True"):
+    with pytest.raises(ValueError, match="norm_after_pooling expected False with pooling=None or"):
         keras_vit.build(plain, include_top=False, pooling=None, norm_after_pooling=True)

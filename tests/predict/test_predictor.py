@@ -142,6 +142,7 @@ def test_progress_without_a_terminal_is_printed_in_lines(files, capsys, monkeypa
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == BATCH_SIZE + 4
     assert re.fullmatch(r"33 of 36 images, [\d,.]+ images/s, \d\d:\d\d left", lines[32]), lines[32]
+    assert "left" not in lines[0]  # the first ones wait for TensorFlow, and tell nothing of the others
 
 
 def test_wrong_arguments_raise_an_error(files, tmp_path):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from threading import Event
+from threading import Event, Timer
 
 import numpy as np
 import pytest
@@ -272,3 +272,25 @@ def test_what_cannot_be_served_is_said_in_one_sentence(exports, tmp_path):
         port = taken.getsockname()[1]
         with pytest.raises(ValueError, match=rf"^port expected a free one at 127\.0\.0\.1, received {port} \("):
             serve([exports / "grey"], port=port)
+
+
+def test_json_prints_one_line_when_requests_are_answered(photos):
+    command = [sys.executable, "-m", "keras_vit.cli", "serve", str(photos), "--port", "0", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, **pipes) as process:
+        kill = Timer(START_SECONDS, process.kill)
+        kill.start()
+        try:
+            found = json.loads(process.stdout.readline())
+            assert found["models"] == [{"name": "photos", "versions": [1], "formats": ["saved_model"]}]
+            port = int(found["address"].removeprefix("http://127.0.0.1:"))
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+                connection.request("GET", "/v2/health/ready")
+                assert connection.getresponse().status == 200
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=STOP_SECONDS)
+        finally:
+            kill.cancel()
+            process.kill()
+    assert process.returncode == 0 and out == "" and err.splitlines()[-1] == "stopped"

@@ -36,7 +36,7 @@ def test_exaflops_are_those_of_every_gradient(sam, gradients):
     train = SimpleNamespace(count=50, labels=("a", "b"))
     counters = SimpleNamespace(seconds=1.0, skipped_before=0.0, peak_memory=0.0, peak_device_memory=0.0)
     state = SimpleNamespace(counters=counters, model=SimpleNamespace(count_params=lambda: 1))
-    said = summarise(recipe, SimpleNamespace(epochs=1, steps=10, train=train), state, {"examples": 1}, 1.0, 1)
+    said = summarise(recipe, SimpleNamespace(epoch_steps=10, steps=10, train=train), state, {"examples": 1}, 10, 1.0, 1)
     assert "peak_device_memory" not in said  # no GPU
     work = 5 * (3 * forward(1) + 7 * forward(4))
     assert said["exaflops"] * 1e18 == pytest.approx(6 * gradients * work, rel=1e-9)

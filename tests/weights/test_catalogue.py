@@ -1,14 +1,19 @@
 """The published files: tags, names, grammar, index."""
 
+import json
 import re
 
+import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit.cli import main
 from keras_vit.models.variants import find_variant
+from keras_vit.weights import download, unsupported
+from keras_vit.weights import timm_checkpoints as timm_module
 from keras_vit.weights.catalogue import AugReg, find, find_released, list_weights, parse_augreg
 from keras_vit.weights.released import RELEASED
+from keras_vit.weights.timm_checkpoints import find_timm_checkpoint, timm_checkpoints
 
 
 def test_every_tag_and_alias_means_one_file():
@@ -163,3 +168,86 @@ def test_convert_writes_what_another_library_reads(tmp_path, capsys):
     line = ["weights", "convert", str(GOLDENS / "t1.weights.safetensors"), str(tmp_path / "t1.keras")]
     assert main(line) == 2 and "num_heads expected" in capsys.readouterr().err
     assert main([*line, "--num-heads", "3"]) == 0 and (tmp_path / "t1.keras").is_file()
+
+
+def test_timms_checkpoints_are_those_of_timm():
+    import parity
+
+    timm = parity.timm()
+    rows = timm_checkpoints()
+    assert len(rows) == len({row.tag for row in rows}) == 487
+    for row in rows:
+        cfg = timm.models.get_pretrained_cfg(row.tag)
+        spec = row.spec
+        assert (*cfg.input_size[1:],) == spec.size and cfg.num_classes == row.classes
+        assert (cfg.interpolation, cfg.crop_mode, cfg.crop_pct) == (
+            spec.interpolation, spec.resize_mode, spec.crop_fraction
+        )  # fmt: skip
+        for theirs, ours in ((cfg.mean, spec.mean), (cfg.std, spec.std)):
+            assert theirs == tuple(spec.per_channel(ours, 3))
+        assert (cfg.license or "") == row.licence
+        assert cfg.hf_hub_id == row.repository
+
+
+def test_whether_a_checkpoint_loads_follows_from_its_arrays(monkeypatch):
+    row = find_timm_checkpoint("vit_base_patch14_dinov2.lvd142m")
+    assert row.refusal is None and row.family == "dinov2" and row.hub == f"hf://timm/{row.tag}"
+    features = (*unsupported.FEATURES, unsupported.Feature("class tokens", "cls_token"))
+    monkeypatch.setattr(unsupported, "FEATURES", features)
+    timm_module._refusal.cache_clear()
+    assert row.refusal == "unsupported: class tokens"  # the check of real files, not a column
+    monkeypatch.setattr(unsupported, "FEATURES", features[:-1])
+    timm_module._refusal.cache_clear()
+    monkeypatch.setattr(timm_module, "_arrays", lambda: {row.kind: {"blocks.0.strange": (3,), "cls_token": (1, 1, 8)}})
+    assert "'embedding/kernel'" in row.refusal
+    timm_module._refusal.cache_clear()
+
+
+def test_every_refused_file_is_named_as_the_real_check_names_it(tmp_path):
+    """The table's headers, written as a file, get the same answer from `from_pretrained`."""
+    numpy = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
+    kinds = {row.kind: row for row in timm_checkpoints() if row.refusal and "unsupported" in row.refusal}
+    assert len(kinds) > 5
+    for i, row in enumerate(list(kinds.values())[:3]):
+        shapes = timm_module._arrays()[row.kind]
+        small = {name: np.zeros([min(side, 2) for side in shape], "float32") for name, shape in shapes.items()}
+        (tmp_path / str(i)).mkdir()
+        numpy.save_file(small, tmp_path / str(i) / "model.safetensors")
+        (tmp_path / str(i) / "config.json").write_text(json.dumps({"architecture": row.architecture}))
+        with pytest.raises(ValueError, match="unsupported parts") as error:
+            keras_vit.from_pretrained(tmp_path / str(i))
+        first = row.refusal.removeprefix("unsupported: ").split(",")[-1].strip()
+        assert first in str(error.value)
+
+
+def test_finding_on_the_hub(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_VIT_HOME", str(tmp_path))
+    assert main(["weights", "find", "--family", "dinov2", "--res", "518", "--loads", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    tags = {row["tag"] for row in found["weights"]}
+    assert "vit_base_patch14_reg4_dinov2.lvd142m" in tags
+    assert not any("giant" in tag for tag in tags)  # a gated MLP
+    row = next(row for row in found["weights"] if row["tag"] == "vit_base_patch14_dinov2.lvd142m")
+    assert (row["loads"], row["refusal"], row["licence"]) == (True, None, "apache-2.0")
+    assert row["hub"] == "hf://timm/vit_base_patch14_dinov2.lvd142m" and row["parameters"] == 86_579_712
+    assert row["preprocessing"]["size"] == [518, 518] and row["preprocessing"]["interpolation"] == "bicubic"
+    assert main(["weights", "find", "giant", "dinov2"]) == 0
+    assert "refused, unsupported: a gated MLP (SwiGLU)" in capsys.readouterr().out
+    assert main(["weights", "find", "clip", "--licence", "cc-by-nc-4.0", "--json"]) == 0
+    assert {row["licence"] for row in json.loads(capsys.readouterr().out)["weights"]} == {"cc-by-nc-4.0"}
+    assert main(["weights", "find", "no-such-word"]) == 2
+
+
+def test_a_tag_that_only_the_hub_has_is_downloaded_there(monkeypatch):
+    asked = []
+    monkeypatch.setattr(download, "_from_hub", lambda source, verified: asked.append(source) or source)
+    assert download.locate("vit_base_patch16_224.mae") == "hf://timm/vit_base_patch16_224.mae"
+    download.published_classes("deit3_base_patch16_224.fb_in1k")
+    assert asked == ["hf://timm/vit_base_patch16_224.mae"]
+    assert download.published_classes("deit3_base_patch16_224.fb_in1k") == 1000
+    with pytest.raises(ValueError, match="weights expected a file or a tag of list_weights"):
+        download.locate("vit_base_patch16_224.nobody")
+    with pytest.raises(ValueError, match="whose files are those of 'hf://timm/vit_base_patch16_clip_224.openai': load"):
+        download.locate("vit_base_patch16_clip_quickgelu_224.openai")
+    with pytest.raises(ValueError, match="expected a tag with files on the Hugging Face hub, received .* without"):
+        download.locate("vit_giant_patch16_gap_224.in22k_ijepa")

@@ -20,6 +20,21 @@ KINDS = {  # architecture -> tokens in front of the patches
     "vit_medium_patch16_reg4_gap_256": ("register_0", "register_1", "register_2", "register_3"),
     "vit_base_patch16_clip_224": ("class",),
     "vit_base_patch16_clip_quickgelu_224": ("class",),
+    "vit_giant_patch14_dinov2": ("class",),
+    "vit_giant_patch14_reg4_dinov2": ("class", "register_0", "register_1", "register_2", "register_3"),
+    "beit3_base_patch16_224": ("class",),
+    "deit_base_distilled_patch16_224": ("class", "distillation"),
+    "vit_base_patch16_radio_v3": ("class", *(f"register_{i}" for i in range(7))),
+    "vit_intern300m_patch14_448": ("class",),
+    "vit_so150m_patch16_reg4_map_256": ("register_0", "register_1", "register_2", "register_3"),
+    "aimv2_large_patch14_224": (),
+    "test_vit3": ("register",),
+    "test_vit4": ("register",),
+}
+CHANGES = {  # arguments of timm: a width that the heads divide
+    "vit_intern300m_patch14_448": {"embed_dim": 112, "patch_size": 16},
+    "vit_so150m_patch16_reg4_map_256": {"embed_dim": 112},
+    "aimv2_large_patch14_224": {"embed_dim": 64},  # with 96 the logits cancel to values near 0
 }
 TINY = keras_vit.Variant("tiny", 24, 2, 48, 3, patch_size=8, image_size=32)
 
@@ -27,7 +42,7 @@ TINY = keras_vit.Variant("tiny", 24, 2, 48, 3, patch_size=8, image_size=32)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_file_of_timm_computes_alike_and_goes_back(name, tmp_path, capsys):
     timm = parity.timm()
-    theirs = timm_folder(timm, name, tmp_path / "model")
+    theirs = timm_folder(timm, name, tmp_path / "model", **CHANGES.get(name, {}))
     expected = quietly(lambda: theirs(nchw(IMAGES)).numpy())
     ours = keras_vit.from_pretrained(tmp_path / "model")
     scale = np.abs(expected).max()
@@ -42,6 +57,24 @@ def test_a_file_of_timm_computes_alike_and_goes_back(name, tmp_path, capsys):
     ours.save(tmp_path / "own.keras")
     larger = keras_vit.from_pretrained(tmp_path / "own.keras", input_shape=(80, 64, 3))
     assert keras_vit.token_layout(larger).prefix == KINDS[name] and larger.output_shape == (None, 5)
+
+
+@pytest.mark.parametrize("name", ["vit_small_patch14_dinov2", "vit_small_patch14_reg4_dinov2"])
+def test_positions_are_resized_as_the_publisher_of_the_file_does(name, tmp_path):
+    """timm's own file, and one of Meta's names, whose code resizes DINOv2 without registers in another way."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    theirs = timm_folder(parity.timm(), name, tmp_path / "model")
+    size = {"input_shape": (96, 80, 3)}
+    ours = keras_vit.from_pretrained(tmp_path / "model", **size)
+    assert ours.get_layer("position_embedding").conversion.endswith("by 'timm'")
+    arrays = {key: tensor.numpy() for key, tensor in theirs.state_dict().items()} | {
+        "mask_token": np.ones((1, 96), "float32")
+    }
+    safetensors.save_file(arrays, tmp_path / "meta.safetensors")
+    options = {"num_heads": 6, "activation": "gelu", "layer_norm_epsilon": 1e-6, "strict": False}
+    ours = keras_vit.from_pretrained(tmp_path / "meta.safetensors", **options, **size)
+    method = "dinov2" if name == "vit_small_patch14_dinov2" else "timm"
+    assert ours.get_layer("position_embedding").conversion.endswith(f"by {method!r}")
 
 
 def test_the_official_names_of_deit_iii_and_dinov2_are_read(tmp_path):
@@ -77,6 +110,7 @@ def test_the_official_names_of_deit_iii_and_dinov2_are_read(tmp_path):
     ("kind", "options"),
     [
         ("Dinov2", {}),
+        ("Dinov2", {"use_swiglu_ffn": True}),
         ("Dinov2WithRegisters", {}),
         ("CLIPVision", {"intermediate_size": 96}),
         ("CLIPVision", {"intermediate_size": 96, "hidden_act": "gelu"}),
@@ -95,6 +129,24 @@ def test_a_folder_of_transformers_computes_alike(kind, options, tmp_path, capsys
     ours = keras_vit.from_pretrained(tmp_path / "model")
     assert max_difference(ours(images), expected) < 3e-6 * np.abs(expected).max()
     assert "assumed, because neither" not in capsys.readouterr().err
+
+
+def test_deits_two_classifiers_of_transformers_compute_their_mean(tmp_path, capsys):
+    transformers = parity.transformers()
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 32, "patch_size": 8}
+    config = transformers.DeiTConfig(**sizes, intermediate_size=96, num_labels=5)
+    theirs = transformers.DeiTForImageClassificationWithTeacher(config).eval()
+    for parameter in theirs.parameters():
+        parameter.data.normal_(std=0.5)
+    quietly(lambda: theirs.save_pretrained(tmp_path / "model"))
+    images = IMAGES[:, :32, :32]
+    expected = quietly(lambda: theirs(nchw(images)).logits.numpy())
+    capsys.readouterr()
+    ours = keras_vit.from_pretrained(tmp_path / "model")
+    assert max_difference(ours(images), expected) < 3e-6 * np.abs(expected).max()
+    assert "assumed, because neither" not in capsys.readouterr().err
+    with pytest.raises(ValueError, match="layout 'hf' expected a plain ViT, received one with distillation_token"):
+        keras_vit.save_weights(ours, tmp_path / "back", layout="hf")
 
 
 def test_dinov2s_classifier_of_transformers_is_refused(tmp_path):
@@ -180,7 +232,21 @@ def test_a_model_with_positions_of_its_registers_takes_a_file_without_them(tmp_p
         ({"layer_scale": 0.0}, {}, "layer_scale expected a positive number or null, received 0.0"),
         ({"registers": 2, "axial": True}, {"pooling": "gap"}, "registers expected 0 with axial blocks"),
         ({"layer_scale": 1e-5, "axial": True}, {"pooling": "gap"}, "layer_scale expected None with axial blocks"),
-        ({"registers": 2}, {"pooling": "map"}, "pooling expected 'token', 'gap' or None with registers"),
+        ({"norm": "rms"}, {"pooling": "map"}, "pooling expected 'token', 'gap' or None with gated_mlp or norm='rms'"),
+        ({"norm": "batch"}, {}, r"norm expected one of \('layer', 'rms'\), received 'batch'"),
+        (
+            {"distillation_token": True},
+            {"pooling": "gap"},
+            "pooling expected 'token' or None with a distillation token",
+        ),
+        (
+            {"distillation_token": True},
+            {"pooling": None, "include_top": False, "class_token": False},
+            "class_token expected True with a distillation token",
+        ),
+        ({"final_norm": False}, {"norm_after_pooling": True}, "norm_after_pooling expected False with pooling=None or"),
+        ({"gated_mlp": True, "mlp_kernel_size": 3}, {}, "mlp_kernel_size expected 0 with gated_mlp"),
+        ({"gated_mlp": True, "axial": True}, {"pooling": "gap"}, "gated_mlp expected False with axial blocks"),
         (
             {"prefix_positions": False, "positions": "sincos2d"},
             {},

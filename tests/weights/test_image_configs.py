@@ -129,8 +129,10 @@ def test_a_model_that_is_trained_on_has_the_preprocessing_of_its_training(takes_
     folder = saved(tmp_path / "model", "timm", **TIMM)
     settings = Model(TINY, weights=str(folder), image_size=8, include_preprocessing=takes_pixels)
     spec = build_model(Recipe("tuned", settings, Data("digits")), ("a", "b")).preprocessing
-    assert (spec.resize_mode, spec.interpolation, spec.crop_fraction) == ("squash", "bilinear", 1.0)
-    assert (spec.mean, spec.std) == ((MEAN, STD) if takes_pixels else ((0.5,), (0.5,)))
+    assert (spec.resize_mode, spec.interpolation, spec.crop_fraction) == ("center", "bicubic", 0.9)
+    resized = build_model(Recipe("tuned", settings, Data("digits", resize=9)), ("a", "b")).preprocessing
+    assert (resized.resize_mode, resized.interpolation, resized.crop_fraction) == ("squash", "bilinear", 1.0)
+    assert (spec.mean, spec.std) == (resized.mean, resized.std) == (MEAN, STD)
 
 
 def test_what_no_config_states_is_assumed_aloud(tmp_path, capsys):

@@ -21,7 +21,7 @@ def build(row=ROW, **options):
     return keras_vit.build(row, **{"classes": 11, "classifier_activation": None, **options})
 
 
-@pytest.mark.parametrize("method", ["official", "timm", "timm_npz", "hf"])
+@pytest.mark.parametrize("method", ["official", "timm", "timm_npz", "hf", "dinov2"])
 def test_another_grid_is_resized_by_the_method_asked_for(method):
     model = build(input_shape=(48, 24, 3))
     report = keras_vit.load_weights(model, G1, position_resize=method)
@@ -35,11 +35,11 @@ def test_another_grid_is_resized_by_the_method_asked_for(method):
     assert max_difference(layer.embedding[0], np.concatenate([positions[0, :1], grid])) == 0
     clone = keras.models.clone_model(model)
     assert clone.get_layer("position_embedding").conversion == sentence
-    with pytest.raises(ValueError, match="position_resize expected one of .* received 'nearest'"):
+    with pytest.raises(ValueError, match="position_resize expected None or one of .* received 'nearest'"):
         keras_vit.load_weights(model, G1, position_resize="nearest")
 
 
-@pytest.mark.parametrize("method", ["timm", "timm_npz", "hf"])
+@pytest.mark.parametrize("method", ["timm", "timm_npz", "hf", "dinov2"])
 def test_torch_resizes_alike(method):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     grid = np.random.default_rng(0).normal(size=(5, 7, 3)).astype("float32")
@@ -47,10 +47,14 @@ def test_torch_resizes_alike(method):
         "timm": {"mode": "bicubic", "antialias": True},
         "timm_npz": {"mode": "bilinear"},
         "hf": {"mode": "bicubic"},
+        "dinov2": {"mode": "bicubic"},
     }[method]
     for size in ((3, 4), (10, 9), (5, 1)):
+        by = {"size": size}
+        if method == "dinov2":  # as Meta's code calls it
+            by = {"scale_factor": [(new + 0.1) / old for new, old in zip(size, (5, 7), strict=True)]}
         theirs = torch.nn.functional.interpolate(
-            torch.from_numpy(grid).permute(2, 0, 1)[None], size=size, align_corners=False, **options
+            torch.from_numpy(grid).permute(2, 0, 1)[None], align_corners=False, **by, **options
         )
         assert max_difference(resize_grid(grid, size, method), theirs[0].permute(1, 2, 0).numpy()) < 1e-5
 
@@ -181,7 +185,7 @@ def test_everything_wrong_is_listed_at_once_and_nothing_changes(tmp_path):
 
 
 def test_mistakes_are_found_before_anything_changes(tmp_path):
-    with pytest.raises(ValueError, match="position_resize expected one of .* received 'offical'"):
+    with pytest.raises(ValueError, match="position_resize expected None or one of .* received 'offical'"):
         keras_vit.load_weights(build(), G1, position_resize="offical")  # though no grid is resized
     shutil.copy(GOLDENS / "h1.weights.safetensors", tmp_path / "model.safetensors")
     config = json.loads((GOLDENS / "h1.config.json").read_text()) | {"hidden_act": "tanhshrink"}
@@ -192,7 +196,7 @@ def test_mistakes_are_found_before_anything_changes(tmp_path):
         keras_vit.load_weights(model, tmp_path)
     larger = build(input_shape=(48, 48, 3), classes=7)
     embedding = np.asarray(larger.get_layer("embedding").kernel)
-    with pytest.raises(ValueError, match="position_resize expected one of .* received 'offical'"):
+    with pytest.raises(ValueError, match="position_resize expected None or one of .* received 'offical'"):
         keras_vit.load_weights(larger, G1, position_resize="offical")
     assert max_difference(larger.get_layer("embedding").kernel, embedding) == 0
     assert all((old == new).all() for old, new in zip(before, model.get_weights(), strict=True))

@@ -17,4 +17,5 @@ from keras_vit.models.variants.rows import ConvNet as ConvNet
 from keras_vit.models.variants.rows import EfficientNetVariant as EfficientNetVariant
 from keras_vit.models.variants.rows import ParameterCounts as ParameterCounts
 from keras_vit.models.variants.rows import ResNetStem as ResNetStem
+from keras_vit.models.variants.rows import Rope as Rope
 from keras_vit.models.variants.rows import Variant as Variant

@@ -8,11 +8,11 @@ from keras_vit.models.variants.vit import B16, B32
 
 # An axial block is two encoder blocks. There is no class token.
 AXIAL_B16 = replace(
-    B16, name="AxialViT_B16", axial=True, paper_name="Axial-ViT-B/16", timm_name=None,
+    B16, name="AxialViT_B16", axial=True, pooling="gap", paper_name="Axial-ViT-B/16", timm_name=None,
     parameters=ParameterCounts(170_851_584, 171_620_584, 187_648_851, 188_239_443),
 )  # fmt: skip
 AXIAL_B32 = replace(
-    B32, name="AxialViT_B32", axial=True, paper_name="Axial-ViT-B/32", timm_name=None,
+    B32, name="AxialViT_B32", axial=True, pooling="gap", paper_name="Axial-ViT-B/32", timm_name=None,
     parameters=ParameterCounts(172_508_160, 173_277_160, 189_305_427, 189_896_019),
 )  # fmt: skip
 AXIAL_R50 = replace(

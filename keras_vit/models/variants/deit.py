@@ -1,10 +1,35 @@
-"""DeiT III (arXiv 2204.07118): LayerScale, and positions for the patches only. Parameter counts are timm's."""
+"""DeiT (arXiv 2012.12877) and DeiT III (arXiv 2204.07118: LayerScale, and positions for the patches only).
+
+Parameter counts are timm's. timm has two classifiers in a distilled model and returns their mean. This package has one
+classifier of both tokens, so that a model has one bias per class less.
+"""
 
 from dataclasses import replace
 
 from keras_vit.models.variants import vit
 from keras_vit.models.variants.rows import ParameterCounts, Variant
 
+_DEIT = {"activation": "gelu"}
+_DISTILLED = {"distillation_token": True, "activation": "gelu"}
+
+Ti16_1 = replace(vit.Ti16, name="DeiT_Ti16", paper_name="DeiT-Ti/16", timm_name="deit_tiny_patch16", **_DEIT)
+S16_1 = replace(vit.S16, name="DeiT_S16", paper_name="DeiT-S/16", timm_name="deit_small_patch16", **_DEIT)
+B16_1 = replace(vit.B16, name="DeiT_B16", paper_name="DeiT-B/16", timm_name="deit_base_patch16", **_DEIT)
+Ti16_DISTILLED = replace(
+    vit.Ti16, name="DeiT_Ti16_distilled", paper_name="DeiT-Ti/16 distilled",
+    timm_name="deit_tiny_distilled_patch16", **_DISTILLED,
+    parameters=ParameterCounts(5_524_800, 5_909_800, 13_934_355),
+)  # fmt: skip
+S16_DISTILLED = replace(
+    vit.S16, name="DeiT_S16_distilled", paper_name="DeiT-S/16 distilled",
+    timm_name="deit_small_distilled_patch16", **_DISTILLED,
+    parameters=ParameterCounts(21_666_432, 22_435_432, 38_463_699),
+)  # fmt: skip
+B16_DISTILLED = replace(
+    vit.B16, name="DeiT_B16_distilled", paper_name="DeiT-B/16 distilled",
+    timm_name="deit_base_distilled_patch16", **_DISTILLED,
+    parameters=ParameterCounts(85_800_192, 87_337_192, 119_372_883),
+)  # fmt: skip
 S16 = replace(
     vit.S16, name="DeiT3_S16", paper_name="DeiT-III-S/16", timm_name="deit3_small_patch16",
     layer_scale=1e-6, prefix_positions=False, activation="gelu",
@@ -27,4 +52,6 @@ H14 = replace(
     timm_name="deit3_huge_patch14", parameters=ParameterCounts(630_845_440, 632_126_440, 658_826_323),
 )  # fmt: skip
 
-ROWS: tuple[Variant, ...] = (S16, M16, B16, L16, H14)
+ROWS: tuple[Variant, ...] = (
+    Ti16_1, S16_1, B16_1, Ti16_DISTILLED, S16_DISTILLED, B16_DISTILLED, S16, M16, B16, L16, H14,
+)  # fmt: skip

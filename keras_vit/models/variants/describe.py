@@ -59,6 +59,12 @@ def _extras(row: Variant) -> str:
     extras = ["LayerScale"] if row.layer_scale is not None else []
     extras += [f"{row.registers} register tokens"] if row.registers else []
     extras += ["a norm before the first block"] if row.pre_norm else []
+    extras += ["SwiGLU in the MLPs"] if row.gated_mlp else []
+    extras += ["a distillation token"] if row.distillation_token else []
+    extras += ["RMSNorm"] if row.norm == "rms" else []
+    extras += ["rotary positions"] if row.rope else []
+    extras += ["relative position biases"] if row.relative_bias else []
+    extras += ["no final norm"] if not row.final_norm else []
     return f", {' and '.join(extras)}" if extras else ""
 
 

@@ -37,4 +37,14 @@ L14_REG = replace(
     parameters=ParameterCounts(304_370_688, 305_395_688, 326_759_763),
 )  # fmt: skip
 
-ROWS: tuple[Variant, ...] = (S14, B14, L14, S14_REG, B14_REG, L14_REG)
+# The width of SwiGLU's hidden layer is 2/3 of four times the model's, rounded up to a multiple of 8.
+G14 = Variant(
+    "DINOv2_g14", 1536, 40, 4096, 24, paper_name="DINOv2-g/14", timm_name="vit_giant_patch14_dinov2", gated_mlp=True,
+    **{**_DINOV2, "activation": "silu"}, parameters=ParameterCounts(1_136_479_232, 1_138_016_232, 1_170_051_923),
+)  # fmt: skip
+G14_REG = replace(
+    G14, name="DINOv2_g14_reg", paper_name="DINOv2-reg-g/14", timm_name="vit_giant_patch14_reg4_dinov2", **_REGISTERS,
+    parameters=ParameterCounts(1_136_483_840, 1_138_020_840, 1_170_056_531),
+)  # fmt: skip
+
+ROWS: tuple[Variant, ...] = (S14, B14, L14, G14, S14_REG, B14_REG, L14_REG, G14_REG)

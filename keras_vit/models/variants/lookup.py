@@ -5,10 +5,56 @@ import fnmatch
 import re
 from dataclasses import replace
 
-from keras_vit.models.variants import axial, bit, clip, deit, dinov2, efficientnet, hybrid, vit
+from keras_vit.models.variants import (
+    aimv2,
+    axial,
+    beit,
+    beit3,
+    bit,
+    clip,
+    deit,
+    dinov2,
+    dinov3,
+    efficientnet,
+    eva,
+    flexivit,
+    hybrid,
+    ijepa,
+    perception,
+    radio,
+    registers,
+    relpos,
+    rope_vit,
+    siglip,
+    tips,
+    vit,
+)
 from keras_vit.models.variants.rows import AnyVariant, BiTVariant, EfficientNetVariant, Variant
 
-FAMILIES = (vit, deit, dinov2, clip, hybrid, bit, efficientnet, axial)
+FAMILIES = (
+    vit,
+    deit,
+    dinov2,
+    clip,
+    siglip,
+    ijepa,
+    beit3,
+    aimv2,
+    tips,
+    radio,
+    flexivit,
+    registers,
+    hybrid,
+    bit,
+    efficientnet,
+    axial,
+    dinov3,
+    eva,
+    beit,
+    rope_vit,
+    perception,
+    relpos,
+)
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 VARIANTS = tuple(row for row in ROWS if isinstance(row, Variant))
 BIT_VARIANTS = tuple(row for row in ROWS if isinstance(row, BiTVariant))

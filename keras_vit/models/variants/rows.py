@@ -42,6 +42,34 @@ class ResNetStem:
 
 
 @dataclass(frozen=True)
+class Rope:
+    """Rotary position embedding: pairs of features of queries and keys are rotated by the patch's coordinates.
+
+    Tokens in front of the patches are not rotated. A pair of features turns by frequency times coordinate. The first
+    half of the pairs turns with the first coordinate, the second half with the second.
+
+    Args:
+        temperature: base of the frequencies, `temperature ** (-i / n)` for pair i of n.
+        learned: whether each head of each block has learned frequencies for both coordinates (RoPE-mixed of RoPE-ViT).
+        coordinates: `cells` counts patches from zero. `centers` are the centers of the patches, scaled from -pi * 2 to
+            pi * 2 across the image (DINOv3).
+        reference_grid: (height, width) in patches of the grid in pre-training, to which `cells` are scaled (EVA-02);
+            None leaves them unscaled.
+        offset: added to the count of patches.
+        order: `yx` if the row is the first coordinate, `xy` if the column is.
+        pairs: `neighbours` pairs features 2 i and 2 i + 1; `halves` pairs features i and i + d / 2.
+    """
+
+    temperature: float = 10_000.0
+    learned: bool = False
+    coordinates: str = "cells"
+    reference_grid: tuple[int, ...] | None = None
+    offset: float = 0.0
+    order: str = "yx"
+    pairs: str = "neighbours"
+
+
+@dataclass(frozen=True)
 class Variant:
     """One Vision Transformer.
 
@@ -69,8 +97,28 @@ class Variant:
         prefix_positions: whether class token and registers have a learned position, as the patches do.
         pre_norm: whether the tokens are normalised before the first block, as in CLIP.
         patch_bias: whether the patch embedding has a bias; CLIP's has none.
+        gated_mlp: whether the MLPs have a gate (GLU variants, arXiv 2002.05202), as SwiGLU does in DINOv2's g/14.
+        mlp_inner_norm: whether the MLPs have a norm before their last dense layer (BEiT-3, EVA-02).
+        attention_inner_norm: whether the attentions have a norm before their last dense layer (BEiT-3).
+        dense_bias: whether the MLPs' dense layers and the attentions' last ones have a bias; AIMv2's have none.
+        norm: kind of all norms: `layer`, or `rms` for RMSNorm (arXiv 1910.07467), as in AIMv2.
+        patch_norm: whether the patch embeddings are normalised before positions are added, as in AIMv2.
+        final_norm: whether the tokens or the pooled vector are normalised after the last block; InternViT's are not.
+        distillation_token: whether a distillation token follows the class token (DeiT, arXiv 2012.12877). The
+            classifier then reads both tokens.
+        pool_prefix: whether attention pooling pools the tokens in front of the patches, too.
         activation: activation of the MLPs if neither the builder's argument nor the weights state one.
+        qkv_bias: which of query, key and value have a bias: `qkv`, `qv` (BEiT, EVA, DINOv3) or `none`.
+        rope: rotary positions of all attentions; None for none.
+        relative_bias: learned bias of the attention logits for each offset between two patches: `table` (BEiT), `mlp`
+            (Swin V2), or None. A table is resized with the image size, and has entries for a class token.
+        relative_bias_dim: width between the dense layers of the `mlp`.
         layer_norm_epsilon: epsilon of the layer norms if neither the builder's argument nor the weights state one.
+        pooling_heads: number of heads of attention pooling; 0 for that of the blocks.
+        pooling_mlp_dim: width between the dense layers of attention pooling; 0 for that of the blocks.
+        class_token: whether the model has a class token beside the pooled patches, if the builder does not state it.
+        pooling: pooling if the builder receives none: `token`, `gap` or `map`.
+        norm_after_pooling: whether the pooled vector is normalised instead of the tokens, if the builder receives none.
         image_size: image side in pixels if the builder receives no `input_shape`.
         paper_name: name in the papers' tables, such as `ViT-B/16`.
         timm_name: name of the same architecture in timm, without the image size.
@@ -93,8 +141,26 @@ class Variant:
     prefix_positions: bool = True
     pre_norm: bool = False
     patch_bias: bool = True
+    gated_mlp: bool = False
+    mlp_inner_norm: bool = False
+    attention_inner_norm: bool = False
+    dense_bias: bool = True
+    norm: str = "layer"
+    patch_norm: bool = False
+    final_norm: bool = True
+    distillation_token: bool = False
+    pool_prefix: bool = True
     activation: str = "gelu_tanh"
     layer_norm_epsilon: float = 1e-6
+    qkv_bias: str = "qkv"
+    rope: Rope | None = None
+    relative_bias: str | None = None
+    relative_bias_dim: int = 128
+    pooling_heads: int = 0
+    pooling_mlp_dim: int = 0
+    class_token: bool = False
+    pooling: str = "token"
+    norm_after_pooling: bool = False
     image_size: int = 224
     paper_name: str | None = None
     timm_name: str | None = None

@@ -34,8 +34,8 @@ def AxialViT_B16(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -92,8 +92,8 @@ def AxialViT_B32(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.

@@ -33,8 +33,8 @@ def CLIP_ViT_B32(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -91,8 +91,8 @@ def CLIP_ViT_B16(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -149,8 +149,8 @@ def CLIP_ViT_L14(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -207,8 +207,8 @@ def CLIP_ViT_H14(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.

@@ -33,8 +33,8 @@ def R_ViT_Ti16(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -92,8 +92,8 @@ def R26_ViT_S32(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -151,8 +151,8 @@ def R26_ViT_B32(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -210,8 +210,8 @@ def R50_ViT_B16(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -269,8 +269,8 @@ def R50_ViT_B32(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -328,8 +328,8 @@ def R50_ViT_L16(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -387,8 +387,8 @@ def R50_ViT_L32(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.

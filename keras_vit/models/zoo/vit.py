@@ -33,8 +33,8 @@ def ViT_Ti16(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -91,8 +91,8 @@ def ViT_S32(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -149,8 +149,8 @@ def ViT_S16(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -207,8 +207,8 @@ def ViT_S8(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -265,8 +265,8 @@ def ViT_B32(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -323,8 +323,8 @@ def ViT_B16(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -381,8 +381,8 @@ def ViT_B8(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -439,8 +439,8 @@ def ViT_L32(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -497,8 +497,8 @@ def ViT_L16(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -555,8 +555,8 @@ def ViT_H16(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -613,8 +613,8 @@ def ViT_H14(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -671,8 +671,8 @@ def ViT_g14(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.
@@ -729,8 +729,8 @@ def ViT_G14(
             classes.
         input_tensor: a Keras tensor of images to use as the input.
         input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
-        pooling: `token` (class token), `gap` (mean of the patch tokens; the default of axial rows), `map` (attention
-            pooling), or, with `include_top=False`, None for the token sequence.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
         classes: number of classes of the classifier.
         classifier_activation: `softmax`, `sigmoid`, or None for logits.
         name: name of the Keras model.

@@ -4,6 +4,7 @@ import io
 from importlib.util import find_spec
 
 import keras
+import numpy as np
 
 from keras_vit.analysis.layer_outputs import layer_outputs
 from keras_vit.analysis.plots.layer_outputs import plot_layer_outputs
@@ -24,7 +25,9 @@ class Pictures:
     def __init__(self, recipe: Recipe, model: keras.Model, data: Datasets):
         self._recipe, self._model, self._data = recipe, model, data
         self._every = recipe.evaluate.pictures
-        self._range = (0.0, 255.0) if recipe.model.include_preprocessing else (-1.0, 1.0)
+        black_and_white = np.repeat([[0.0], [255.0]], recipe.model.input_shape[2], axis=1)
+        takes_pixels = recipe.model.include_preprocessing
+        self._range = black_and_white if takes_pixels else data.spec.normalize(black_and_white)
         self._images = None
         if self._every and find_spec("matplotlib") is None:
             raise ImportError("evaluate.pictures needs Matplotlib, found none: pip install 'keras-vit-zoo[analysis]'.")

@@ -81,6 +81,10 @@ class Report:
         if self._plot is not None:
             self._plot.update()
 
+    def has(self, step: int, split: str) -> bool:
+        """Return whether the file has the metrics of a split at a step."""
+        return self._chief and self._metrics.has(step, split)
+
     def picture(self, step: int, name: str, png: bytes) -> None:
         """Write a picture, for TensorBoard only."""
         if self._chief:

@@ -8,19 +8,19 @@ from keras_vit.train.state import State
 
 
 def summarise(
-    recipe: Recipe, data: Datasets, state: State, result: dict, images_per_second: float, replicas: int
+    recipe: Recipe, data: Datasets, state: State, result: dict, step: int, images_per_second: float, replicas: int
 ) -> dict:
-    """Return the content of `summary.json`: the recipe's name, the last evaluation, and the cost of the run.
+    """Return the content of `summary.json`: the recipe's name, the evaluation of the result, and the cost of the run.
 
     `seconds` includes compilation and evaluations; `images_per_second` excludes compilation. `peak_memory` is the
     largest process of the chief on the host in bytes; `peak_device_memory` is TensorFlow's peak on a GPU in bytes.
     `exaflops` counts the updates as the paper does (Table 6: two operations per multiply-add, the backward pass twice
-    the forward pass), and twice that with `sam`. Further keys: `parameters`, `steps`, `epochs`, `skipped` updates,
-    `replicas`, and the `labels` of the classes.
+    the forward pass), and twice that with `sam`. Further keys: `parameters`, the `steps` and `epochs` that were made,
+    `skipped` updates, `replicas`, and the `labels` of the classes.
     """
-    batch, epochs = recipe.data.batch_size, data.epochs
+    batch, epochs = recipe.data.batch_size, -(-step // data.epoch_steps)
     work = sum(
-        (span.end - span.begin)
+        max(min(span.end, step) - span.begin, 0)
         * macs_of_variant(recipe.model.row, span.input_shape, span.patch_size or recipe.model.patch_size,
                           recipe.model.pooling)
         for span in spans_of(recipe, data.steps)
@@ -38,7 +38,7 @@ def summarise(
         **({"peak_device_memory": on_devices} if on_devices else {}),
         "parameters": state.model.count_params(),
         "exaflops": 6 * gradients * work * batch / 1e18,
-        "steps": data.steps,
+        "steps": step,
         "epochs": epochs,
         "skipped": round(state.counters.skipped_before),
         "replicas": replicas,

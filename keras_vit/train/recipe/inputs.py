@@ -15,18 +15,18 @@ class Data:
     """The data and the batch size.
 
     Args:
-        source: `digits` (scikit-learn's handwritten digits), `folder` (a folder of images), `arrays` (an `.npz` file
-            of `x_train`, `y_train`, `x_test`, `y_test`), `tfds:NAME`, or `vtab:TASK` (one of the nineteen tasks of
-            VTAB-1k, with the benchmark's labels and splits).
-        directory: the folder of images, the file of arrays, or the data folder of TensorFlow Datasets.
+        source: `digits` (scikit-learn's handwritten digits), `folder` (a folder of images), `csv` (a table with the
+            columns `path`, `label` and `split`), `arrays` (an `.npz` file of `x_train`, `y_train`, `x_test`, `y_test`),
+            `tfds:NAME`, or `vtab:TASK` (one of the nineteen tasks of VTAB-1k, with the benchmark's labels and splits).
+        directory: the folder of images, the file of a table or of arrays, or the data folder of TensorFlow Datasets.
         train_split: training split: `train`, or a part of it such as `train[:90%]`.
         test_split: test split.
         batch_size: number of examples per update over all replicas; the rest of an epoch is dropped.
         shuffle: size of the shuffle buffer for TensorFlow Datasets. Folders, arrays and smaller data sets are shuffled
             as a whole. Every process holds a buffer of encoded images in memory. With ImageNet's 110 KB per image, the
             default takes 27 GB, and 50,000 take 5.5 GB.
-        resize: pixels of the shorter side of a test image before its center crop. None squeezes the whole image to the
-            model's size, as the official code, prediction and exports do.
+        resize: pixels of the shorter side of a test image before its center crop. None prepares images as the
+            weights' `preprocessing` states, as prediction and exports do; without weights, both sides are resized.
         on_error: whether to `stop` at a broken file or to `skip` it with a warning: up to three files, or 1 %. It also
             applies to few-shot data. A stopped run can resume with another value.
         exif: whether to apply the EXIF orientation of photographs in training and evaluation. False reads the stored
@@ -44,7 +44,7 @@ class Data:
     exif: bool = True
 
     def __post_init__(self):
-        known = self.source in SOURCES[:3] or (isinstance(self.source, str) and self.source.startswith(PREFIXES))
+        known = self.source in SOURCES[:4] or (isinstance(self.source, str) and self.source.startswith(PREFIXES))
         require(known, "source", f"one of {', '.join(SOURCES)}", self.source)
         require(is_text(self.directory), "directory", "a folder's name or null", self.directory)
         for name in ("train_split", "test_split"):
@@ -114,6 +114,21 @@ class Curriculum:
         require(kinds, "stages", "a tuple of Stage(...)", self.stages)
         ends = [stage.until for stage in self.stages]
         require(ends == sorted(set(ends)), "stages", "rising values of `until`", ends)
+
+
+def check_selection(recipe) -> None:
+    """Raise a ValueError if a recipe stops early or selects weights without evaluations of a split of their own.
+
+    It is called when a run begins, not for every recipe, because `--set` changes one field after the other.
+    """
+    evaluate, selects = recipe.evaluate, recipe.checkpoint.use_best
+    require(recipe.checkpoint.best or not selects, "best", "true with use_best", recipe.checkpoint.best)
+    if selects or evaluate.patience:
+        field = "use_best" if selects else "patience"
+        own = evaluate.split not in (None, recipe.data.test_split)
+        require(own, "split", f"a split apart from the test split with {field}, which selects by it", evaluate.split)
+        require(evaluate.every, "every", f"a number of epochs between evaluations with {field}", evaluate.every)
+        require(recipe.masked is None, "masked", f"null with {field}, which needs an accuracy", recipe.masked)
 
 
 def check_sizes(recipe) -> None:

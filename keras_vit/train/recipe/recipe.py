@@ -86,7 +86,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """The evaluations of a run. They select nothing: the last weights are the result.
+    """The evaluations of a run. The last weights are the result, unless `Checkpoint.use_best` is set.
 
     Args:
         every: epochs between two evaluations; 0 for one at the end only.
@@ -102,6 +102,8 @@ class Evaluate:
         few_shot_directory: directory of that source; the directory of the run's data if None.
         shots: numbers of examples per class of the few-shot evaluations.
         pictures: steps between two pictures in TensorBoard of the layer outputs of a test image; 0 for none.
+        patience: number of evaluations of `split` without a higher accuracy after which the run stops early; 0 never
+            stops early.
     """
 
     every: int = 0
@@ -113,9 +115,10 @@ class Evaluate:
     few_shot_directory: str | None = None
     shots: tuple[int, ...] = (5,)
     pictures: int = 0
+    patience: int = 0
 
     def __post_init__(self):
-        for name in ("every", "interval", "pictures"):
+        for name in ("every", "interval", "pictures", "patience"):
             require(is_count(getattr(self, name), 0), name, "an int of at least 0", getattr(self, name))
         known = isinstance(self.metrics, tuple) and "accuracy" in self.metrics and set(self.metrics) <= set(METRICS)
         require(known, "metrics", f"'accuracy' and any of {METRICS[1:]}", self.metrics)
@@ -139,16 +142,20 @@ class Checkpoint:
         seconds: minimum time between two checkpoints.
         keep: number of the newest checkpoints to keep.
         best: whether to also save the model of the highest accuracy as `best.keras`.
+        use_best: whether the weights of `best.keras` are the result of the run: they are evaluated on the test split,
+            once, and saved as `model.keras`. Needs `best`, and a split in `Evaluate` that selects them.
     """
 
     seconds: float = 60.0
     keep: int = 2
     best: bool = False
+    use_best: bool = False
 
     def __post_init__(self):
         require(is_number(self.seconds, 0), "seconds", "a number of at least 0", self.seconds)
         require(is_count(self.keep), "keep", "a positive int", self.keep)
-        require(isinstance(self.best, bool), "best", "true or false", self.best)
+        for name in ("best", "use_best"):
+            require(isinstance(getattr(self, name), bool), name, "true or false", getattr(self, name))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,130 @@
+"""Read the images that `keras-vit finetune` learns from, and write the table of their splits."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from keras_vit.cli.new_data import DataFacts, median_side, tfds_facts
+
+COLUMNS = ("path", "label", "split", "sha256")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is worth a word: files that are left out, near-duplicates across given splits, and images of each class."""
+
+    broken: tuple[tuple[str, str], ...] = ()  # (path, reason)
+    across: tuple[tuple[str, ...], ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()
+
+
+def facts_of(source: str, table: Path, earlier: str | None) -> tuple[DataFacts, Findings]:
+    """Return the facts about a folder, a CSV file or `tfds:NAME`, and write the table of a folder or a CSV file.
+
+    Args:
+        source: the images.
+        table: the table to write.
+        earlier: a table whose files keep their splits; None without one.
+
+    Raises:
+        FileNotFoundError: the source does not exist.
+        ValueError: the source has fewer than two classes, or too few readable images for three splits.
+    """
+    if source.startswith("tfds:"):
+        if earlier:
+            raise ValueError(
+                f"--splits expected a folder or a CSV file of images, received {source!r}, which has its own."
+            )
+        return _of_tfds(source), Findings()
+    from keras_vit.data.splits import File, across, divide
+    from keras_vit.data.table import read_table, write_table
+
+    rows, note = _rows_of_table(source) if source.endswith(".csv") else _rows_of_folder(source)
+    facts = _checked(rows)
+    readable = [fact for fact in facts if fact.broken is None]
+    before = {row["sha256"]: row["split"] for row in read_table(earlier, COLUMNS)} if earlier else {}
+    files = [File(fact.path, fact.label, fact.split or None, fact.digest, fact.thumbnail) for fact in readable]
+    splits = divide(files, before)
+    counts = Counter(splits.values())
+    labels = tuple(sorted({label for _, _, label in rows}))
+    lacking = sorted(set(labels) - {file.label for file in files if splits[file.path] == "train"})
+    if lacking or not (counts["validation"] and counts["test"]):
+        what = f"readable images of every class to train on, found none of {', '.join(lacking)}"
+        few = f"at least 3 readable images in a class, for three splits, found {len(files)} of {len(labels)} classes"
+        raise ValueError(f"FOLDER expected {what if lacking else few} in {source!r}.")
+    # The SHA-256 of each file lets a later call keep its split.
+    write_table(table, ({"path": str(Path(file.path).absolute()), "label": file.label, "split": splits[file.path],
+                         "sha256": file.digest} for file in files), COLUMNS)  # fmt: skip
+    grey = all("grey" in fact.odd for fact in readable)
+    data = DataFacts(
+        "csv", str(table), labels, counts["train"], counts["test"], split_note=note, grey=grey,
+        side=median_side([file.path for file in files]), validation=counts["validation"], validation_split="validation",
+    )  # fmt: skip
+    broken = tuple((fact.path, fact.broken) for fact in facts if fact.broken)
+    leaks = tuple(tuple(paths) for paths in across(files, splits))
+    return data, Findings(broken, leaks, tuple(Counter(file.label for file in files).most_common()))
+
+
+def _rows_of_folder(folder: str) -> tuple[list[tuple[str, str, str]], str]:
+    """Return (path, given split or an empty text, class) of each file, and a note about the splits."""
+    from keras_vit.data.folder import files_of_splits, given_splits
+
+    if not Path(folder).is_dir() and "://" not in folder:
+        raise FileNotFoundError(
+            "FOLDER expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg), a CSV file with the columns path "
+            f"and label, or tfds:NAME, found none at {folder!r}."
+        )
+    given = given_splits(folder.rstrip("/"))
+    rows = [
+        (path, split if given else "", label)
+        for split, classes in files_of_splits(folder, empty=True).items()
+        for label, paths in classes.items()
+        for path in paths
+    ]
+    return rows, _note(given)
+
+
+def _rows_of_table(file: str) -> tuple[list[tuple[str, str, str]], str]:
+    """Return the same of a CSV file. Its column `split` may be missing."""
+    from keras_vit.data.folder import folder_of, is_absolute
+    from keras_vit.data.splits import SPLITS
+    from keras_vit.data.table import read_table
+
+    rows = read_table(file, ("path", "label"))
+    given = {row["split"] for row in rows} if rows and "split" in rows[0] else set()
+    if given and not {"train"} <= given <= set(SPLITS):
+        raise ValueError(f"split expected 'train', and 'validation' or 'test', in {file!r}, found {sorted(given)}.")
+    place = lambda path: path if is_absolute(path) else f"{folder_of(file)}/{path}"  # noqa: E731
+    return [(place(row["path"]), row["split"] if given else "", row["label"]) for row in rows], _note(given)
+
+
+def _note(given) -> str:
+    if not given:
+        return ("Every class was divided by the content of its files: 70 % to train on, 15 % for validation and 15 % "
+                "to test. Near-duplicates stay together.")  # fmt: skip
+    kept = " and ".join(split for split in ("test", "validation") if split in given)
+    return f"The given {kept or 'train'} split is kept; what is missing was divided from train by content."
+
+
+def _checked(rows) -> list:
+    """Read every file once, as `keras-vit check` does."""
+    from keras_vit.data.check import check_files
+    from keras_vit.predict.progress import Progress
+    from keras_vit.terminal import hide_stderr
+
+    with hide_stderr(Exception), Progress(len(rows), unit="files") as progress:  # the decoders print, too
+        return [fact for fact in check_files(rows) if progress.add()]
+
+
+def _of_tfds(source: str) -> DataFacts:
+    """Return the facts about a prepared data set. A tenth of `train` selects the weights if it has no validation."""
+    from keras_vit.data.tfds import prepared
+
+    data = tfds_facts(source, None)
+    splits = prepared(source.removeprefix("tfds:"), None).info.splits
+    if "validation" in splits and data.test_split != "validation":
+        return replace(data, validation=splits["validation"].num_examples, validation_split="validation")
+    last = 100 if data.train_split == "train" else 90  # the last tenth is the test split where there is no other
+    tenth = round(splits["train"].num_examples / 10)
+    names = {"train_split": f"train[:{last - 10}%]", "validation_split": f"train[{last - 10}%:{last}%]"}
+    return replace(data, train=data.train - tenth, validation=tenth, **names)

@@ -1,0 +1,68 @@
+"""Choose batch, epochs, learning rate and regularisation by the size of a data set."""
+
+from dataclasses import dataclass
+
+from keras_vit.cli.new_data import DataFacts
+
+LARGEST_BATCH = 32
+SMALL = 1_000  # training images below which a model is fine-tuned in smaller steps
+UPDATES = 500  # of fine-tuning, at most; more only where 5 epochs take more
+FEWEST_EPOCHS, MOST_EPOCHS = 5, 50
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The numbers of a recipe.
+
+    Args:
+        batch: images per update.
+        epochs: number of epochs.
+        updates: updates per epoch.
+        warmup: updates over which the learning rate rises.
+        learning_rate: the base learning rate.
+        crop_area: smallest fraction of the image that a random crop shows.
+        every: epochs between evaluations.
+        patience: evaluations without a higher accuracy after which training stops; 0 for never.
+    """
+
+    batch: int
+    epochs: int
+    updates: int
+    warmup: int
+    learning_rate: float = 1e-3
+    crop_area: float = 0.3
+    every: int = 1
+    patience: int = 0
+
+
+def fixed_plan(data: DataFacts, fine_tuned: bool) -> Plan:
+    """Return the plan of `keras-vit new`: a fixed number of epochs."""
+    epochs = 10 if fine_tuned else 20 if data.source == "digits" else 100
+    batch, updates, warmup = _updates(data, epochs)
+    return Plan(batch, epochs, updates, warmup, crop_area=0.3 if fine_tuned else 0.2, every=1 if fine_tuned else 10)
+
+
+def finetuning_plan(data: DataFacts) -> Plan:
+    """Return the plan of `keras-vit finetune`.
+
+    Few images are seen more often, in smaller steps, and are cropped less, since a crop may miss their subject. The
+    validation split ends the training early.
+    """
+    _, updates, _ = _updates(data, 1)
+    epochs = min(max(-(-UPDATES // updates), FEWEST_EPOCHS), MOST_EPOCHS)
+    batch, updates, warmup = _updates(data, epochs)
+    small = data.train < SMALL
+    rate, area = (2e-4, 0.5) if small else (5e-4, 0.3)
+    return Plan(batch, epochs, updates, warmup, rate, area, patience=max(3, epochs // 5))
+
+
+def _updates(data: DataFacts, epochs: int) -> tuple[int, int, int]:
+    """Return the batch size, the updates of an epoch, and the updates of the warm-up.
+
+    The batch size is a power of two that leaves at least four updates in an epoch.
+    """
+    batch = LARGEST_BATCH
+    while batch > 1 and batch * 4 > data.train:
+        batch //= 2
+    updates = data.train // batch
+    return batch, updates, max(1, min(500, updates * epochs // 10))

@@ -1,0 +1,39 @@
+"""Variables that are two arrays in some files: a gate and its values, and the classifiers of a distilled model."""
+
+from keras_vit.weights.name_rows import Cell, Row
+from keras_vit.weights.transforms import HALF_BIASES, HALVES, MEAN_BIAS, MEAN_KERNEL
+
+_FC1 = "encoder_block_{i:02d}/mlp/fc1/"
+APART = tuple(
+    Row(ours, {layout: Cell(tuple(f"{name}.{word}" for name in names), transform) for layout, names in files.items()})
+    for layer, files, kernel, bias in (
+        (_FC1, {"timm": ("blocks.{i}.mlp.fc1_g", "blocks.{i}.mlp.fc1_x")}, HALVES, HALF_BIASES),
+        (
+            "head/",
+            {"timm": ("head_class", "head_dist"), "hf": ("cls_classifier", "distillation_classifier")},
+            MEAN_KERNEL,
+            MEAN_BIAS,
+        ),
+    )
+    for ours, word, transform in ((f"{layer}kernel", "weight", kernel), (f"{layer}bias", "bias", bias))
+)
+# (sign, name, instead): beside names that start with `sign`, `instead` replaces `name` at the start of names.
+BESIDE = (("head_dist.", "head.", "head_class."),)
+
+
+def apart_cell(row: Row, layout: str, options: dict) -> Cell | None:
+    """Return the cell by which a layout's library writes a row's variable in two arrays, or None.
+
+    timm has gates apart where all norms are RMSNorm (AIMv2), or where the MLP of its class `Eva` has an inner norm
+    (EVA-02), and packed elsewhere (DINOv2).
+
+    Args:
+        row: a row of the table of names.
+        layout: name of the layout.
+        options: fields of the model's row, by name.
+    """
+    eva02 = (options.get("rope") or options.get("qkv_bias") == "qv") and options.get("mlp_inner_norm")
+    gates = options.get("gated_mlp") and (options.get("norm") == "rms" or eva02)
+    apart = options.get("distillation_token") if row.ours.startswith("head/") else gates
+    found = (other.cells.get(layout) for other in APART if apart and other.ours == row.ours)
+    return next(found, None)
