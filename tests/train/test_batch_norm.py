@@ -66,6 +66,7 @@ def test_an_update_moves_the_averages_as_keras_does():
     assert max_difference(arrays(moving_averages(state.model)), by_keras(RECIPE)) < 1e-6
 
 
+@pytest.mark.broad
 def test_micro_batches_move_the_averages_to_the_mean_of_their_statistics():
     recipe = dataclasses.replace(RECIPE, optimizer=dataclasses.replace(RECIPE.optimizer, accumulate=2))
     state = updated(recipe)
@@ -137,6 +138,7 @@ def test_a_stopped_run_resumes_exactly_and_its_model_is_saved_with_its_averages(
     assert all(np.std(array) > 0 for array in arrays(moving_averages(model)))
 
 
+@pytest.mark.broad
 def test_a_dry_run_and_the_recipes_file_take_the_row():
     recipe = dataclasses.replace(RECIPE, model=Model("EfficientNet_B0", image_size=32, channels=1, pooling="gap"))
     assert np.isfinite(dry_run(recipe)["losses"]).all()

@@ -71,6 +71,7 @@ def test_a_whole_model_of_keras_answers_the_same(application, tmp_path):
     assert np.allclose(spec.mean, IMAGENET[0], atol=1e-6) and np.allclose(spec.std, IMAGENET[1], atol=1e-6)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", ["theirs.weights.h5", "theirs.h5"])
 def test_a_file_of_keras_weights_answers_the_same(application, tmp_path, name):
     if name == "theirs.h5":
@@ -103,6 +104,7 @@ def _as_published(application, path):
     return application
 
 
+@pytest.mark.broad
 def test_a_file_of_keras_weights_needs_the_same_size(application, tmp_path):
     application.save_weights(tmp_path / "theirs.weights.h5")
     row = keras_vit.EfficientNetVariant("tiny", 0.25, 0.1)
@@ -138,6 +140,7 @@ def test_a_file_of_timm_answers_the_same(tmp_path):
     assert model.preprocessing.mean == IMAGENET[0] and model.preprocessing.std == IMAGENET[1]
 
 
+@pytest.mark.broad
 def test_timm_runs_what_we_write(tmp_path):
     timm()
     model = keras_vit.EfficientNet_B0(input_shape=(SIZE, SIZE, 3), classes=5, classifier_activation=None)
@@ -154,6 +157,7 @@ def test_timm_runs_what_we_write(tmp_path):
     assert close(model(images), quietly(lambda: theirs(nchw(images)).numpy()))
 
 
+@pytest.mark.broad
 def test_files_of_other_efficientnets_are_refused(tmp_path):
     _timm_folder(tmp_path / "theirs")
     config = json.loads((tmp_path / "theirs" / "config.json").read_text())
@@ -164,6 +168,7 @@ def test_files_of_other_efficientnets_are_refused(tmp_path):
         keras_vit.from_pretrained(tmp_path / "theirs")
 
 
+@pytest.mark.broad
 def test_a_file_without_config_says_what_is_assumed(tmp_path, capsys):
     _timm_folder(tmp_path / "theirs")
     (tmp_path / "theirs" / "config.json").unlink()
@@ -181,6 +186,7 @@ def test_layouts_without_efficientnets_refuse_them(tmp_path):
         keras_vit.save_weights(model, tmp_path / "ours.npz")
 
 
+@pytest.mark.broad
 def test_rebuilding_a_keras_file_keeps_rates_and_weights(tmp_path):
     row = keras_vit.EfficientNetVariant("tiny", 0.25, 0.1)
     model = keras_vit.build(row, input_shape=(32, 32, 3), classes=2, dropout_rate=0.1, drop_path_rate=0.2)
