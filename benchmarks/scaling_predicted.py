@@ -58,6 +58,8 @@ PAPER = (  # model, data set of Table 2, epochs, images of one, where the epochs
     ("ViT_L16", "ViT-L/16", "ImageNet-21k", 30, 14.2e6, "Table 3, the shorter"),
     ("BiT_R152x4", "ResNet152x4", "JFT-300M", 30, 303e6, "appendix D.1"),
     ("BiT_R152x4", "ResNet152x4", "JFT-300M", 40, 303e6, "the BiT paper"),
+    # Noisy Student (arXiv 1911.04252). Assumed: 475 pixels, and 14 unlabelled images beside each of ImageNet's.
+    ("tf_efficientnet_l2_475", "EfficientNet-L2", "ImageNet and JFT-300M", 350, 15 * 1.281e6, "Noisy Student"),
 )
 
 

@@ -8,8 +8,8 @@ import textwrap
 from pathlib import Path
 
 from keras_vit.models import zoo as builders
-from keras_vit.models.bit import build_bit
-from keras_vit.models.variants import FAMILIES, BiTVariant
+from keras_vit.models.builders import builder_of
+from keras_vit.models.variants import FAMILIES, EfficientNetVariant
 from keras_vit.models.variants.describe import describe_variant
 from keras_vit.models.vit import build
 
@@ -59,8 +59,12 @@ _DOCS = {
     "norm_after_pooling": "True to normalise the pooled vector instead of the tokens (timm's `fc_norm`).",
     "dtype": "dtype policy of all layers; None for the global policy.",
 }
-_BIT_DOCS = {
+_CONVNET_DOCS = {
     "pooling": "`gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.",
+}
+_EFFICIENTNET_DOCS = {
+    "dropout_rate": "rate before the classifier, in [0, 1).",
+    "drop_path_rate": "stochastic depth, in [0, 1). The rate of unit i of n is i / n of it, as in the official code.",
 }
 
 
@@ -76,20 +80,16 @@ def name_of(family) -> str:
 
 def _source(family) -> str:
     names = {id(row): name for name, row in vars(family).items()}
-    builders = {_builder_of(row) for row in family.ROWS}
+    builders = {builder_of(row) for row in family.ROWS}
     imports = [f"from {builder.__module__} import {builder.__name__}" for builder in builders]
     imports.append(f"from {family.__package__} import {name_of(family)}")
     head = _HEAD.format(family=name_of(family), imports="\n".join(sorted(imports)))
     return head + "".join(_function(row, f"{name_of(family)}.{names[id(row)]}") for row in family.ROWS)
 
 
-def _builder_of(row):
-    return build_bit if isinstance(row, BiTVariant) else build
-
-
 def _function(row, reference: str) -> str:
     """Return the source of a row's builder: signature, docstring and call."""
-    builder = _builder_of(row)
+    builder = builder_of(row)
     parameters = list(inspect.signature(builder).parameters.values())[1:]
     if builder is build:
         defaults = {name: getattr(row, name) for name in ("pooling", "norm_after_pooling")}
@@ -98,7 +98,9 @@ def _function(row, reference: str) -> str:
     declared = [*map(str, parameters[: -len(keywords)]), "*", *map(str, keywords)]
     declared = [parameter.replace("typing.", "").replace("collections.abc.", "") for parameter in declared]
     arguments = [p.name for p in parameters[: -len(keywords)]] + [f"{p.name}={p.name}" for p in keywords]
-    docs = _DOCS if builder is build else _DOCS | _BIT_DOCS
+    docs = _DOCS if builder is build else _DOCS | _CONVNET_DOCS
+    if isinstance(row, EfficientNetVariant):
+        docs |= _EFFICIENTNET_DOCS
     features = "(B, D) or (B, N, D)" if builder is build else "(B, F) or (B, H / 32, W / 32, F)"
     lines = [
         f'"""Build {row.paper_name}: {row.parameters.classes_1000:,} parameters with 1000 classes.',

@@ -93,11 +93,11 @@ def _has_graph(layer) -> bool:
 
 
 def _is_vit(layer) -> bool:
-    """Return whether a layer is a model with the nodes of a ViT or BiT."""
+    """Return whether a layer is a model with the nodes of a ViT, BiT or EfficientNet."""
     if not _has_graph(layer):
         return False
     names = {inner.name for inner in layer.layers}
-    return {"embedding", "position_embedding"} <= names or {"root", "root_pool"} <= names
+    return {"embedding", "position_embedding"} <= names or "root" in names and bool({"root_pool", "root_norm"} & names)
 
 
 def _contains_vit_or_dense(layer, vit):

@@ -12,6 +12,7 @@ from keras_vit.models.pretrained import from_pretrained as from_pretrained
 from keras_vit.models.token_layout import TokenLayout as TokenLayout
 from keras_vit.models.token_layout import token_layout as token_layout
 from keras_vit.models.variants import BiTVariant as BiTVariant
+from keras_vit.models.variants import EfficientNetVariant as EfficientNetVariant
 from keras_vit.models.variants import ResNetStem as ResNetStem
 from keras_vit.models.variants import Rope as Rope
 from keras_vit.models.variants import Variant as Variant
@@ -72,6 +73,15 @@ from keras_vit.models.zoo.dinov3 import DINOv3_S16 as DINOv3_S16
 from keras_vit.models.zoo.dinov3 import DINOv3_S16_plus as DINOv3_S16_plus
 from keras_vit.models.zoo.dinov3 import DINOv3_S16_qkvb as DINOv3_S16_qkvb
 from keras_vit.models.zoo.dinov3 import DINOv3_Ti16_qkvb as DINOv3_Ti16_qkvb
+from keras_vit.models.zoo.efficientnet import EfficientNet_B0 as EfficientNet_B0
+from keras_vit.models.zoo.efficientnet import EfficientNet_B1 as EfficientNet_B1
+from keras_vit.models.zoo.efficientnet import EfficientNet_B2 as EfficientNet_B2
+from keras_vit.models.zoo.efficientnet import EfficientNet_B3 as EfficientNet_B3
+from keras_vit.models.zoo.efficientnet import EfficientNet_B4 as EfficientNet_B4
+from keras_vit.models.zoo.efficientnet import EfficientNet_B5 as EfficientNet_B5
+from keras_vit.models.zoo.efficientnet import EfficientNet_B6 as EfficientNet_B6
+from keras_vit.models.zoo.efficientnet import EfficientNet_B7 as EfficientNet_B7
+from keras_vit.models.zoo.efficientnet import EfficientNet_L2 as EfficientNet_L2
 from keras_vit.models.zoo.eva import EVA02_B14 as EVA02_B14
 from keras_vit.models.zoo.eva import EVA02_CLIP_B16 as EVA02_CLIP_B16
 from keras_vit.models.zoo.eva import EVA02_CLIP_L14 as EVA02_CLIP_L14

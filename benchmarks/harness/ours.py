@@ -162,7 +162,7 @@ def _engine_step(row, size, batch, dtype, recompute=False, strategy="one"):
     """An update as `keras-vit train` makes it."""
     import tensorflow as tf
 
-    from keras_vit.models.variants import BiTVariant
+    from keras_vit.models.variants import ConvNet
     from keras_vit.train.recipe import Data, Model, Optimizer, Recipe
     from keras_vit.train.stages import spans_of
     from keras_vit.train.state import first_state
@@ -170,7 +170,7 @@ def _engine_step(row, size, batch, dtype, recompute=False, strategy="one"):
     from keras_vit.train.strategy import choose
 
     devices = choose(strategy, batch)
-    pooling = "gap" if isinstance(row, BiTVariant) or row.axial else "token"
+    pooling = "gap" if isinstance(row, ConvNet) or row.axial else "token"
     recipe = Recipe(
         "benchmark", Model(row, image_size=size, pooling=pooling), Data(batch_size=batch),
         optimizer=Optimizer("adamw", RATE, weight_decay=DECAY), precision=dtype, steps=1_000_000, recompute=recompute,

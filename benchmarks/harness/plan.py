@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.harness import matmul
 from benchmarks.harness.settings import SERVED, Settings, shown
-from keras_vit.models.variants import BiTVariant, find_variant
+from keras_vit.models.variants import BiTVariant, ConvNet, find_variant
 
 HERE = Path(__file__).parent
 OURS = "keras_vit"
@@ -176,8 +176,8 @@ def multipliers(precision: str, device: str, backends: tuple[str, ...]) -> list[
 
 def _described(row, depth) -> dict:
     """A row's sizes for the peers' processes, which import nothing of this package."""
-    if isinstance(row, BiTVariant):
-        kind = "other" if row.axial else "bit"
+    if isinstance(row, ConvNet):
+        kind = "bit" if isinstance(row, BiTVariant) and not row.axial else "other"
         return {"kind": kind, "units": list(row.units), "width_factor": row.width_factor, "timm_name": row.timm_name}
     plain = (row.positions, row.positions_at, row.mlp_kernel_size) == ("learned", "stem", 0) and not row.axial
     patch = row.patch_size if isinstance(row.patch_size, tuple) else (row.patch_size, row.patch_size)

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
-from keras_vit.models.variants import BiTVariant, find_variant
+from keras_vit.models.variants import ConvNet, find_variant
 
 TASKS = ("forward", "train")
 DTYPES = ("float32", "bfloat16", "mixed_bfloat16")
@@ -73,7 +73,7 @@ class Settings:
         if not self.models:
             raise ValueError("models expected names of list_models(), received nothing.")
         for model in self.models:
-            if isinstance(find_variant(model)[0], BiTVariant) and self.depths != (None,):
+            if isinstance(find_variant(model)[0], ConvNet) and self.depths != (None,):
                 raise ValueError(f"depths expected nothing with {model}, which has no encoder blocks.")
         for peer in self.peers:
             _check_peer(peer)

@@ -7,7 +7,7 @@ from benchmarks.harness.plan import ALL_OURS, ON_TORCH, Contestant, Question
 from keras_vit.cost.budget import BYTES, training_bytes
 from keras_vit.cost.operations import count
 from keras_vit.cost.weightless import build_weightless
-from keras_vit.models.variants import BiTVariant, find_variant
+from keras_vit.models.variants import ConvNet, find_variant
 
 BASE = 0.8e9  # bytes of a process that has imported a library
 # Peaks of training over `BASE`, by `training_bytes`: about the most that was measured of each, in float32, batch 8, in
@@ -64,7 +64,7 @@ def size_of(question: Question) -> Size:
 def _copies(contestant, row) -> int:
     """How many copies of the weights a forward pass holds."""
     if contestant.library == "keras_vit-frozen":
-        return ALL_CONSTANT if isinstance(row, BiTVariant) else PACKED if row.stem is None else WITH_STEM
+        return ALL_CONSTANT if isinstance(row, ConvNet) else PACKED if row.stem is None else WITH_STEM
     return PACKED if contestant.library == "keras_vit-saved_model-frozen" else PLAIN
 
 
@@ -75,7 +75,7 @@ def _times_counted(contestant, row) -> float:
     if contestant.library in ON_TORCH:
         return TORCH_HOLDS
     ours = contestant.library in ALL_OURS and contestant.backend == "tensorflow"
-    return OURS_HOLDS if ours and not isinstance(row, BiTVariant) and row.stem is None else OTHERS_HOLD
+    return OURS_HOLDS if ours and not isinstance(row, ConvNet) and row.stem is None else OTHERS_HOLD
 
 
 def groups(needs: dict, room: float | None) -> list[list]:

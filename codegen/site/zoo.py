@@ -10,7 +10,7 @@ from keras_vit.cost.weightless import build_weightless
 from keras_vit.export.formats import FORMATS
 from keras_vit.models.variants import find_variant
 from keras_vit.models.variants.lookup import FAMILIES
-from keras_vit.models.variants.rows import BiTVariant
+from keras_vit.models.variants.rows import ConvNet
 from keras_vit.preprocessing.image_spec import ImageSpec
 from keras_vit.weights.released import RELEASED, Released
 
@@ -29,6 +29,7 @@ TITLES = {
     "registers": "Registers",
     "hybrid": "Hybrids",
     "bit": "BiT",
+    "efficientnet": "EfficientNet",
     "axial": "Axial",
     "dinov3": "DINOv3",
     "eva": "EVA",
@@ -125,7 +126,7 @@ def _line(family: str, row, released: Released | None = None) -> ZooLine:
 @cache
 def _cost(name: str, size: int, classes: int, representation: int | None) -> tuple[int, int]:
     row = find_variant(name)[0]
-    options = {} if isinstance(row, BiTVariant) else {"representation_size": representation}
+    options = {} if isinstance(row, ConvNet) else {"representation_size": representation}
     cost = count(build_weightless(row, (size, size), classes=classes, **options))
     return cost.parameters, cost.macs
 

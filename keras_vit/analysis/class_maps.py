@@ -34,8 +34,8 @@ def grad_cam(
         images: (B, H, W, C) in the model's input range.
         classes: one class for all images, or one per image; the predicted classes if None.
         layer: name of a layer that outputs a map or tokens. By default the last feature map before the output: `relu`
-            of a BiT, the last stage of a hybrid's stem, and the input of the last block of a plain ViT, because the
-            output of a `token` head does not depend on the patches after the last block.
+            of a BiT, `swish` of an EfficientNet, the last stage of a hybrid's stem, and the input of the last block of
+            a plain ViT, because the output of a `token` head does not depend on the patches after the last block.
         batch_size: images per forward pass.
 
     Raises:
@@ -138,8 +138,9 @@ def _feature_map(model, name):
     blocks = [name for name in names if name.startswith("encoder_block_")]
     if blocks:
         return call_of(model, model.get_layer(blocks[-1])).input_tensors[0]
-    if "relu" in names:
-        return _output(model, "relu")
+    for last in ("relu", "swish"):  # of a BiT, of an EfficientNet
+        if last in names:
+            return _output(model, last)
     raise ValueError(f"layer expected the name of a layer of {model.name!r} that outputs a map, received None.")
 
 

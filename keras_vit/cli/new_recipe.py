@@ -9,14 +9,14 @@ from pathlib import Path
 from keras_vit.cli.new_data import DataFacts
 from keras_vit.cli.plan import Plan
 from keras_vit.models.model_names import find_named
-from keras_vit.models.variants import BiTVariant, Variant
+from keras_vit.models.variants import AnyVariant, BiTVariant, ConvNet
 from keras_vit.models.variants.lookup import ROWS
 
 FINE_TUNED = "vit_small_patch16_224.augreg_in21k"  # the model of recipes/image_folder.py
 FROM_SCRATCH = "ViT_Ti16"  # of scikit-learn's digits, which are too small for published weights
 PATCHES = 8  # along each side of images that are too small for the model's own patches
 SHOWN = 10  # names of classes
-_ROW_KINDS = ("BiTVariant", "ResNetStem", "Rope", "Variant")  # what a row of its own is made of
+_ROW_KINDS = ("BiTVariant", "EfficientNetVariant", "ResNetStem", "Rope", "Variant")  # what a row of its own is made of
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ModelFacts:
     patch_size: int | None
     channels: int
     weights: str | None = None
-    row: Variant | BiTVariant | None = None
+    row: AnyVariant | None = None
     pooling: str | None = None
 
 
@@ -51,7 +51,7 @@ def _file_facts(file: str) -> ModelFacts:
     known = next((known for known in ROWS if known.name == row.name), None)
     size = size[0] if size else row.image_size
     return ModelFacts(row.name, True, size, None, 3, file, None if known else row,
-                      None if pooling == "token" or isinstance(row, BiTVariant) else pooling)  # fmt: skip
+                      None if pooling == "token" or isinstance(row, ConvNet) else pooling)  # fmt: skip
 
 
 def model_facts(name: str | None, data: DataFacts) -> ModelFacts:
@@ -73,7 +73,7 @@ def model_facts(name: str | None, data: DataFacts) -> ModelFacts:
     channels = 1 if data.grey else 3
     if data.side is None or data.side >= own:
         return ModelFacts(name, False, own, None, channels)
-    if isinstance(row, BiTVariant) or row.stem:
+    if isinstance(row, ConvNet) or row.stem:
         return ModelFacts(name, False, max(data.side // 32 * 32, 128), None, channels)
     if data.side >= 4 * row.patch_size:
         return ModelFacts(name, False, data.side // row.patch_size * row.patch_size, None, channels)

@@ -100,6 +100,29 @@ def _std_conv(layer, inputs, output):
     return convolution((height, width), layer.kernel_size, layer.strides, channels, layer.filters)[0], math.prod(output)
 
 
+def _conv(layer, inputs, output):
+    *sides, channels = inputs[0]
+    return convolution(sides, layer.kernel_size, layer.strides[0], channels, layer.filters)[0], math.prod(output)
+
+
+def _activation(layer, inputs, output):
+    """Save the map that enters the next convolution. Named nodes and probabilities save nothing."""
+    return 0, math.prod(output) if layer.activation is keras.activations.silu else 0
+
+
+def _inverted_residual(layer, inputs, output):
+    """Count the convolutions and the two dense layers of the excitation. Inputs of norms and swish are saved."""
+    *in_sides, channels = inputs[0]
+    *out_sides, filters = output
+    width, squeezed = channels * layer.expansion, max(1, channels // 4)
+    in_cells, out_cells = math.prod(in_sides), math.prod(out_sides)
+    expands = layer.expansion > 1
+    macs = in_cells * channels * width * expands + 2 * width * squeezed + out_cells * width * filters
+    macs += convolution(in_sides, layer.kernel_size, layer.strides, 1, width)[0]
+    saved = 3 * in_cells * width * expands + 4 * out_cells * width + 2 * (width + squeezed) + 2 * out_cells * filters
+    return macs, saved
+
+
 def _unit(layer, inputs, output):
     """Count three convolutions and the projection. The inputs of their norms and ReLUs are saved."""
     *in_sides, channels = inputs[0]
@@ -145,6 +168,9 @@ _RULES = {
     keras.layers.Dense: _dense,
     Classifier: _dense,
     keras.layers.ReLU: _output_only,
+    keras.layers.Conv2D: _conv,
+    keras.layers.BatchNormalization: _output_only,
+    keras.layers.Activation: _activation,
     keras.layers.GlobalAveragePooling2D: _output_only,
     layers.PatchEmbedding: _embedding,
     PrefixTokens: _no_cost,
@@ -161,4 +187,5 @@ _RULES = {
     layers.StdConv: _std_conv,
     layers.StemPool: _output_only,
     layers.ResidualUnit: _unit,
+    layers.InvertedResidual: _inverted_residual,
 }

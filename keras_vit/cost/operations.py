@@ -8,7 +8,7 @@ import keras
 from keras_vit.composed import flattened
 from keras_vit.cost.layer_rules import rule_of
 from keras_vit.cost.weightless import build_weightless
-from keras_vit.models.variants import BiTVariant, Variant
+from keras_vit.models.variants import AnyVariant, ConvNet
 from keras_vit.private import calls_in
 
 
@@ -20,7 +20,7 @@ class LayerCost:
         name: name of the layer.
         kind: name of its class.
         output_shape: shape of the output without the batch axis.
-        parameters: number of weights.
+        parameters: number of weights, without the moving averages of batch norms.
         macs: multiply-adds of its matmuls and convolutions in the forward pass. A convolution's taps outside the image
             are not counted, as in XLA's cost analysis.
         activations: number of values saved for the backward pass: the inputs of matmuls, norms and activation
@@ -56,7 +56,7 @@ class Cost:
 
     @property
     def parameters(self) -> int:
-        """Number of weights of all layers."""
+        """Number of weights of all layers, without the moving averages of batch norms."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
@@ -97,7 +97,7 @@ def count(model: keras.Model) -> Cost:
 
 
 def macs_of_variant(
-    row: Variant | BiTVariant,
+    row: AnyVariant,
     input_shape: tuple[int, int, int] | None = None,
     patch_size: int | tuple[int, int] | None = None,
     pooling: str | None = None,
@@ -108,10 +108,10 @@ def macs_of_variant(
         row: the row of a model.
         input_shape: (height, width, channels); by default the row's image size and three channels.
         patch_size: replaces the row's patch size, an int or (height, width).
-        pooling: `token`, `gap` or `map`; the builder's default if None. Ignored for a BiT.
+        pooling: `token`, `gap` or `map`; the builder's default if None. Ignored for a convolutional network.
     """
     height, width, channels = input_shape or (row.image_size, row.image_size, 3)
-    options = {} if isinstance(row, BiTVariant) else {"patch_size": patch_size, "pooling": pooling}
+    options = {} if isinstance(row, ConvNet) else {"patch_size": patch_size, "pooling": pooling}
     options = {name: value for name, value in options.items() if value is not None}
     return count(build_weightless(row, (height, width), channels, include_top=False, **options)).trunk_macs
 
@@ -124,5 +124,6 @@ def _layer_cost(layer, calls) -> LayerCost:
         output = tuple(call.output_tensors[0].shape[1:])
         call_macs, call_saved = rule(layer, inputs, output)
         macs, saved = macs + call_macs, saved + call_saved
-    parameters = sum(math.prod(variable.shape) for variable in layer.weights)
+    weights = (variable for variable in layer.weights if not variable.name.startswith("moving_"))
+    parameters = sum(math.prod(variable.shape) for variable in weights)
     return LayerCost(layer.name, type(layer).__name__, output, parameters, macs, saved)

@@ -6,7 +6,7 @@ from keras_vit.cost.budget import BYTES, JFT_IMAGES, device_days, training_bytes
 from keras_vit.cost.operations import Cost, LayerCost, count
 from keras_vit.cost.published import published
 from keras_vit.cost.weightless import open_weightless
-from keras_vit.models.variants import BiTVariant, Variant, find_variant
+from keras_vit.models.variants import AnyVariant, find_variant
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _published_exaflops(cost: Cost, options) -> str:
     return f" (the paper's Table 6: {rows[0].exaflops:,})" if rows else ""
 
 
-def _row_of(model: str) -> Variant | BiTVariant | None:
+def _row_of(model: str) -> AnyVariant | None:
     """Return the row of a model's name; None for a path or an unknown name."""
     try:
         return find_variant(model)[0]

@@ -19,7 +19,7 @@ from keras_vit.evaluate.transfer import Transfer, fine_tuning
 from keras_vit.models.load import load_model
 from keras_vit.models.model_interface import model_interface
 from keras_vit.models.rows_from_weights import row_of
-from keras_vit.models.variants import BiTVariant, find_variant
+from keras_vit.models.variants import ConvNet, find_variant
 from keras_vit.train.engine import train
 from keras_vit.train.recipe import Model
 from keras_vit.train.recipe.file import override
@@ -174,7 +174,7 @@ class Runner:
         channels = model_interface(self.model).input_shape[2]
         common = {"image_size": SIZE, "channels": channels}
         weights = str(path) if path.exists() else self.settings.model
-        if isinstance(row, BiTVariant):
+        if isinstance(row, ConvNet):
             return Model(row, weights, **common)
         architecture = architecture_of_model(self.model)
         row = replace(row, patch_size=architecture.patch_size)

@@ -25,6 +25,8 @@ from keras_vit.layers.initial_values import use_initial_values as use_initial_va
 from keras_vit.layers.layer_scale import LayerScale as LayerScale
 from keras_vit.layers.masked import PatchCorruption as PatchCorruption
 from keras_vit.layers.masked import PatchPrediction as PatchPrediction
+from keras_vit.layers.mbconv import ImageConv as ImageConv
+from keras_vit.layers.mbconv import InvertedResidual as InvertedResidual
 from keras_vit.layers.mlp import MLPBlock as MLPBlock
 from keras_vit.layers.pooling import Head as Head
 from keras_vit.layers.pooling import MeanPooling as MeanPooling

@@ -14,7 +14,7 @@ import keras
 from keras_vit import layers
 from keras_vit.models.conventions import follow_conventions
 from keras_vit.models.inputs_and_head import classifier, finished_model, image_input
-from keras_vit.models.row_checks import check_bit_row, check_classes
+from keras_vit.models.row_checks import check_classes, check_convnet_row
 from keras_vit.models.variants import BiTVariant
 
 _GROUP_NORM_EPSILON = 1e-5
@@ -36,7 +36,7 @@ def build_bit(
     dtype: Any = None,
 ) -> keras.Model:
     """Build the model of a row. `keras_vit.BiT_R50x1` documents the other arguments."""
-    check_bit_row(variant, include_top, pooling)
+    check_convnet_row(variant, BiTVariant, include_top, pooling)
     check_classes(include_top, classes, weights)
     variant, _ = follow_conventions(weights, variant)
     policy = keras.dtype_policies.get(dtype)

@@ -2,14 +2,14 @@
 
 from dataclasses import fields, replace
 
-from keras_vit.models.variants import BiTVariant, Variant
+from keras_vit.models.variants import AnyVariant, BiTVariant, EfficientNetVariant
 from keras_vit.preprocessing.inputs import imagenet_classes
 from keras_vit.weights import conventions_of, published_classes
 
 _OPTIONS = ("activation", "layer_norm_epsilon")
 
 
-def follow_conventions(weights, variant: Variant | BiTVariant) -> tuple[Variant | BiTVariant, dict]:
+def follow_conventions(weights, variant: AnyVariant) -> tuple[AnyVariant, dict]:
     """Return the row and the options of `build` as the origin of a file computes them.
 
     Args:
@@ -19,7 +19,7 @@ def follow_conventions(weights, variant: Variant | BiTVariant) -> tuple[Variant 
     Returns:
         The row, and `activation` and `layer_norm_epsilon` for a ViT's file of a known origin.
     """
-    if weights is None:
+    if weights is None or isinstance(variant, EfficientNetVariant):
         return variant, {}
     is_bit = isinstance(variant, BiTVariant)
     defaults = {field.name: field.default for field in fields(variant) if field.name in _OPTIONS}

@@ -39,6 +39,8 @@ def _family(model) -> str | None:
         row = architecture_of_model(model)
     except ValueError:
         return None
+    if row.family == "efficientnet":
+        return f"EfficientNet: {' + '.join(map(str, row.units or ()))} units"
     if row.family == "bit":
         return f"{'Axial ' if row.axial else ''}ResNet (BiT): {_stages(row)}"
     stem = f"hybrid: ResNet of {_stages(row)}, then " if row.units else ""

@@ -9,7 +9,7 @@ import keras
 from keras_vit.models.builders import create_model
 from keras_vit.models.model_names import find_source, holds_model
 from keras_vit.models.pretrained import from_pretrained
-from keras_vit.models.variants import BiTVariant
+from keras_vit.models.rows_from_weights import row_of
 from keras_vit.weights import is_keras_model, is_weights
 from keras_vit.weights.hub import is_hub
 from keras_vit.weights.keras_file import read_model
@@ -58,7 +58,7 @@ def _from_weights(path: Path | str) -> keras.Model:
         raise ValueError(f"{str(error).removesuffix('.')}; {advice}, and its OUT.keras opens as it is.") from None
     if model.input_shape[1] is None and "position_embedding" not in {layer.name for layer in model.layers}:
         # The file of a ResNet states no image size, which prediction and analysis need.
-        return from_pretrained(path, input_shape=(BiTVariant.image_size,) * 2 + model.input_shape[3:])
+        return from_pretrained(path, input_shape=(row_of(model).image_size,) * 2 + model.input_shape[3:])
     return model
 
 

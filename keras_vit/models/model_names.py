@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
-from keras_vit.models.variants import BiTVariant, Variant, find_variant
+from keras_vit.models.variants import AnyVariant, Variant, find_variant
 from keras_vit.weights import holds_weights, is_keras_model, is_weights
 from keras_vit.weights.catalogue import find_released
 from keras_vit.weights.hub import is_hub
 from keras_vit.weights.released import Released
 
 
-def released_tag(variant: Variant | BiTVariant, tag: str) -> str:
+def released_tag(variant: AnyVariant, tag: str) -> str:
     """Return the tag of `list_weights()` for a row and the tag after the dot of a model's name.
 
     Raises:
@@ -22,7 +22,7 @@ def released_tag(variant: Variant | BiTVariant, tag: str) -> str:
     return f"{variant.timm_name}{size}.{tag}"
 
 
-def find_named(name: str) -> tuple[Variant | BiTVariant, Released | None]:
+def find_named(name: str) -> tuple[AnyVariant, Released | None]:
     """Return the row of a model's name, and the published file if a weights tag follows the name's dot.
 
     Raises:

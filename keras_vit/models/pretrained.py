@@ -10,8 +10,9 @@ from keras_vit.checks import is_whole
 from keras_vit.layers import use_initial_values
 from keras_vit.models.bit import build_bit
 from keras_vit.models.conventions import published_labels
+from keras_vit.models.efficientnet import build_efficientnet
 from keras_vit.models.model_interface import scales_pixels
-from keras_vit.models.rows_from_weights import bit_row, require_same, vit_row
+from keras_vit.models.rows_from_weights import bit_row, efficientnet_row, require_same, vit_row
 from keras_vit.models.vit import build as build_vit
 from keras_vit.private import parts_of
 from keras_vit.weights.architecture import Architecture, architecture_of_contents, grid_of_config, with_config
@@ -72,8 +73,7 @@ def from_pretrained(
         architecture, options = _read(file, contents, source, options)
         initial_weights = InitialWeights(file, contents)
         with use_initial_values(initial_weights):
-            build = _build_bit if architecture.family == "bit" else _build_vit
-            model = build(architecture, options, contents.source, num_heads, source_grid)
+            model = _BUILDERS[architecture.family](architecture, options, contents.source, num_heads, source_grid)
         load_open_file(model, file, contents, strict, position_resize, source_grid, initial_weights, chosen)
     if isinstance(file, KerasFile):
         _freeze_alike(model, file.model)
@@ -119,6 +119,10 @@ def _built_with(model) -> dict:
         options["input_shape"] = model.input_shape[1:]
     blocks = [layer for name, layer in layers.items() if name.startswith("encoder_block_")]
     rates = ("dropout_rate", "attention_dropout_rate", "drop_path_rate") if blocks else ()
+    units = [layer for layer in layers.values() if hasattr(layer, "drop_path_rate")]
+    if units and not blocks:  # of an EfficientNet; the last unit has n - 1 of n parts of the rate
+        options["drop_path_rate"] = units[-1].drop_path_rate * len(units) / (len(units) - 1)
+        options["dropout_rate"] = layers["dropout"].rate if "dropout" in layers else 0.0
     return options | {name: getattr(blocks[-1], name) for name in rates}
 
 
@@ -154,6 +158,14 @@ def _build_vit(architecture: Architecture, options, source, num_heads, source_gr
     if options.get("input_shape") is None:
         options["input_shape"] = _input_shape(architecture, source, source_grid)
     return build_vit(row, **options)
+
+
+def _build_efficientnet(architecture: Architecture, options, *_) -> keras.Model:
+    row = efficientnet_row(architecture)
+    return build_efficientnet(row, **{"input_shape": (None, None, architecture.channels), **options})
+
+
+_BUILDERS = {"vit": _build_vit, "bit": _build_bit, "efficientnet": _build_efficientnet}
 
 
 def _input_shape(architecture: Architecture, source, source_grid):

@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from types import UnionType
 
 from keras_vit.checks import is_positive, is_text, is_whole, require
-from keras_vit.models.variants import BiTVariant, Variant
+from keras_vit.models.variants import AnyVariant, Variant
 from keras_vit.weights import require_classes
 
 POSITIONS = ("learned", "1d", "2d", "relative", "none", "sincos2d")
@@ -36,7 +36,7 @@ def _is_pair(value) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2 and all(map(is_whole, value))
 
 
-def require_row(row: Variant | BiTVariant) -> None:
+def require_row(row: AnyVariant) -> None:
     """Raise a ValueError unless each field of a row has its default or a value of its type.
 
     A field of a new type needs an entry in `_TYPES`; a field of a known type needs nothing here.
@@ -115,10 +115,10 @@ def check_pooling(variant, pooling, has_head, class_token, norm_after_pooling) -
                          "True.")  # fmt: skip
 
 
-def check_bit_row(variant: BiTVariant, include_top: bool, pooling: str | None) -> None:
-    """Raise a ValueError unless the row is a valid BiT's, and `pooling` fits `include_top`."""
-    if not isinstance(variant, BiTVariant):
-        raise ValueError(f"variant expected a keras_vit.BiTVariant, received {variant!r}.")
+def check_convnet_row(variant, kind: type, include_top: bool, pooling: str | None) -> None:
+    """Raise a ValueError unless the row is a valid one of a kind of `ConvNet`, and `pooling` fits `include_top`."""
+    if not isinstance(variant, kind):
+        raise ValueError(f"variant expected a keras_vit.{kind.__name__}, received {variant!r}.")
     require_row(variant)
     if pooling not in ("gap", None):
         raise ValueError(f"pooling expected one of ('gap', None), received {pooling!r}.")

@@ -4,7 +4,17 @@ from dataclasses import fields, replace
 
 import keras
 
-from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, ResNetStem, Rope, Variant
+from keras_vit.models.variants import (
+    BIT_VARIANTS,
+    EFFICIENTNETS,
+    VARIANTS,
+    AnyVariant,
+    BiTVariant,
+    EfficientNetVariant,
+    ResNetStem,
+    Rope,
+    Variant,
+)
 from keras_vit.weights.architecture import Architecture, architecture_of_contents, with_config
 from keras_vit.weights.config_fields import config_fields
 from keras_vit.weights.contents import read_contents
@@ -18,13 +28,12 @@ _NOTES += ("norm_after_pooling", "class_token")
 _OPTIONS = [field for field in fields(Variant) if field.name not in (*_SIZES, *_NOTES)]
 
 
-def row_of(model: keras.Model) -> Variant | BiTVariant:
+def row_of(model: keras.Model) -> AnyVariant:
     """Return the row of a model of this package."""
-    architecture = architecture_of_model(model)
-    return bit_row(architecture) if architecture.family == "bit" else vit_row(architecture, model.name)
+    return _row(architecture_of_model(model), model.name)
 
 
-def row_of_file(source) -> tuple[Variant | BiTVariant, tuple[int, int] | None, str | None]:
+def row_of_file(source) -> tuple[AnyVariant, tuple[int, int] | None, str | None]:
     """Return the row of a file of weights, the (height, width) of its images in pixels, and its pooling.
 
     Size and pooling are None where the file does not state them.
@@ -39,8 +48,12 @@ def row_of_file(source) -> tuple[Variant | BiTVariant, tuple[int, int] | None, s
             contents = read_contents(file)
             architecture = architecture_of_contents(contents)
             architecture = with_config(architecture, config_fields(file, contents), contents.source)
-    row = bit_row(architecture) if architecture.family == "bit" else vit_row(architecture, str(source))
-    return row, architecture.full_size, architecture.pooling
+    return _row(architecture, str(source)), architecture.full_size, architecture.pooling
+
+
+def _row(architecture: Architecture, source: str) -> AnyVariant:
+    of_convnet = {"bit": bit_row, "efficientnet": efficientnet_row}.get(architecture.family)
+    return vit_row(architecture, source) if of_convnet is None else of_convnet(architecture)
 
 
 def bit_row(architecture: Architecture) -> BiTVariant:
@@ -48,6 +61,24 @@ def bit_row(architecture: Architecture) -> BiTVariant:
     sizes = {name: getattr(architecture, name) for name in ("units", "width_factor", "axial")}
     same = (row for row in BIT_VARIANTS if all(getattr(row, name) == sizes[name] for name in sizes))
     return replace(next(same, BiTVariant("BiT", **sizes)), weight_epsilon=architecture.weight_epsilon)
+
+
+def efficientnet_row(architecture: Architecture) -> EfficientNetVariant:
+    """Return the row of the table with an EfficientNet's sizes, or a new row.
+
+    Raises:
+        ValueError: no width factor with two decimals and no depth factor give the sizes.
+    """
+    units, widths = architecture.units, architecture.options["widths"]
+    depths = [count / one for count, one in zip(units, EfficientNetVariant("B0").units, strict=True)]
+    factors = (step / 100 for step in range(1, 2000))
+    made = (EfficientNetVariant("EfficientNet", factor, min(depths)) for factor in factors)
+    for row in (*EFFICIENTNETS, *made):
+        if (row.units, row.widths) == (units, widths):
+            return row
+    raise ValueError(
+        f"source expected an EfficientNet by compound scaling, received units {units} and widths {widths}."
+    )
 
 
 def vit_row(architecture: Architecture, source, num_heads: int | None = None) -> Variant:

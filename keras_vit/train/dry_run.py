@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.examples import in_memory
-from keras_vit.models.variants import BiTVariant
+from keras_vit.models.variants import BiTVariant, EfficientNetVariant
 from keras_vit.tasks.masked import finished_models
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.measure import Measure
@@ -32,6 +32,8 @@ def shrunk(recipe: Recipe) -> Recipe:
     stage = lambda units: tuple(1 for _ in units)  # noqa: E731
     if isinstance(row, BiTVariant):
         small = dataclasses.replace(row, units=stage(row.units), width_factor=0.5)
+    elif isinstance(row, EfficientNetVariant):
+        small = dataclasses.replace(row, width_factor=0.25, depth_factor=0.1)
     else:
         stem = row.stem and dataclasses.replace(row.stem, units=stage(row.stem.units), width_factor=0.5)
         small = dataclasses.replace(row, width=16, depth=2, mlp_dim=32, num_heads=2, stem=stem)

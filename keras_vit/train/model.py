@@ -7,7 +7,7 @@ import keras
 from keras_vit.models.builders import build
 from keras_vit.models.conventions import follow_conventions
 from keras_vit.models.model_names import released_tag
-from keras_vit.models.variants import BiTVariant, find_variant
+from keras_vit.models.variants import ConvNet, EfficientNetVariant, find_variant
 from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of, store_preprocessing
 from keras_vit.tasks.masked import build_masked_model
 from keras_vit.train.recipe import Model, Recipe
@@ -40,9 +40,13 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
         "dtype": recipe.precision,
     }
     row = settings.row
-    if isinstance(row, BiTVariant):
-        options["pooling"] = "gap"
-        for field in (*_OF_TOKENS, "pooling"):
+    if recipe.recompute and isinstance(row, EfficientNetVariant):
+        raise ValueError(f"recompute expected false with {row.name}, whose batch norms would be updated twice, "
+                         "received true.")  # fmt: skip
+    if isinstance(row, ConvNet):
+        known = ("dropout_rate", "drop_path_rate") if isinstance(row, EfficientNetVariant) else ()
+        options |= {"pooling": "gap", **{field: getattr(settings, field) for field in known}}
+        for field in {*_OF_TOKENS, "pooling"}.difference(known):
             default = getattr(Model("ViT_B16"), field)
             if getattr(settings, field) != default and (field, settings.pooling) != ("pooling", "gap"):
                 raise ValueError(f"{field} expected {default!r} with {row.name}, which has none, received "

@@ -15,6 +15,7 @@ from keras_vit.layers import AxialBlock, EncoderBlock, PatchEmbedding, as_pair
 from keras_vit.layers.embedding import Positions
 from keras_vit.layers.resnet import ResidualUnit
 from keras_vit.models.vision_model import class_token_only_block
+from keras_vit.train.moving import InInference, frozen_norms, moving_averages
 from keras_vit.weights.resize import resize_kernel
 
 
@@ -57,6 +58,8 @@ class Forward:
         self._mapping = []  # (variable, value) pairs of the current call
         self.own_layers = []  # layers that the model does not have
         self._kernel = None  # (stage's variable, model's variable, matrix from the one to the other)
+        self._moving = moving_averages(model)
+        frozen = frozen_norms(model, variables)
         logits = logits_model(model)
         last = class_token_only_block(logits)  # computes the class token only, which is not worth recomputing
         embeddings = [layer for layer in model.layers if isinstance(layer, PatchEmbedding)]
@@ -64,7 +67,7 @@ class Forward:
         if span.patch_size and not embeddings:
             raise ValueError(f"patch_size expected None in a stage of {model.name}, which has no patches, received "
                              f"{span.patch_size}.")  # fmt: skip
-        if not recompute and patch is None and tuple(logits.inputs[0].shape[1:]) == span.input_shape:
+        if not recompute and not frozen and patch is None and tuple(logits.inputs[0].shape[1:]) == span.input_shape:
             self._logits = logits
             return
         resized = patch is not None or tuple(logits.inputs[0].shape[1:]) != span.input_shape
@@ -81,6 +84,8 @@ class Forward:
         def call(layer, *args, **options):
             if isinstance(layer, Positions):
                 return layer(args[0], grid[-1])
+            if layer.name in frozen:
+                return InInference(layer)(*args)
             if getattr(layer, "attention_options", None) and "rope" in layer.attention_options:
                 args = (args[0], grid[-1])
             if recompute and layer is not last and isinstance(layer, EncoderBlock | AxialBlock | ResidualUnit):
@@ -102,7 +107,11 @@ class Forward:
             self._kernel = (embedding, original, _resampling(original.patch_size, patch))
 
     def __call__(self, values: list, states: list, *inputs):
-        """Return the model's output in training, logits (B, K) for a classifier.
+        """Return the model's output in training, logits (B, K) for a classifier."""
+        return self.with_moving(values, states, *inputs)[0]
+
+    def with_moving(self, values: list, states: list, *inputs):
+        """Return the model's output in training, and the new values of `moving_averages(model)`.
 
         `states` are (variable, value) of the seeds of the dropout layers. `inputs` begin with images (B, H, W, C).
         """
@@ -110,10 +119,12 @@ class Forward:
         if self._kernel is not None:
             mapping += self._resampled(values)
         self._mapping = mapping
-        with with_values(mapping):
+        with with_values(mapping) as scope:
             logits = self._logits(inputs[0] if len(inputs) == 1 else list(inputs), training=True)
         self._mapping = []
-        return logits
+        updates = [scope.get_current_value(variable) for variable in self._moving]
+        moving = [v.value if new is None else new for v, new in zip(self._moving, updates, strict=True)]
+        return logits, [tf.convert_to_tensor(value) for value in moving]
 
     def _resampled(self, values):
         """Return (variable, value) of the stage's patch embedding, computed from the model's."""

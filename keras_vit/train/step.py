@@ -15,6 +15,7 @@ from keras_vit.layers.override import overriding
 from keras_vit.private import layers_of, stored_kernel
 from keras_vit.tasks import task_of
 from keras_vit.train.masks import uniform_of_part
+from keras_vit.train.moving import assign, mean_of, moving_averages
 from keras_vit.train.optim.gradients import clip_scale, global_norm
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
@@ -29,15 +30,15 @@ class Step:
 
     In this order: the loss of each example, divided by the global batch size; its gradient, one micro-batch after
     another; the sum over micro-batches and replicas; with `sam`, the same again at perturbed weights; clipping by the
-    global norm; one update of the optimizer; the moving average. If the gradient is not finite, the update and the
-    average are skipped if the recipe says so, or if the loss scale was too large.
+    global norm; one update of the optimizer and of batch norms; the moving average. If the gradient is not finite, the
+    update and the average are skipped if the recipe says so, or if the loss scale was too large.
     """
 
     def __init__(
         self, recipe: Recipe, state: State, strategy, span: Span, cores: int = 1, terms: ClassTerms = NO_TERMS
     ):
         self.recipe, self.state, self.strategy, self.cores = recipe, state, strategy, cores
-        self.variables = state.trained
+        self.variables, self.moving = state.trained, moving_averages(state.model)
         self._forward = Forward(state.model, self.variables, span, recipe.recompute)
         self._overrides = training_overrides([*layers_of(state.model), *self._forward.own_layers])
         self._task = task_of(recipe, span.input_shape, terms)
@@ -56,67 +57,74 @@ class Step:
             The loss, 1.0 if the update was made, and 1.0 if the loss or the gradient was not finite.
         """
         step = tf.identity(self.state.optimizer.iterations.value)
-        losses, gradients, norm = self.strategy.run(self._gradients, args=(images, targets))
+        losses, gradients, norm, moving = self.strategy.run(self._gradients, args=(images, targets))
         loss, norm = self._first(losses), self._first(norm)
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
         if self._guarded:
-            tf.cond(finite, lambda: self._update(losses, gradients, norm, step), self._skip)
+            tf.cond(finite, lambda: self._update(losses, gradients, norm, moving, step), self._skip)
         else:
-            self._update(losses, gradients, norm, step)
+            self._update(losses, gradients, norm, moving, step)
         wrong = ~finite if self.state.scale is None else self._rescale(finite, loss)
         made = tf.cast(finite, tf.float32)
         return tf.where(finite, loss, 0.0), made, tf.cast(wrong, tf.float32)
 
     def _gradients(self, images, targets):
-        """Return, on a replica, the loss of the global batch, its gradient, and the global norm of the gradient."""
+        """Return, on a replica, the loss of the global batch, its gradient with its norm, and the moving averages."""
         replica = tf.distribute.get_replica_context()
         values = [tf.convert_to_tensor(variable.value) for variable in self.variables]
-        loss, gradients = self._summed(values, images, targets, replica)
+        loss, gradients, moving = self._summed(values, images, targets, replica)
         if self.recipe.optimizer.sam:
             radius = self.recipe.optimizer.sam / tf.maximum(global_norm(gradients), 1e-12)
             up = [value + radius * gradient for value, gradient in zip(values, _wide(gradients), strict=True)]
-            _, gradients = self._summed(up, images, targets, replica)
-        return loss, gradients, global_norm(gradients)
+            _, gradients, _ = self._summed(up, images, targets, replica)
+        return loss, gradients, global_norm(gradients), moving
 
     def _summed(self, values, images, targets, replica):
-        """Return loss and gradient over all replicas. Each replica computes its examples in `accumulate` parts.
+        """Return loss, gradient and moving averages over all replicas. Each replica computes `accumulate` parts.
 
         Gradients are float32. Gradients of `early_casts` are bfloat16 with one part, one core and no strategy.
         """
         parts = self.recipe.optimizer.accumulate
         if parts == 1:
-            loss, gradients = self._at_once(values, images, targets, 0, replica.replica_id_in_sync_group)
+            loss, gradients, moving = self._at_once(values, images, targets, 0, replica.replica_id_in_sync_group)
             if tf.distribute.has_strategy():
                 gradients = _wide(gradients)
         else:
             split = lambda x: tf.reshape(x, (parts, -1, *x.shape[1:]))  # noqa: E731
             images, targets = split(images), split(targets)
 
-            def add(part, loss, gradients):
+            def add(part, loss, gradients, moving):
                 number = replica.replica_id_in_sync_group
-                more, slopes = self._at_once(values, images[part], targets[part], part, number)
-                return part + 1, loss + more, [a + b for a, b in zip(gradients, _wide(slopes), strict=True)]
+                more, slopes, new = self._at_once(values, images[part], targets[part], part, number)
+                sums = [
+                    [a + b for a, b in zip(*pair, strict=True)] for pair in ((gradients, _wide(slopes)), (moving, new))
+                ]
+                return part + 1, loss + more, *sums
 
-            first = (tf.constant(0), tf.zeros(()), [tf.zeros_like(value) for value in values])
+            zeros = [[tf.zeros(x.shape, x.dtype) for x in like] for like in (values, self.moving)]
+            first = (tf.constant(0), tf.zeros(()), *zeros)
             # One part at a time; otherwise all parts would be in memory together.
-            _, loss, gradients = tf.while_loop(
+            _, loss, gradients, moving = tf.while_loop(
                 lambda part, *_: part < parts, add, first, parallel_iterations=1, maximum_iterations=parts
             )
+            moving = [value / parts for value in moving]
+        if moving:
+            moving = replica.all_reduce(tf.distribute.ReduceOp.MEAN, moving)
         total = lambda x: replica.all_reduce(tf.distribute.ReduceOp.SUM, x)  # noqa: E731
         loss, gradients = total(loss), total(gradients)
         if self.state.scale is not None:
             gradients = [gradient / tf.convert_to_tensor(self.state.scale)[0] for gradient in gradients]
-        return loss, gradients
+        return loss, gradients, moving
 
     def _at_once(self, values, images, targets, part, replica):
-        """Return loss and gradient of a part; with several cores, the sums over the parts of the cores."""
+        """Return loss, gradient and moving averages of a part; with several cores, over the parts of the cores."""
         if self.cores == 1:
             return self._part(values, images, targets, part, replica)
         numbers = tf.unstack(part * self.cores + tf.range(self.cores))  # each Python int would be traced again
         pieces = zip(cut((images, targets), self.cores), numbers, strict=True)
         results = [self._part(values, *piece, number, replica) for piece, number in pieces]
-        losses, gradients = zip(*results, strict=True)
-        return tf.add_n(losses), [tf.add_n(each) for each in zip(*map(_wide, gradients), strict=True)]
+        losses, gradients, moving = zip(*results, strict=True)
+        return tf.add_n(losses), [tf.add_n(each) for each in zip(*map(_wide, gradients), strict=True)], mean_of(moving)
 
     def _of_part(self, values, images, targets, part, replica):
         step = tf.cast(self.state.optimizer.iterations.value, tf.int64)
@@ -128,20 +136,22 @@ class Step:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
             with use_random_values(uniform), overriding(self._overrides):
-                outputs = self._forward(values, states, *self._task.inputs(images, targets))
+                outputs, moving = self._forward.with_moving(values, states, *self._task.inputs(images, targets))
             losses = self._task.losses(outputs, images, targets)
             loss = tf.reduce_sum(losses) / self.recipe.data.batch_size
             scaled = loss if self.state.scale is None else loss * tf.convert_to_tensor(self.state.scale)[0]
         with overriding(self._overrides):  # the backward pass recomputes layers
             gradients = tape.gradient(scaled, values, unconnected_gradients="zero")
-        return loss, gradients
+        return loss, gradients, moving
 
-    def _update(self, losses, gradients, norm, step):
+    def _update(self, losses, gradients, norm, moving, step):
         average, scale = self.state.average, clip_scale(norm, self.recipe.optimizer.clip_norm)
         self.strategy.run(self._apply, args=(losses, gradients, scale))
+        assign(self.moving, moving, self.strategy)
         if average is not self.state.model:
             decay = self.recipe.average.decay
-            average_towards(self.state.averages, self.variables, decay, step, self.strategy)
+            averages = [*self.state.averages, *moving_averages(average)]
+            average_towards(averages, [*self.variables, *self.moving], decay, step, self.strategy)
 
     def _apply(self, loss, gradients, scale):
         # Weight decay and the step count do not depend on the batch; without this they would apply to a failed batch.

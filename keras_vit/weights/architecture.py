@@ -3,12 +3,14 @@
 D width, h heads, P patch, N tokens.
 """
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from keras_vit.weights.contents import Contents
 from keras_vit.weights.conversions import BIAS_TABLE, prefix_and_grid, table_grid
-from keras_vit.weights.layouts import Layout, find_place
+from keras_vit.weights.efficientnets import widths_of
+from keras_vit.weights.layouts import Layout
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,7 @@ class Architecture:
     """The arguments of a builder. A field is None if the file does not state it.
 
     Args:
-        family: `vit` or `bit`.
+        family: `vit`, `bit` or `efficientnet`.
         width: width D of a token.
         depth: number of encoder blocks.
         mlp_dim: hidden width of the MLPs.
@@ -96,11 +98,13 @@ def origin(layout: Layout, family: str, stem: bool = True, pre_norm: bool = Fals
 
     Args:
         layout: layout of the file.
-        family: `vit` or `bit`.
+        family: `vit`, `bit` or `efficientnet`.
         stem: whether a ViT has a ResNet stem.
         pre_norm: whether a ViT has a norm before its first block; CLIP's norms have torch's default epsilon.
         gated: whether a ViT's MLPs have a gate; all known ones are SwiGLU, whose activation is SiLU.
     """
+    if family == "efficientnet":
+        return {}
     if family == "bit":
         return {"weight_epsilon": layout.bit_weight_epsilon, "weight_epsilon_on": "variance"}
     conventions = {name: getattr(layout, name) for name in (CONVENTIONS if stem else CONVENTIONS[:2])}
@@ -121,18 +125,20 @@ def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = 
         ValueError: a required array is missing, or the shapes are not understood.
     """
     shapes = {path: entry.shape for path, entry in contents.entries.items()}
-    first = "root/kernel" if contents.family == "bit" else "embedding/kernel"
+    first = "embedding/kernel" if contents.family == "vit" else "root/kernel"
     if first not in shapes or len(shapes[first]) != 4:
         raise ValueError(f"source expected a whole model, received {contents.source!r} without {first!r}.")
     root = shapes.get("stem_root/kernel", shapes[first])
     if len(root) != 4:
         raise ValueError(f"source expected a kernel of a convolution, received shape {root} in {contents.source!r}.")
     units = _units(contents)
-    classes = shapes["head/kernel"][-1] if "head/kernel" in shapes else None
+    classes = shapes.get("head/kernel", (None,))[-1]
     conventions = origin_of_contents(contents)
+    if contents.family == "efficientnet":
+        widths = widths_of(shapes, len(units), contents.source)
+        return Architecture("efficientnet", root[2], units=units, classes=classes, options={"widths": widths})
     if contents.family == "bit":
-        width_factor = root[3] / 64
-        return Architecture("bit", root[2], units=units, width_factor=width_factor, classes=classes, **conventions)
+        return Architecture("bit", root[2], units=units, width_factor=root[3] / 64, classes=classes, **conventions)
     class_token = "class_token" in contents.prefix
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
     layout = prefix_and_grid(positions, contents.prefix_tokens, grid)
@@ -193,10 +199,10 @@ def pooling_of(probe: bool, class_token: bool, norm_after_pooling: bool) -> str:
 
 def _units(contents) -> tuple[int, ...]:
     """Return the number of units per stage by the paths of their first convolutions."""
-    paths = [path for path in contents.entries if path.endswith("conv1/kernel")]
-    units = [dict(find_place(contents.family, "keras", path).indices) for path in paths]
-    counts = Counter(unit["s"] for unit in units)
-    if any(unit["u"] > counts[unit["s"]] or unit["s"] > len(counts) for unit in units):
+    paths = [path for path in contents.entries if path.endswith(("/conv1/kernel", "/project/kernel"))]
+    units = [tuple(map(int, re.findall(r"\d+", path)[:2])) for path in paths]  # numbers of stage and unit
+    counts = Counter(stage for stage, _ in units)
+    if any(unit > counts[stage] or stage > len(counts) for stage, unit in units):
         raise ValueError(f"source expected stages and units counted without a gap, received {paths} "
                          f"in {contents.source!r}.")  # fmt: skip
     return tuple(counts[stage] for stage in sorted(counts))

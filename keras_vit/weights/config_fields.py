@@ -6,6 +6,7 @@ architecture of timm that implies them.
 
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents
+from keras_vit.weights.efficientnets import stated_architecture
 from keras_vit.weights.timm_architectures import find_timm_architecture, stated_options
 from keras_vit.weights.timm_models import pooling_heads_of_timm, rope_of_timm, states_rope, timm_image_size
 
@@ -30,6 +31,8 @@ def config_fields(file, contents: Contents) -> dict:
         _require_same_model(config, contents)
         if "gated_mlp" in contents.options:
             fields["activation"] = "silu"  # of transformers' DINOv2, whatever its `hidden_act`
+    if contents.family == "efficientnet":
+        return fields | stated_architecture(config, contents.source)
     if layout != "timm" or contents.family != "vit":
         return fields
     if "pooling/probe" in contents.entries and contents.prefix_tokens:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from keras_vit.preprocessing.image_spec import ImageSpec
 from keras_vit.weights.architecture import Architecture
+from keras_vit.weights.efficientnets import timm_efficientnet
 from keras_vit.weights.image_configs import timm_config
 from keras_vit.weights.timm_models import timm_model
 
@@ -221,8 +222,8 @@ def _hf_bit(model):
 
 
 def _timm(model, spec):
-    if model.family == "bit":
-        return _timm_bit(model, spec)
+    if model.family != "vit":
+        return (_timm_bit if model.family == "bit" else timm_efficientnet)(model, spec)
     values = _values(model, "timm")
     arguments = {key.removeprefix("model_args."): value for key, value in values.items() if "model_args." in key}
     ours = {key.removeprefix("keras_vit."): value for key, value in values.items() if "keras_vit." in key}

@@ -53,7 +53,7 @@ class Contents:
 
     Args:
         source: name of the file.
-        family: `vit` or `bit`.
+        family: `vit`, `bit` or `efficientnet`.
         layout: layout of its names.
         entries: path of a variable -> its entry in the file.
         left_over: names of arrays that are not in the table of names.

@@ -166,7 +166,7 @@ def _fit_kernel(target, entry) -> Conversion:
     if changes_channels:
         how = "summed" if channels == 1 else "repeated and rescaled"
         sentences.append(f"input channels {how} from {entry.shape[2]} to {channels}")
-        if target.path != "embedding/kernel":
+        if hasattr(target.layer, "standardized_kernel"):
             sentences.append("weight standardisation undoes the scale, so that the root's responses change")
 
     def change(array):

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_vit.weights.applications import ApplicationsFile, is_application, reference_of
 from keras_vit.weights.archive import NpzFile, Refused, WeightsFile, as_float, checksum, plain_name
 from keras_vit.weights.download import locate
-from keras_vit.weights.keras_file import MODEL_SUFFIXES, KerasFile
+from keras_vit.weights.efficientnets import size_of
+from keras_vit.weights.keras_file import MODEL_SUFFIXES, KerasFile, check_hdf5
+from keras_vit.weights.model_architecture import architecture_of_model
 from keras_vit.weights.torch_file import TORCH_SUFFIXES, TorchFile
 
 _WEIGHTS_SUFFIXES = (".npz", ".safetensors", ".safetensors.index.json", ".weights.h5", *TORCH_SUFFIXES)
@@ -43,7 +46,7 @@ def open_weights(source: str | os.PathLike, model=None, *, verified: bool = True
         path = _in_folder(path)
     name = path.name
     if name.endswith(MODEL_SUFFIXES):
-        return KerasFile(path, model)
+        return _keras_file(path, model)
     if not name.endswith(_WEIGHTS_SUFFIXES):
         expected = f"{', '.join((*_WEIGHTS_SUFFIXES, *MODEL_SUFFIXES[:-1]))} or {MODEL_SUFFIXES[-1]}"
         raise ValueError(f"source expected a file that ends in {expected}, received {str(path)!r}.")
@@ -70,6 +73,17 @@ def is_keras_model(path: Path) -> bool:
 def holds_weights(folder: Path) -> bool:
     """Return whether a folder holds a file that `open_weights` can open."""
     return any((folder / name).is_file() for name in _FOLDER_NAMES) or bool(_loose(folder))
+
+
+def _keras_file(path: Path, model) -> WeightsFile:
+    """Open a file of Keras, which may hold an EfficientNet of `keras.applications` or its weights."""
+    if model is not None and path.suffix == ".h5" and any(layer.name == "root_norm" for layer in model.layers):
+        check_hdf5(path, path.stat().st_size, str(path))
+        reference = reference_of(path, size_of(architecture_of_model(model)))
+        if reference is not None:
+            return ApplicationsFile(path, reference, whole=False)
+    file = KerasFile(path, model)
+    return ApplicationsFile(path, file.model, whole=True) if is_application(file.model) else file
 
 
 _FOLDER_NAMES = (

@@ -26,6 +26,8 @@ def read_spec(file, layout: str) -> ImageSpec | None:
     """
     if hasattr(file, "model"):  # a `.keras` file, whose model states it
         return preprocessing_of(file.model)
+    if layout == "applications":
+        return file.spec
     if converter := _read_json(Path(file.source), _CONVERTERS):
         return _checked(_from_keras_hub, converter, file.source)
     if layout == "timm":

@@ -60,6 +60,7 @@ LAYOUTS = {
             "timm", "gelu", **_TORCH_RESNETS, position_resize="timm", never_written=("pre_logits/",), varying=_VARYING
         ),
         Layout("hf", "gelu", 1e-12, **_TORCH_RESNETS, position_resize="hf", varying=_VARYING),
+        Layout("applications", writable=False),  # keras.applications
         Layout("keras", writable=False),
     )
 }
@@ -178,7 +179,7 @@ def format_name(template: str, indices: dict[str, int]) -> str:
 
 
 def find_place(family: str, layout: str, name: str) -> Place | None:
-    """Return the place of a layout's name in the table of `vit` or `bit`; None if the table has no such name."""
+    """Return the place of a layout's name in the table of a family; None if the table has no such name."""
     patterns = _patterns(family, layout)
     for spelling, shape in _spellings(name):
         for pattern, row, cell, part in patterns.get(shape, ()):

@@ -24,6 +24,10 @@ def architecture_of_model(model) -> Architecture:
     common = {"classes": head, "labels": labels, "channels": channels, "image_size": image_size}
     units = [layer for name, layer in layers.items() if "_unit" in name]
     counts = Counter(layer.name.split("_unit")[0] for layer in units)
+    if "root_norm" in layers:
+        ends = [layer for layer in units if layer.name.endswith("_unit01")]
+        widths = tuple(layer.filters for layer in (layers["root"], *ends, layers["last"]))
+        return Architecture("efficientnet", units=tuple(counts.values()), options={"widths": widths}, **common)
     root = layers.get("root") or layers.get("stem_root")
     stem = {}
     if root is not None:

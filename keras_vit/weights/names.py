@@ -8,6 +8,7 @@ arrays. `name[{i}]` is one entry of an array that stacks the blocks, `name[:,{i}
 from keras_vit.weights.name_rows import Row, make_row, row_of_cells
 from keras_vit.weights.names_apart import APART
 from keras_vit.weights.names_bit import BIT
+from keras_vit.weights.names_efficientnet import EFFICIENTNET
 from keras_vit.weights.transforms import (
     CHANNELS,
     IN_BIAS,
@@ -232,7 +233,7 @@ VIT += tuple(  # for the paper's ablations; not in any published layout
 )
 
 
-TABLES = {"vit": (*VIT, *APART), "bit": BIT}
+TABLES = {"vit": (*VIT, *APART), "bit": BIT, "efficientnet": EFFICIENTNET}
 # The variables (1, count, D) of the tokens in front of the patches, one layer each.
 PREFIX = ("class_token/token", "distillation_token/token", "registers/token")
 # RoPE-ViT's rotary positions, the only public ones with learned frequencies

@@ -5,6 +5,7 @@ import sys
 from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
 from keras_vit.weights.architecture import origin
 from keras_vit.weights.contents import Contents
+from keras_vit.weights.efficientnets import ASSUMED
 from keras_vit.weights.model_architecture import architecture_of_model
 
 
@@ -56,6 +57,8 @@ def difference_notes(model, contents: Contents, fields: dict, chosen=()) -> list
             notes.append(f"the model has {name}={value!r}, files of this layout come from {default!r}")
         elif name in layout.varying:
             assumed[name] = value
+    if architecture.family == "efficientnet" and layout.name == "timm" and "architecture" not in fields:
+        notes.append(f"assumed, because no config names the architecture: {ASSUMED}")
     if architecture.family == "vit":
         assumed |= {
             name: getattr(architecture, name)

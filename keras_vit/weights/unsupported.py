@@ -85,7 +85,11 @@ FEATURES = (
     Feature("class attention", r"(?:^|\.)(blocks_token_only|cls_attn_blocks)\."),
     Feature("talking heads", r"(?:^|\.)attn\.proj_[lw]\."),
     Feature("a linear patch embedding (NaFlex)", r"(?:^|\.)embeds\."),
-    Feature("batch norm", r"(?:^|\.)running_(mean|var)$"),
+    Feature(  # EfficientNet's names begin with the stem's
+        "batch norm",
+        r"^((?:(?:module|model)\.)*)(?:.*\.)?running_(mean|var)$",
+        without=(r"\1conv_stem.weight",),
+    ),
     Feature("a convolutional stem", r"(?:^|\.)patch_embed\.(proj|conv\w*)\.\d+\."),
     Feature("a ResNet stem of several convolutions", r"(?:^|\.)stem\.conv1\."),
     Feature("RMSNorm", r"^(.*(?<![qk]_)norm\d?)\.weight$", without=(r"\1.bias",)),

@@ -51,6 +51,7 @@ RMS = replace(TINY, norm="rms", dense_bias=False, gated_mlp=True, activation="si
 DISTILLED = replace(TINY, distillation_token=True)
 POOLED = replace(TINY, registers=2, pool_prefix=False, mlp_inner_norm=True)
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
+EFFICIENTNET = keras_vit.EfficientNetVariant("tiny_efficientnet", 0.25, 0.1)
 AXIAL_BIT = replace(BIT, axial=True)
 TOKENS = ((6, 16),)
 BLOCK = {"num_heads": 2, "mlp_dim": 24}
@@ -192,6 +193,14 @@ LAYERS = (
     Case("ResidualUnit", layers.ResidualUnit, {"filters": 32, "strides": 2}, ((5, 6, 64),)),
     Case("ResidualUnit_identity", layers.ResidualUnit, {"filters": 32}, ((4, 4, 128),)),
     Case("PreActivationUnit", layers.PreActivationUnit, {"filters": 32, "strides": 2}, ((5, 6, 64),)),
+    Case("ImageConv", layers.ImageConv, {"filters": 8}, ((7, 8, 3),)),
+    Case("InvertedResidual", layers.InvertedResidual, {"filters": 8, "drop_path_rate": 0.2}, ((5, 6, 8),)),
+    Case(
+        "InvertedResidual_strided",
+        layers.InvertedResidual,
+        {"filters": 8, "kernel_size": 5, "strides": 2, "expansion": 1},
+        ((5, 6, 8),),
+    ),
     Case(
         "Head",
         layers.Head,
@@ -258,6 +267,7 @@ MODELS = (
     Case("bit", arguments={"variant": BIT}, shapes=((32, 40, 1),)),
     Case("bit_map", arguments={"variant": BIT, "include_top": False, "pooling": None}, shapes=((32, 32, 3),)),
     Case("axial_bit", arguments={"variant": AXIAL_BIT}, shapes=((32, 40, 1),)),
+    Case("efficientnet", arguments={"variant": EFFICIENTNET, "dropout_rate": 0.1}, shapes=((32, 40, 1),)),
     Case("bit_free_size", arguments={"variant": BIT}, shapes=((None, 96, 3),), static_size=False),
 )
 
@@ -265,6 +275,7 @@ CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
 PRINCIPAL += ("registers", "clip", "rope", "relative_bias", "gated", "rms_norm", "distilled", "map_of_patches")
+PRINCIPAL += ("efficientnet",)
 
 
 SINGLE_LAYERS = tuple(case for case in LAYERS if "_" not in case.name)  # one for each class

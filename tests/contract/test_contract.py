@@ -95,6 +95,11 @@ def test_half_precision_is_near_float32(case, policy):
     assert keras.backend.standardize_dtype(half(x).dtype) == ("float32" if on_top else half.layers[-1].compute_dtype)
 
 
+def _is_normed_away(case, variable):
+    """Whether a batch norm after the variable's layer subtracts it: a bias in front of units that start by one."""
+    return "efficientnet" in case.name and variable.path.endswith("project_norm/beta")
+
+
 @slow_case
 def test_one_step_moves_every_weight_and_lowers_the_loss(case):
     model = randomise(case.make())
@@ -106,7 +111,7 @@ def test_one_step_moves_every_weight_and_lowers_the_loss(case):
     first = model.test_on_batch(x, y[0])
     model.train_on_batch(x, y[0])
     for variable, old in zip(model.trainable_variables, before, strict=True):
-        if not variable.path.endswith(WITHOUT_GRADIENT):
+        if not variable.path.endswith(WITHOUT_GRADIENT) and not _is_normed_away(case, variable):
             assert np.any(keras.ops.convert_to_numpy(variable) != old), variable.path
     for _ in range(8):
         model.train_on_batch(x, y[0])
@@ -123,7 +128,7 @@ def test_fit_trains_a_model_of_every_kind(name):
     history = model.fit(inputs_for(case, batch=6), np.arange(6) % 5, batch_size=3, verbose=0).history
     assert int(model.optimizer.iterations) == 2 and np.isfinite(history["loss"]).all()
     for variable, old in zip(model.trainable_variables, before, strict=True):
-        if not variable.path.endswith(WITHOUT_GRADIENT):
+        if not variable.path.endswith(WITHOUT_GRADIENT) and not _is_normed_away(case, variable):
             assert np.any(keras.ops.convert_to_numpy(variable) != old), variable.path
 
 
@@ -207,7 +212,9 @@ def test_every_stage_is_a_named_node(case):
     names = [layer.name for layer in case.make().layers]
     norm = "pooled_norm" if case.arguments.get("norm_after_pooling") else "encoder_norm"
     wanted = ["embedding", "tokens", "position_embedding", "encoder_block_00", "encoder_block_01", norm]
-    if "bit" in case.name:
+    if "efficientnet" in case.name:
+        wanted = ["root", "root_norm", "root_swish", "stage1_unit01", "stage1", "stage7", "last", "norm", "swish"]
+    elif "bit" in case.name:
         wanted = ["root", "root_pool", "stage1_unit01", "stage1", "stage2_unit01", "stage2", "norm"]
     if case.name == "without_a_final_norm":
         wanted.remove(norm)

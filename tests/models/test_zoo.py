@@ -8,6 +8,7 @@ from support import run_python
 
 import codegen.zoo
 import keras_vit
+from keras_vit.models.builders import builder_of
 from keras_vit.models.variants import FAMILIES, ROWS
 
 FILES = codegen.zoo.sources()
@@ -31,8 +32,7 @@ def test_a_file_of_builders_is_what_its_rows_say(file):
 def test_a_builder_passes_all_its_arguments_on(monkeypatch):
     for row in ROWS:
         builder = getattr(keras_vit, row.name)
-        build = "build" if isinstance(row, keras_vit.Variant) else "build_bit"
-        monkeypatch.setitem(builder.__globals__, build, lambda *args, **options: (args, options))
+        monkeypatch.setitem(builder.__globals__, builder_of(row).__name__, lambda *args, **options: (args, options))
         names = list(inspect.signature(builder).parameters)
         (variant, *positional), options = builder(*names[:8], **{name: name for name in names[8:]})
         assert variant is row and positional == names[:8] and options == {name: name for name in names[8:]}

@@ -1,6 +1,14 @@
 """Describe the rows as Markdown tables and in words."""
 
-from keras_vit.models.variants import BIT_VARIANTS, VARIANTS, BiTVariant, Variant
+from keras_vit.models.variants import (
+    BIT_VARIANTS,
+    EFFICIENTNETS,
+    VARIANTS,
+    AnyVariant,
+    BiTVariant,
+    EfficientNetVariant,
+    Variant,
+)
 from keras_vit.weights.timm_architectures import timm_architectures
 
 
@@ -25,6 +33,14 @@ def variants_table() -> str:
         timm = f"`{row.timm_name}`" if row.timm_name else "–"
         cells = (f"`{row.name}`", row.paper_name, timm, ", ".join(map(str, row.units)), str(row.width_factor))
         lines.append(f"| {' | '.join(cells)} | {row.parameters.classes_1000:,} |")
+    lines += [
+        "",
+        "| builder | paper | timm | width | depth | pixels | parameters, 1000 classes |",
+        "|---|---|---|---:|---:|---:|---:|",
+    ]
+    for row in EFFICIENTNETS:
+        cells = (f"`{row.name}`", row.paper_name, f"`{row.timm_name}`", row.width_factor, row.depth_factor)
+        lines.append(f"| {' | '.join(map(str, cells))} | {row.image_size} | {row.parameters.classes_1000:,} |")
     return "\n".join(lines)
 
 
@@ -52,11 +68,15 @@ def _extras(row: Variant) -> str:
     return f", {' and '.join(extras)}" if extras else ""
 
 
-def describe_variant(variant: Variant | BiTVariant) -> str:
+def describe_variant(variant: AnyVariant) -> str:
     """Return the sizes of a row in words."""
     if isinstance(variant, BiTVariant):
         kind = "axial units" if variant.axial else "units"
         return f"stages of {', '.join(map(str, variant.units))} {kind}, {variant.width_factor} times as wide"
+    if isinstance(variant, EfficientNetVariant):
+        units = ", ".join(map(str, variant.units))
+        size = f"images of {variant.image_size} pixels"
+        return f"stages of {units} units, {variant.width_factor} times as wide as B0, and {size}"
     kind = "axial blocks" if variant.axial else "blocks"
     row = f"{variant.depth} {kind} of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
     if variant.stem is None:

@@ -15,6 +15,7 @@ from keras_vit.models.variants import (
     deit,
     dinov2,
     dinov3,
+    efficientnet,
     eva,
     flexivit,
     hybrid,
@@ -28,7 +29,7 @@ from keras_vit.models.variants import (
     tips,
     vit,
 )
-from keras_vit.models.variants.rows import BiTVariant, Variant
+from keras_vit.models.variants.rows import AnyVariant, BiTVariant, EfficientNetVariant, Variant
 
 FAMILIES = (
     vit,
@@ -45,6 +46,7 @@ FAMILIES = (
     registers,
     hybrid,
     bit,
+    efficientnet,
     axial,
     dinov3,
     eva,
@@ -56,6 +58,7 @@ FAMILIES = (
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 VARIANTS = tuple(row for row in ROWS if isinstance(row, Variant))
 BIT_VARIANTS = tuple(row for row in ROWS if isinstance(row, BiTVariant))
+EFFICIENTNETS = tuple(row for row in ROWS if isinstance(row, EfficientNetVariant))
 
 
 def list_models(glob: str = "*") -> list[str]:
@@ -63,7 +66,7 @@ def list_models(glob: str = "*") -> list[str]:
     return [row.name for row in ROWS if fnmatch.fnmatchcase(row.name, glob)]
 
 
-def names_of(row: Variant | BiTVariant) -> list[str]:
+def names_of(row: AnyVariant) -> list[str]:
     """Return a row's names: in this package, in the paper, in timm, and in the names of the official files."""
     names = [row.name, row.paper_name, row.timm_name]
     if row.paper_name:
@@ -74,7 +77,7 @@ def names_of(row: Variant | BiTVariant) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def find_variant(name: str) -> tuple[Variant | BiTVariant, str | None]:
+def find_variant(name: str) -> tuple[AnyVariant, str | None]:
     """Return the row of a name, and the weights tag after the name's dot.
 
     Args:

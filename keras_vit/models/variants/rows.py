@@ -1,11 +1,15 @@
 """The dataclasses of the rows."""
 
+import math
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ParameterCounts:
-    """Parameter counts of the official code at 224 x 224 pixels, with a class token if the model can have one."""
+    """Parameter counts of the official code at 224 x 224 pixels, with a class token if the model can have one.
+
+    The moving averages of batch norms are not counted.
+    """
 
     headless: int
     classes_1000: int
@@ -163,8 +167,14 @@ class Variant:
     parameters: ParameterCounts | None = None
 
 
+class ConvNet:
+    """Base of the rows without patches and tokens. Such a model takes any image size and pools by the mean."""
+
+    axial = False
+
+
 @dataclass(frozen=True)
-class BiTVariant:
+class BiTVariant(ConvNet):
     """One BiT ResNet-v2, the papers' convolutional baseline.
 
     Args:
@@ -190,3 +200,45 @@ class BiTVariant:
     parameters: ParameterCounts | None = None
     weight_epsilon: float = 1e-10
     axial: bool = False
+
+
+@dataclass(frozen=True)
+class EfficientNetVariant(ConvNet):
+    """One EfficientNet (arXiv 1905.11946), Noisy Student's architecture.
+
+    Args:
+        name: name of the builder and of the Keras model.
+        width_factor: multiplies the number of channels, which is rounded to a multiple of 8.
+        depth_factor: multiplies the number of units of each stage, which is rounded up.
+        image_size: image side in pixels if the builder receives no `input_shape`.
+        paper_name: name in the papers' tables, such as `EfficientNet-B0`.
+        timm_name: name of the same architecture in timm.
+        parameters: published parameter counts.
+    """
+
+    name: str
+    width_factor: float = 1
+    depth_factor: float = 1
+    image_size: int = 224
+    paper_name: str | None = None
+    timm_name: str | None = None
+    parameters: ParameterCounts | None = None
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """Number of units of each of the seven stages."""
+        return tuple(math.ceil(self.depth_factor * units) for units in (1, 2, 2, 3, 3, 4, 1))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of channels after the first convolution, the seven stages and the last convolution."""
+        return tuple(_in_eights(self.width_factor * width) for width in (32, 16, 24, 40, 80, 112, 192, 320, 1280))
+
+
+def _in_eights(width: float) -> int:
+    """Round a number of channels to a multiple of 8 that is at least 0.9 of it."""
+    rounded = max(8, int(width + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * width else rounded + 8
+
+
+AnyVariant = Variant | BiTVariant | EfficientNetVariant

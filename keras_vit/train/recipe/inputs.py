@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from keras_vit.checks import is_count, is_positive, is_size, is_text, require, sides
 from keras_vit.data import SOURCES
 from keras_vit.data.augmentations import Augment
-from keras_vit.models.variants import BiTVariant
+from keras_vit.models.variants import ConvNet
 
 PREFIXES = ("tfds:", "vtab:")
 
@@ -147,15 +147,15 @@ def check_sizes(recipe) -> None:
     require(whole is None or whole >= max(own), "resize", f"at least the model's {max(own)} pixels", whole)
     fits = crop is None or all(a >= b for a, b in zip(sides(crop), own, strict=True))
     require(fits, "crop_resize", f"at least the images' {own}", crop)
-    row, bit = model.row, isinstance(model.row, BiTVariant)
+    row, convolutional = model.row, isinstance(model.row, ConvNet)
     for stage in stages:
-        require(not bit or stage.patch_size is None, "patch_size",
+        require(not convolutional or stage.patch_size is None, "patch_size",
                 f"null in a stage of {row.name}, which has no patches", stage.patch_size)  # fmt: skip
-        fixed = row.axial if bit else row.positions == "relative"
+        fixed = row.axial if convolutional else row.positions == "relative"
         same = stage.patch_size is None and (stage.image_size is None or sides(stage.image_size) == own)
         require(same or not fixed, "stages", f"the model's own sizes with {row.name}, whose relative positions are "
                 "stored for them", stage)  # fmt: skip
-        if not bit:
+        if not convolutional:
             patch = sides(stage.patch_size or model.patch_size or row.patch_size)
             stride = row.stem.stride if row.stem else 1
             cells = [-(-side // stride) for side in (own if stage.image_size is None else sides(stage.image_size))]

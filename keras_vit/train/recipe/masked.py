@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from keras_vit.checks import is_number, is_positive, require, sides
-from keras_vit.models.variants import BiTVariant
+from keras_vit.models.variants import ConvNet
 from keras_vit.train.recipe.updates import Loss
 
 TARGETS = ("mean_colour", "colours", "pixels")
@@ -58,7 +58,7 @@ def check_masked(recipe) -> None:
     """Raise a ValueError unless a recipe of masked patch prediction is consistent."""
     model, augment = recipe.model, recipe.augment
     require(isinstance(recipe.masked, Masked), "masked", "Masked(...) or null", recipe.masked)
-    require(not isinstance(model.row, BiTVariant), "variant", "a row with patches to mask", model.row.name)
+    require(not isinstance(model.row, ConvNet), "variant", "a row with patches to mask", model.row.name)
     require(model.pooling in ("token", "gap"), "pooling", "'token' or 'gap' with masked patches", model.pooling)
     for name in ("weights", "representation_size"):
         require(getattr(model, name) is None, name, "null with masked patches", getattr(model, name))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from keras_vit.checks import is_count, is_number, is_size, is_text, require, sides
 from keras_vit.data.augmentations import Augment
 from keras_vit.models.row_checks import require_row
-from keras_vit.models.variants import BiTVariant, Variant, find_variant
+from keras_vit.models.variants import AnyVariant, ConvNet, Variant, find_variant
 from keras_vit.train.recipe.inputs import Curriculum, Data
 from keras_vit.train.recipe.inputs import check_sizes as check_sizes
 from keras_vit.train.recipe.masked import Masked, check_masked
@@ -22,7 +22,8 @@ class Model:
     """The model to train.
 
     Args:
-        variant: name of a variant (`ViT_B16`, `ViT-B/16`, `vit_base_patch16_224`), or a `Variant` or `BiTVariant`.
+        variant: name of a variant (`ViT_B16`, `ViT-B/16`, `vit_base_patch16_224`), or a `Variant`,
+            `BiTVariant` or `EfficientNetVariant`.
         weights: file of initial weights. Its classifier is not loaded; the new classifier starts at zero.
         image_size: size in pixels, one int or (height, width); the variant's if None.
         channels: channels of the images: 1 for grey, 3 for RGB.
@@ -37,7 +38,7 @@ class Model:
         include_preprocessing: whether the model takes pixels 0..255 instead of [-1, 1].
     """
 
-    variant: str | Variant | BiTVariant
+    variant: str | AnyVariant
     weights: str | None = None
     image_size: int | tuple[int, int] | None = None
     channels: int = 3
@@ -52,10 +53,10 @@ class Model:
     include_preprocessing: bool = False
 
     def __post_init__(self):
-        if isinstance(self.variant, Variant | BiTVariant):
+        if isinstance(self.variant, Variant | ConvNet):
             require_row(self.variant)
         else:
-            require(isinstance(self.variant, str), "variant", "a model's name, a Variant or a BiTVariant", self.variant)
+            require(isinstance(self.variant, str), "variant", "a model's name or a row", self.variant)
             find_variant(self.variant)
         require(is_text(self.weights), "weights", "a file's name or null", self.weights)
         for name in ("image_size", "patch_size"):
@@ -73,8 +74,8 @@ class Model:
         require(patterns, "freeze", "a tuple of names", self.freeze)
 
     @property
-    def row(self) -> Variant | BiTVariant:
-        """The `Variant` or `BiTVariant` of `variant`."""
+    def row(self) -> AnyVariant:
+        """The row of `variant`."""
         return self.variant if not isinstance(self.variant, str) else find_variant(self.variant)[0]
 
     @property
