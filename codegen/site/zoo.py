@@ -60,6 +60,7 @@ EXPORTED = {
     "relpos": ("relative_bias", "relative_bias_mlp"),
     "hybrid": ("hybrid", "stem_only"),
     "bit": ("bit",),
+    "efficientnet": ("efficientnet",),
     "axial": ("axial",),
 }
 

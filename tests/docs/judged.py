@@ -3,6 +3,7 @@
 import csv
 
 from docs.figures import Claim
+from docs.sources import bound
 from support import ROOT
 
 
@@ -65,6 +66,11 @@ def flexivit_size() -> tuple:
     return (flexivit.ROWS[0].image_size,)
 
 
+def closeness_of_efficientnets() -> tuple:
+    value, _, _ = bound("weights/test_efficientnets.py", "close", r"expected\) < ([\de.-]+)")()
+    return (value,)
+
+
 EVALUATION, LABELS = "docs/evaluation.md", "docs/labels.md"
 JUDGED = (
     Claim(EVALUATION, "and the exit status is 1.", "the exit status of an evaluation without some images"),
@@ -85,6 +91,8 @@ JUDGED = (
     Claim(LABELS, "spreads 10 % of the target", "the value of the example"),
     Claim(LABELS, "{} for `soft` and {} for `hard`", betas),
     Claim(LABELS, "all thresholds are {}.", threshold),
+    Claim("docs/quality.md", "| keras.applications | {} of", closeness_of_efficientnets),
+    Claim("docs/quality.md", "| EfficientNet, logits | timm | {} of", closeness_of_efficientnets),
     Claim("docs/weights.md", "takes pixels in 0..255", "8-bit pixels"),
     Claim("docs/weights.md", "timm's {} checkpoints on the", checkpoints),
     Claim("docs/zoo.md", "and **SigLIP 2**", "a name"),
