@@ -101,6 +101,10 @@ def _std_conv(layer, inputs, output):
 
 
 def _conv(layer, inputs, output):
+    """Count a convolution as EfficientNet has them: padded, of all channels, without gaps."""
+    if layer.groups != 1 or layer.dilation_rate != (1, 1) or (layer.padding != "same" and layer.kernel_size != (1, 1)):
+        raise ValueError(f"model expected layers of this package, received {layer.name!r} with another padding than "
+                         "'same', groups or dilation.")  # fmt: skip
     *sides, channels = inputs[0]
     return convolution(sides, layer.kernel_size, layer.strides[0], channels, layer.filters)[0], math.prod(output)
 
