@@ -255,6 +255,7 @@ def test_json_prints_the_rows_and_quiet_nothing_else(tmp_path, fast, capsys):
     assert ours["images_per_second"] == rows[0]["images_per_second"]
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_quiet_hides_the_tables_and_not_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(plan.ON_KERAS, "keras_vit", f"{FAKE}:absent")

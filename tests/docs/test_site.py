@@ -103,6 +103,7 @@ def test_links_are_rewritten_to_the_sites_places():
     assert "variants/)" not in links.rewrite_links(DOCS / "zoo.md")
 
 
+@pytest.mark.broad
 def test_the_zoos_csv_is_what_the_rows_give():
     committed = (DOCS / "results/zoo.csv").read_text(encoding="utf-8")
     table = zoo.lines()

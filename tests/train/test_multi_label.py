@@ -137,6 +137,7 @@ def test_a_prediction_is_all_labels_above_their_thresholds_and_an_export_has_the
     assert main(["predict", str(workdir), empty]) == 0 and ": no label" in capsys.readouterr().out
 
 
+@pytest.mark.broad
 def test_stopped_after_its_last_validation_it_goes_on_to_the_same_thresholds(run, table, tmp_path, monkeypatch):
     workdir, summary = run
     save = Checkpoints.save
