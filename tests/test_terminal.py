@@ -100,7 +100,7 @@ def test_the_command_is_told_by_the_processs_arguments(argv, orig_argv, expected
 def test_python_dash_m_is_the_command_and_a_public_name_still_imports_all(tmp_path):
     code = "import subprocess, sys\nprint(subprocess.run([sys.executable, '-m', 'keras_vit.cli', 'list', 'ViT_B8']))"
     lines, errors = run_command(code, KERAS_BACKEND="absent")  # Keras would refuse to be imported
-    assert lines[0].startswith("ViT_B8 ") and "returncode=0" in lines[1]
+    assert lines[1].startswith("ViT_B8 ") and "returncode=0" in lines[2]
     assert errors == "next: keras-vit summary ViT_B8\n"
     code = "import sys; sys.argv[0] = 'keras-vit'\nimport keras_vit\nprint('keras' in sys.modules)\n"
     code += "from keras_vit.models.builders import build\n"  # with whatever it asks the package for

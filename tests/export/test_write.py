@@ -160,7 +160,7 @@ def test_a_file_that_disagrees_is_refused(wrong, model, images, tmp_path, monkey
 
 @pytest.mark.broad
 def test_a_wrong_byte_signature_is_refused(model, images, tmp_path, monkeypatch):
-    monkeypatch.setattr(image_bytes, "preprocess_input", lambda image: image / 255.0)
+    monkeypatch.setattr(image_bytes, "_resized", lambda image, interface: tf.zeros((*interface.image_size, 3)))
     with pytest.raises(ValueError, match=r"saved_model \(classify_bytes\) expected probabilities within"):
         export.export(model, tmp_path / "tiny", images, formats=("saved_model",))
     assert not names(tmp_path)

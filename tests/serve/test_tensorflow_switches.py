@@ -72,7 +72,7 @@ def test_a_folder_that_cannot_be_served_is_left_to_the_server(fault, stored, tmp
 @pytest.mark.broad
 def test_the_command_asks_for_it_before_anything_is_loaded(stored, environment):
     asked = []
-    environment.setattr("keras_vit.serve.serve", lambda *_: asked.append(os.environ.get(SWITCH)))
+    environment.setattr("keras_vit.serve.serve", lambda *_, **__: asked.append(os.environ.get(SWITCH)))
     assert cli.main(["serve", str(stored / "half")]) == 0
     assert asked == ["1"]
 
