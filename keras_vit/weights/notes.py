@@ -68,6 +68,12 @@ def difference_notes(model, contents: Contents, fields: dict, chosen=()) -> list
     if assumed:
         values = ", ".join(f"{name}={value!r}" for name, value in sorted(assumed.items()))
         notes.append(f"assumed, because neither the file nor its config states them: {values}")
+    if (
+        layout.name == "timm"
+        and architecture.family == "vit"
+        and not (any(fields.values()) or architecture.options.get("rope"))
+    ):
+        notes.append("assumed, because no config names the architecture: no rotary positions, which no array shows")
     return notes
 
 

@@ -70,6 +70,7 @@ def test_what_nothing_states_is_assumed_aloud(tmp_path, capsys):
     said = capsys.readouterr().err
     assumed = "assumed, because neither the file nor its config states them: "
     assert assumed + "activation='gelu', layer_norm_epsilon=1e-06, pooling='token'" in said
+    assert "assumed, because no config names the architecture: no rotary positions, which no array shows" in said
     keras_vit.from_pretrained(T1, num_heads=3, activation="gelu", layer_norm_epsilon=1e-6, pooling="token")
     assert assumed not in capsys.readouterr().err
     model = keras_vit.from_pretrained(T1, num_heads=3, activation="gelu_tanh")
