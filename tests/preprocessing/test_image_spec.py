@@ -3,13 +3,12 @@
 import io
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import parity
 import pytest
 from PIL import Image
-from support import max_difference, needs_tensorflow
+from support import ROOT, max_difference, needs_tensorflow
 
 import keras_vit
 from keras_vit.models.model_interface import model_interface, named_outputs
@@ -21,7 +20,7 @@ from keras_vit.preprocessing.resize import resize_as_pillow
 from keras_vit.weights.image_configs import read_spec
 from keras_vit.weights.timm_checkpoints import timm_checkpoints
 
-PHOTOS = Path("/work/shared/data/imagenet_sample")
+PHOTOS = ROOT.parent / "shared/data/imagenet_sample"
 SIZES = ((301, 500), (500, 333), (97, 64), (40, 41))  # synthetic images
 CLIP = {"mean": (0.48145466, 0.4578275, 0.40821073), "std": (0.26862954, 0.26130258, 0.27577711)}
 
@@ -37,7 +36,7 @@ def synthetic(size, seed=0) -> np.ndarray:
 def photos(step: int) -> list[np.ndarray]:
     files = sorted(PHOTOS.glob("*.JPEG"))[::step] or sorted(PHOTOS.glob("*.jp*g"))[::step]
     if not files:
-        pytest.skip(f"the photos of {PHOTOS} are absent")
+        pytest.skip("the photographs lie beside the project's checkout only")
     return [np.asarray(Image.open(file).convert("RGB")) for file in files]
 
 

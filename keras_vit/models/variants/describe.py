@@ -76,7 +76,8 @@ def describe_variant(variant: AnyVariant) -> str:
     if isinstance(variant, EfficientNetVariant):
         units = ", ".join(map(str, variant.units))
         size = f"images of {variant.image_size} pixels"
-        return f"stages of {units} units, {variant.width_factor} times as wide as B0, and {size}"
+        wide = "as wide" if variant.width_factor == 1 else f"{variant.width_factor} times as wide"
+        return f"{sum(variant.units)} units in stages of {units}, {wide} as B0, and {size}"
     kind = "axial blocks" if variant.axial else "blocks"
     row = f"{variant.depth} {kind} of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
     if variant.stem is None:

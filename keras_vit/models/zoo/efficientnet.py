@@ -22,7 +22,7 @@ def EfficientNet_B0(
 ) -> keras.Model:
     """Build EfficientNet-B0: 5,288,548 parameters with 1000 classes.
 
-    The model has stages of 1, 2, 2, 3, 3, 4, 1 units, 1 times as wide as B0, and images of 224 pixels.
+    The model has 16 units in stages of 1, 2, 2, 3, 3, 4, 1, as wide as B0, and images of 224 pixels.
 
     Args:
         include_top: whether the model ends in the classifier.
@@ -62,7 +62,7 @@ def EfficientNet_B1(
 ) -> keras.Model:
     """Build EfficientNet-B1: 7,794,184 parameters with 1000 classes.
 
-    The model has stages of 2, 3, 3, 4, 4, 5, 2 units, 1 times as wide as B0, and images of 240 pixels.
+    The model has 23 units in stages of 2, 3, 3, 4, 4, 5, 2, as wide as B0, and images of 240 pixels.
 
     Args:
         include_top: whether the model ends in the classifier.
@@ -102,7 +102,7 @@ def EfficientNet_B2(
 ) -> keras.Model:
     """Build EfficientNet-B2: 9,109,994 parameters with 1000 classes.
 
-    The model has stages of 2, 3, 3, 4, 4, 5, 2 units, 1.1 times as wide as B0, and images of 260 pixels.
+    The model has 23 units in stages of 2, 3, 3, 4, 4, 5, 2, 1.1 times as wide as B0, and images of 260 pixels.
 
     Args:
         include_top: whether the model ends in the classifier.
@@ -142,7 +142,7 @@ def EfficientNet_B3(
 ) -> keras.Model:
     """Build EfficientNet-B3: 12,233,232 parameters with 1000 classes.
 
-    The model has stages of 2, 3, 3, 5, 5, 6, 2 units, 1.2 times as wide as B0, and images of 300 pixels.
+    The model has 26 units in stages of 2, 3, 3, 5, 5, 6, 2, 1.2 times as wide as B0, and images of 300 pixels.
 
     Args:
         include_top: whether the model ends in the classifier.
@@ -182,7 +182,7 @@ def EfficientNet_B4(
 ) -> keras.Model:
     """Build EfficientNet-B4: 19,341,616 parameters with 1000 classes.
 
-    The model has stages of 2, 4, 4, 6, 6, 8, 2 units, 1.4 times as wide as B0, and images of 380 pixels.
+    The model has 32 units in stages of 2, 4, 4, 6, 6, 8, 2, 1.4 times as wide as B0, and images of 380 pixels.
 
     Args:
         include_top: whether the model ends in the classifier.
@@ -222,7 +222,7 @@ def EfficientNet_B5(
 ) -> keras.Model:
     """Build EfficientNet-B5: 30,389,784 parameters with 1000 classes.
 
-    The model has stages of 3, 5, 5, 7, 7, 9, 3 units, 1.6 times as wide as B0, and images of 456 pixels.
+    The model has 39 units in stages of 3, 5, 5, 7, 7, 9, 3, 1.6 times as wide as B0, and images of 456 pixels.
 
     Args:
         include_top: whether the model ends in the classifier.
@@ -262,7 +262,7 @@ def EfficientNet_B6(
 ) -> keras.Model:
     """Build EfficientNet-B6: 43,040,704 parameters with 1000 classes.
 
-    The model has stages of 3, 6, 6, 8, 8, 11, 3 units, 1.8 times as wide as B0, and images of 528 pixels.
+    The model has 45 units in stages of 3, 6, 6, 8, 8, 11, 3, 1.8 times as wide as B0, and images of 528 pixels.
 
     Args:
         include_top: whether the model ends in the classifier.
@@ -302,7 +302,7 @@ def EfficientNet_B7(
 ) -> keras.Model:
     """Build EfficientNet-B7: 66,347,960 parameters with 1000 classes.
 
-    The model has stages of 4, 7, 7, 10, 10, 13, 4 units, 2 times as wide as B0, and images of 600 pixels.
+    The model has 55 units in stages of 4, 7, 7, 10, 10, 13, 4, 2 times as wide as B0, and images of 600 pixels.
 
     Args:
         include_top: whether the model ends in the classifier.
@@ -342,7 +342,7 @@ def EfficientNet_L2(
 ) -> keras.Model:
     """Build EfficientNet-L2: 480,309,308 parameters with 1000 classes.
 
-    The model has stages of 6, 11, 11, 16, 16, 22, 6 units, 4.3 times as wide as B0, and images of 800 pixels.
+    The model has 88 units in stages of 6, 11, 11, 16, 16, 22, 6, 4.3 times as wide as B0, and images of 800 pixels.
 
     Args:
         include_top: whether the model ends in the classifier.
