@@ -86,16 +86,14 @@ def _rows_of_folder(folder: str) -> tuple[list[tuple[str, str, str]], str]:
 
 def _rows_of_table(file: str) -> tuple[list[tuple[str, str, str]], str]:
     """Return the same of a CSV file. Its column `split` may be missing."""
-    from keras_vit.data.folder import folder_of, is_absolute
     from keras_vit.data.splits import SPLITS
-    from keras_vit.data.table import read_table
+    from keras_vit.data.table import file_of, read_table
 
     columns, rows = read_table(file, ("path", "label"), "FOLDER")
     given = {row["split"] for row in rows} if "split" in columns else set()
     if given and not {"train"} <= given <= set(SPLITS):
         raise ValueError(f"split expected 'train', and 'validation' or 'test', in {file!r}, found {sorted(given)}.")
-    place = lambda path: path if is_absolute(path) else f"{folder_of(file)}/{path}"  # noqa: E731
-    return [(place(row["path"]), row["split"] if given else "", row["label"]) for row in rows], _note(given)
+    return [(file_of(row["path"], file), row["split"] if given else "", row["label"]) for row in rows], _note(given)
 
 
 def _note(given) -> str:

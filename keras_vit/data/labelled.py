@@ -1,6 +1,5 @@
 """Find labelled image files for an evaluation: in a folder of classes, or by a CSV file."""
 
-import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,10 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.data.folder import TEST_FOLDERS
+from keras_vit.data.table import file_of, read_table
 from keras_vit.preprocessing.folders import image_files_below
 from keras_vit.preprocessing.inputs import imagenet_classes
-
-FILE_COLUMNS = ("image", "file", "path", "filename")
 
 
 def labelled_files(source: str | os.PathLike, argument: str = "--data") -> tuple[list[str], list[str]]:
@@ -19,8 +17,8 @@ def labelled_files(source: str | os.PathLike, argument: str = "--data") -> tuple
 
     Args:
         source: a folder CLASS/IMAGE; a folder with `train` and a test folder, which means the test folder; or a `.csv`
-            file with the columns `image` (or `file`, `path`, `filename`) and `label`. File names in it are relative to
-            its folder. If it has a column `split`, only its rows of `test` are meant.
+            table with the columns `path` and `label`, as for training. If it has a column `split`, only its rows of
+            `test` are meant.
         argument: name of the argument in error messages.
 
     Raises:
@@ -81,23 +79,11 @@ def _from_folder(path: Path, argument: str) -> tuple[list[str], list[str]]:
 
 
 def _from_csv(path: Path, argument: str, split: str) -> tuple[list[str], list[str]]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        columns = reader.fieldnames or []
-        column = next((name for name in FILE_COLUMNS if name in columns), None)
-        if column is None or "label" not in columns:
-            raise ValueError(f"{argument} expected a .csv file with the columns image and label, found "
-                             f"{', '.join(map(repr, columns)) or 'no columns'} in {str(path)!r}.")  # fmt: skip
-        rows = [row for row in reader if row.get("split", split) == split]
-        if not rows and "split" in columns:
-            raise ValueError(
-                f"{argument} expected rows with {split!r} in the column split of {str(path)!r}, found none."
-            )
-        rows = [(row[column], row["label"]) for row in rows]
-    if missing := sum(not image or not label for image, label in rows):
-        raise ValueError(f"{argument} expected an image and a label in each row of {str(path)!r}, found {missing:,} "
-                         "rows without.")  # fmt: skip
-    return [os.path.join(path.parent, image) for image, _ in rows], [label for _, label in rows]
+    _, rows = read_table(path, ("path", "label"), argument)
+    rows = [row for row in rows if row.get("split", split) == split]
+    if not rows:
+        raise ValueError(f"{argument} expected rows with {split!r} in the column split of {str(path)!r}, found none.")
+    return [file_of(row["path"], path) for row in rows], [row["label"] for row in rows]
 
 
 def class_indices(names: Sequence[str], classes: Sequence[str], argument: str = "--data") -> np.ndarray:

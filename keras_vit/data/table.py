@@ -47,13 +47,17 @@ def open_table(split: str, file: str | None, part, left_out: tuple[str, ...] = (
         parts.setdefault(row["split"] if "split" in columns else _split_of(row["path"]), []).append(i)
     name, chosen = part(split, parts, f"csv {str(file)!r}")
     order = np.random.default_rng(0).permutation(parts[name])[chosen]
-    paths = (rows[i]["path"] for i in order)
-    files = tuple(path if is_absolute(path) else f"{folder_of(file)}/{path}" for path in paths)
+    files = tuple(file_of(rows[i]["path"], file) for i in order)
     known = files_of(left_out, file)
     missing = next((path for path in files if path not in known and not tf.io.gfile.exists(path)), None)
     if missing:
         raise FileNotFoundError(f"path expected files that exist, received {missing!r} in {str(file)!r}.")
     return in_memory(np.array(files), targets[order], labels, files)
+
+
+def file_of(path: str, table: str | os.PathLike) -> str:
+    """Return the file that a path in a table means: absolute, a URL, or relative to the table's folder."""
+    return path if is_absolute(path) else f"{folder_of(table)}/{path}"
 
 
 def read_table(

@@ -13,6 +13,7 @@ from keras_vit.composed import flattened
 from keras_vit.data.broken import naming_broken_files
 from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.sources import open_data
+from keras_vit.evaluate.calibration import BINS
 from keras_vit.evaluate.losses import example_losses
 from keras_vit.evaluate.multi_label import gather, label_metrics, score_function
 from keras_vit.models.model_interface import model_interface
@@ -20,8 +21,6 @@ from keras_vit.models.vision_model import VisionModel
 from keras_vit.preprocessing.inputs import imagenet_classes
 from keras_vit.private import call_behind
 from keras_vit.train.recipe import Data, Loss
-
-BINS = 15  # of confidence, for the calibration error
 
 
 def logits_model(model: keras.Model) -> keras.Model:

@@ -162,7 +162,7 @@ def test_a_broken_image_is_left_out_and_named(place, tmp_path, capsys):
     rows = [(place / "photos" / "test" / name / "0.png", name) for name in CLASSES]
     (tmp_path / "broken.png").write_bytes(b"no image")
     with (tmp_path / "data.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("image", "label"), ("broken.png", "bee"), *rows])
+        csv.writer(file).writerows([("path", "label"), ("broken.png", "bee"), *rows])
     said = run(capsys, place / "model.keras", "--data", tmp_path / "data.csv", "--output", tmp_path, "--json", status=1)
     found = json.loads(said.out)
     assert found["images"] == 3 and found["unreadable"][0]["image"].endswith("broken.png")
@@ -214,10 +214,12 @@ def test_options_that_do_not_fit_get_one_sentence(arguments, message, place, cap
     assert message in said.err and said.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("text", ["image\na.png\n", "", "image,label\na.png,\n"])
+@pytest.mark.parametrize("text", ["path\na.png\n", "", "path,label\na.png,\n"])
 def test_a_csv_file_without_labels_gets_one_sentence(text, tmp_path):
     (tmp_path / "data.csv").write_text(text)
-    with pytest.raises(ValueError, match="an image and a label in each row|columns image and label"):
+    with pytest.raises(
+        ValueError, match="expected a value for each of the 2 columns in each row|the columns path, label"
+    ):
         labelled_files(tmp_path / "data.csv")
 
 
