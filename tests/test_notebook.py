@@ -123,6 +123,7 @@ recipe = Recipe("tiny", Model(row, channels=1), data, epochs=2, evaluate=Evaluat
 """
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_a_real_notebook(tmp_path):
     """One kernel runs all cells, because starting one imports TensorFlow."""

@@ -114,6 +114,7 @@ def test_a_file_of_keras_weights_needs_the_same_size(application, tmp_path):
 
 
 def _timm_folder(folder, name="tf_efficientnet_b0"):
+    timm()  # or a skip
     import torch
     from safetensors.torch import save_file
 
