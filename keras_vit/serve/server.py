@@ -1,6 +1,7 @@
 """Load the models, listen, and answer all pending requests before stopping."""
 
 import asyncio
+import copy
 import dataclasses
 import select
 import signal
@@ -58,6 +59,7 @@ def serve(
             app,
             http=bounded(limits.header_seconds),
             log_level="warning",
+            log_config=log_settings(),
             access_log=False,
             timeout_graceful_shutdown=STOP_SECONDS,
             server_header=False,
@@ -65,6 +67,13 @@ def serve(
         )
         _run(_Server(config), repository, listener, ready or _print_ready)
         print("stopped", flush=True)
+
+
+def log_settings() -> dict:
+    """Return uvicorn's settings of its log, on the process's standard error also where `--quiet` has replaced it."""
+    settings = copy.deepcopy(uvicorn.config.LOGGING_CONFIG)
+    settings["handlers"]["default"]["stream"] = "ext://sys.__stderr__"
+    return settings
 
 
 def _check(keep: int, poll_seconds: float, batching: Batching, limits: Limits) -> None:

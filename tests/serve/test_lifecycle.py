@@ -294,3 +294,17 @@ def test_json_prints_one_line_when_requests_are_answered(photos):
             kill.cancel()
             process.kill()
     assert process.returncode == 0 and out == "" and err.splitlines()[-1] == "stopped"
+
+
+def test_quiet_leaves_the_log_of_errors():
+    code = """if True:
+        import logging, uvicorn
+        from keras_vit.cli.output import Output
+        from keras_vit.serve.server import log_settings
+        with Output(quiet=True):
+            uvicorn.Config(None, log_level="warning", log_config=log_settings())
+            print("hidden")
+            logging.getLogger("uvicorn.error").error("a worker failed")
+    """
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=START_SECONDS)
+    assert "a worker failed" in ran.stderr and "hidden" not in ran.stdout, ran
