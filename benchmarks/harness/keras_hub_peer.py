@@ -16,22 +16,10 @@ from benchmarks.harness.keras_steps import (
 
 def prepare(contestant: dict):
     """The model's forward pass or training step."""
-    import keras_hub
-
-    row, size, batch = contestant["row"], contestant["image_size"], contestant["batch"]
-    if row["kind"] != "vit":
-        raise ValueError(f"keras-hub has no {contestant['model']}")
+    size, batch = contestant["image_size"], contestant["batch"]
     require_device(contestant["device"])
     keras.config.set_dtype_policy(contestant["dtype"])
-    backbone = keras_hub.models.ViTBackbone(
-        image_shape=(size, size, 3),
-        patch_size=tuple(row["patch_size"]),
-        num_layers=row["depth"],
-        num_heads=row["num_heads"],
-        hidden_dim=row["width"],
-        mlp_dim=row["mlp_dim"],
-    )
-    model = keras_hub.models.ViTImageClassifier(backbone, num_classes=CLASSES, preprocessor=None)
+    model = _classifier(contestant)
     (images, labels), peak = batch_of(size, batch), device_peak(contestant["device"])
     if contestant["task"] == "forward":
         return forward(model, images), peak
@@ -43,3 +31,32 @@ def prepare(contestant: dict):
     model.compile(keras.optimizers.AdamW(RATE, weight_decay=DECAY), loss)
     images, labels = tf.constant(images), tf.constant(labels)
     return (lambda: model.train_on_batch(images, labels)), peak
+
+
+def _classifier(contestant: dict) -> keras.Model:
+    """Return keras-hub's model with a classifier: of its ViT, or of the class token of another family's backbone."""
+    import keras_hub
+
+    models, row, size = keras_hub.models, contestant["row"], contestant["image_size"]
+    if row["kind"] not in ("vit", "clip", "dinov2", "dinov3"):
+        raise ValueError(f"keras-hub has no {contestant['model']}")
+    sizes = {"image_shape": (size, size, 3), "num_layers": row["depth"], "num_heads": row["num_heads"]}
+    sizes |= {"hidden_dim": row["width"], "patch_size": row["patch_size"][0]}
+    if row["kind"] == "vit":
+        patch = {"patch_size": tuple(row["patch_size"]), "mlp_dim": row["mlp_dim"]}
+        backbone = models.ViTBackbone(**{**sizes, **patch})
+        return models.ViTImageClassifier(backbone, num_classes=CLASSES, preprocessor=None)
+    sizes["intermediate_dim"] = row["mlp_dim"]
+    if row["kind"] == "clip":
+        backbone = models.CLIPVisionEncoder(**sizes)
+    elif row["kind"] == "dinov2":
+        backbone = models.DINOV2Backbone(
+            num_register_tokens=row["registers"], use_swiglu_ffn=row["gated_mlp"], use_mask_token=False, **sizes
+        )
+    else:
+        backbone = models.DINOV3Backbone(
+            num_register_tokens=row["registers"], use_gated_mlp=row["gated_mlp"], use_mask_token=False, **sizes
+        )
+    images = keras.Input((size, size, 3))
+    tokens = backbone({name: images for name in backbone.input})
+    return keras.Model(images, keras.layers.Dense(CLASSES)(tokens[:, 0]))

@@ -174,19 +174,28 @@ def multipliers(precision: str, device: str, backends: tuple[str, ...]) -> list[
     return [Contestant(MATMUL, "", "forward", precision, 1, 0, None, device, name) for name in libraries]
 
 
+# Fields in which plain ViTs differ.
+SIZES = {"name", "width", "depth", "mlp_dim", "num_heads", "patch_size", "image_size", "stem", "class_token", "pooling",
+         "layer_norm_epsilon", "paper_name", "timm_name", "parameters"}  # fmt: skip
+FAMILIES = {"CLIP_ViT_": "clip", "DINOv2_": "dinov2", "DINOv3_": "dinov3"}  # of which peers exist
+
+
 def _described(row, depth) -> dict:
     """A row's sizes for the peers' processes, which import nothing of this package."""
     if isinstance(row, ConvNet):
         kind = "bit" if isinstance(row, BiTVariant) and not row.axial else "other"
         return {"kind": kind, "units": list(row.units), "width_factor": row.width_factor, "timm_name": row.timm_name}
-    plain = (row.positions, row.positions_at, row.mlp_kernel_size) == ("learned", "stem", 0) and not row.axial
+    changed = {f.name for f in fields(row) if f.name not in SIZES and getattr(row, f.name) != f.default}
+    family = next((name for prefix, name in FAMILIES.items() if row.name.startswith(prefix)), "other")
     patch = row.patch_size if isinstance(row.patch_size, tuple) else (row.patch_size, row.patch_size)
     return {
-        "kind": "hybrid" if row.stem else "vit" if plain else "other",
+        "kind": "hybrid" if row.stem else family if changed else "vit",
         "width": row.width,
         "depth": depth or row.depth,
         "mlp_dim": row.mlp_dim,
         "num_heads": row.num_heads,
         "patch_size": list(patch),
         "timm_name": row.timm_name,
+        "registers": row.registers,
+        "gated_mlp": row.gated_mlp,
     }

@@ -87,7 +87,11 @@ def _timm_model(contestant):
     if row["kind"] == "bit":
         return library.create_model(row["timm_name"], num_classes=CLASSES)
     sizes = {"img_size": contestant["image_size"], "depth": row["depth"]}
-    return library.create_model(f"{row['timm_name']}_224", num_classes=CLASSES, **sizes)
+    names = library.list_models(row["timm_name"] + "*")
+    name = next((n for n in (f"{row['timm_name']}_224", row["timm_name"]) if n in names), None)
+    if name is None:
+        raise ValueError(f"timm has no {contestant['model']}")
+    return library.create_model(name, num_classes=CLASSES, **sizes)
 
 
 def _transformers_model(contestant):
@@ -98,19 +102,46 @@ def _transformers_model(contestant):
         sizes = {"depths": row["units"], "embedding_size": 64 * row["width_factor"]}
         sizes["hidden_sizes"] = [256 * row["width_factor"] * 2**i for i in range(len(row["units"]))]
         return library.BitForImageClassification(library.BitConfig(num_labels=CLASSES, **sizes))
-    if row["kind"] != "vit" or row["patch_size"][0] != row["patch_size"][1]:
+    if row["kind"] not in ("vit", "clip", "dinov2", "dinov3") or row["patch_size"][0] != row["patch_size"][1]:
         raise ValueError(f"transformers has no {contestant['model']}")
-    config = library.ViTConfig(
-        hidden_size=row["width"],
-        num_hidden_layers=row["depth"],
-        num_attention_heads=row["num_heads"],
-        intermediate_size=row["mlp_dim"],
-        patch_size=row["patch_size"][0],
-        image_size=contestant["image_size"],
-        num_labels=CLASSES,
-        attn_implementation="sdpa",
+    sizes = {
+        "hidden_size": row["width"],
+        "num_hidden_layers": row["depth"],
+        "num_attention_heads": row["num_heads"],
+        "patch_size": row["patch_size"][0],
+        "image_size": contestant["image_size"],
+    }
+    common = {"num_labels": CLASSES, "attn_implementation": "sdpa"}
+    dinov2 = {"use_swiglu_ffn": row.get("gated_mlp", False), **sizes}
+    sizes["intermediate_size"] = row["mlp_dim"]
+    if row["kind"] == "vit":
+        return library.ViTForImageClassification(library.ViTConfig(**sizes, **common))
+    if row["kind"] == "clip":
+        return library.CLIPForImageClassification(library.CLIPConfig(vision_config=sizes, **common))
+    if row["kind"] == "dinov2" and row["registers"]:
+        config = library.Dinov2WithRegistersConfig(num_register_tokens=row["registers"], **dinov2, **common)
+        return library.Dinov2WithRegistersForImageClassification(config)
+    if row["kind"] == "dinov2":
+        return library.Dinov2ForImageClassification(library.Dinov2Config(**dinov2, **common))
+    config = library.DINOv3ViTConfig(
+        num_register_tokens=row["registers"], use_gated_mlp=row["gated_mlp"], **sizes, **common
     )
-    return library.ViTForImageClassification(config)
+    return _with_head(library.DINOv3ViTModel(config), row["width"])
+
+
+def _with_head(backbone, width: int):
+    """Return a classifier of the class token of a transformers model."""
+    import torch
+
+    class Classifier(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.backbone, self.head = backbone, torch.nn.Linear(width, CLASSES)
+
+        def forward(self, images):
+            return self.head(self.backbone(images).pooler_output)
+
+    return Classifier()
 
 
 _DECLARED = []

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import warnings
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import parity
 import pytest
 from support import first_quick, needs_tensorflow, quick_first, randomise, run_python
 
-from benchmarks.harness import keras_steps, ours, plan, torch_peers
+from benchmarks.harness import keras_hub_peer, keras_steps, ours, plan, torch_peers
 from keras_vit.cost.weightless import build_weightless
 from keras_vit.export import openvino
 from keras_vit.kernels.compiled import compiled
@@ -184,6 +185,26 @@ def test_peers_on_torch_are_of_the_same_size_as_ours(one_thread):
     for name in ("R50_ViT_L16", "AxialResNet_R50x1"):
         with pytest.raises(ValueError, match=f"transformers has no {name}"):
             torch_peers._transformers_model(contestant(model=name, depth=None))
+
+
+@pytest.mark.broad
+@needs_tensorflow
+@pytest.mark.parametrize("name", ["CLIP_ViT_B16", "DINOv2_S14_reg", "DINOv2_S14", "DINOv3_B16"])
+def test_peers_of_other_families_have_the_blocks_of_ours(name, one_thread):
+    parity.timm(), parity.transformers()
+    pytest.importorskip("keras_hub", reason="keras-hub is not installed")
+    depth, size = 1, 2 * find_variant(name)[0].patch_size
+    row = replace(find_variant(name)[0], depth=depth)
+    described = contestant(model=name, depth=depth, image_size=size)
+    ours_model = build_weightless(row, (size, size))
+    block = ours_model.get_layer("encoder_block_00").count_params()
+    built = torch_peers._timm_model(described)
+    assert sum(parameter.numel() for parameter in built.parameters()) == ours_model.count_params()
+    built = parity.quietly(lambda: torch_peers._transformers_model(described))
+    found = [parameter.numel() for path, parameter in built.named_parameters() if re.search(r"layers?\.0\.", path)]
+    assert sum(found) == block
+    built = parity.quietly(lambda: keras_hub_peer._classifier(described))
+    assert abs(built.count_params() - ours_model.count_params()) < 0.1 * block
 
 
 @pytest.mark.broad
