@@ -49,14 +49,15 @@ def _classifier(contestant: dict) -> keras.Model:
     sizes["intermediate_dim"] = row["mlp_dim"]
     if row["kind"] == "clip":
         backbone = models.CLIPVisionEncoder(**sizes)
-    elif row["kind"] == "dinov2":
-        backbone = models.DINOV2Backbone(
-            num_register_tokens=row["registers"], use_swiglu_ffn=row["gated_mlp"], use_mask_token=False, **sizes
-        )
     else:
-        backbone = models.DINOV3Backbone(
-            num_register_tokens=row["registers"], use_gated_mlp=row["gated_mlp"], use_mask_token=False, **sizes
-        )
+        sizes |= {"num_register_tokens": row["registers"], "use_mask_token": False}
+        if row["kind"] == "dinov2":
+            sizes |= {"use_swiglu_ffn": row["gated_mlp"], "position_embedding_shape": sizes["image_shape"]}
+            backbone = models.DINOV2Backbone(**sizes)
+        else:
+            names = ("use_query_bias", "use_key_bias", "use_value_bias")
+            sizes |= {"use_gated_mlp": row["gated_mlp"], **dict(zip(names, row["qkv_biases"], strict=True))}
+            backbone = models.DINOV3Backbone(**sizes)
     images = keras.Input((size, size, 3))
     tokens = backbone({name: images for name in backbone.input})
     return keras.Model(images, keras.layers.Dense(CLASSES)(tokens[:, 0]))

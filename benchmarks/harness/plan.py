@@ -198,4 +198,5 @@ def _described(row, depth) -> dict:
         "timm_name": row.timm_name,
         "registers": row.registers,
         "gated_mlp": row.gated_mlp,
+        "qkv_biases": [letter in row.qkv_bias for letter in "qkv"] if row.qkv_bias != "none" else [False] * 3,
     }
