@@ -123,9 +123,9 @@ def _transformers_model(contestant):
         return library.Dinov2WithRegistersForImageClassification(config)
     if row["kind"] == "dinov2":
         return library.Dinov2ForImageClassification(library.Dinov2Config(**dinov2, **common))
-    config = library.DINOv3ViTConfig(
-        num_register_tokens=row["registers"], use_gated_mlp=row["gated_mlp"], **sizes, **common
-    )
+    sizes |= {"num_register_tokens": row["registers"], "use_gated_mlp": row["gated_mlp"]}
+    sizes |= dict(zip(("query_bias", "key_bias", "value_bias"), row["qkv_biases"], strict=True))
+    config = library.DINOv3ViTConfig(**sizes, **common)
     return _with_head(library.DINOv3ViTModel(config), row["width"])
 
 
