@@ -72,7 +72,7 @@ class AdaptableDense(keras.layers.Dense):
     def project(self, inputs: Any) -> Any:
         """Multiply by the kernel: (..., D) -> (..., units), without the bias.
 
-        Adapters are not merged: two thin matmuls more, but no gradient of the kernel.
+        Adapters are not merged, as in training: two thin matmuls more, but no gradient of the kernel.
         """
         if not (self.lora_enabled or self.scaled):
             return ops.matmul(inputs, self.kernel)

@@ -62,6 +62,7 @@ def test_merged_equals_unmerged(kind, settings):
     model = adapted(kind, **settings)
     merged = merge_adapters(model)
     assert max_difference(merged(IMAGES), model(IMAGES)) < 1e-6
+    assert 0 < max_difference(model(IMAGES, training=True), model(IMAGES)) < 1e-6  # not merged in training
     assert [variable.path for variable in merged.variables] == [variable.path for variable in built().variables]
     assert len(merged.trainable_variables) == len(merged.variables)
 
@@ -76,7 +77,8 @@ def test_query_and_value_have_adapters_apart():
     expected = np.array(plain.get_layer("encoder_block_01").attention.qkv.kernel) + 2.0 * added
     assert max_difference(dense.kernel, expected) < 1e-6 and max_difference(dense.merged_kernel(), expected) < 1e-6
     x = np.random.default_rng(3).normal(size=(7, 16)).astype("float32")
-    assert max_difference(dense(x), x @ expected + np.array(dense.bias)) < 1e-5
+    for training in (False, True):
+        assert max_difference(dense(x, training=training), x @ expected + np.array(dense.bias)) < 1e-5
 
 
 def test_factors_scale_the_outputs_of_every_dense_layer():
