@@ -78,7 +78,8 @@ class AdaptableDense(keras.layers.Dense):
             return ops.matmul(inputs, self.kernel)
         outputs = ops.matmul(inputs, stored_kernel(self))
         if self.lora_enabled:
-            outputs = outputs + self._low_rank(ops.matmul(inputs, self.lora_kernel_a))
+            added = self._low_rank(ops.matmul(inputs, self.lora_kernel_a))  # float32 in a model of bfloat16 weights
+            outputs = outputs + ops.cast(added, outputs.dtype)
         return outputs * self.output_scale if self.scaled else outputs
 
     def changes(self) -> dict:

@@ -24,8 +24,9 @@ _TRAINED = {
 
 
 def merged_if_adapted(model: keras.Model) -> keras.Model:
-    """Return `merge_adapters` of a model, or a model without LoRA adapters and SSF factors itself."""
-    return merge_adapters(model) if adapted(model) else model
+    """Return `merge_adapters` of a model, or the model itself without adapters and factors, or if it is quantized."""
+    is_quantized = any(layer.quantization_mode for layer in layers_of(model))
+    return merge_adapters(model) if adapted(model) and not is_quantized else model
 
 
 def adapt_model(model: keras.Model, settings: Adapt, frozen: tuple[str, ...] = ()) -> keras.Model:
