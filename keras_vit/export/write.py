@@ -43,10 +43,8 @@ def export(
 ) -> ExportReport:
     """Write the next version of a model, and compare every file with the Keras model.
 
-    LoRA adapters and SSF factors of `model` are merged into its kernels.
-
     Args:
-        model: a model of this package.
+        model: a model of this package. LoRA adapters and SSF factors are merged into its kernels.
         output: folder of the versions, `saved_models/NAME`. No version in it is overwritten.
         images: (N, H, W, C) real images in the model's size with pixels in 0..255, for the comparison; random pixels
             if None.
@@ -71,16 +69,10 @@ def export(
             files are left.
     """
     model = merged_if_adapted(flattened(model))
-    adapters = {name: flattened(adapted) for name, adapted in (adapters or {}).items()}
-    interface = model_interface(model)
-    if dtype not in (None, *DTYPES):
-        raise ValueError(f"dtype expected one of {DTYPES}, received {dtype!r}.")
-    if batch is not None and (not isinstance(batch, int) or batch < 1):
-        raise ValueError(f"batch expected a positive int or None, received {batch!r}.")
-    if formats is None:
-        formats = ["saved_model"] if adapters else default_formats(None in interface.input_shape)
-    check_adapters(model, adapters, formats)
-    _check_formats(model, formats, dtype, calibration)
+    interface, adapters = model_interface(model), adapters or {}
+    _check_options(dtype, batch)
+    formats = _default_formats(interface, adapters) if formats is None else formats
+    _check_formats(model, formats, dtype, calibration, adapters)
     if calibration is not None:
         _, calibration = parity.take_pixels(interface, calibration, "calibration")
     sample, options = parity.take_sample(model, images, labels), WriteOptions(dtype, batch, calibration, adapters)
@@ -98,9 +90,22 @@ def export(
     return replace(reports[0], path=path)
 
 
-def _check_formats(model, formats, dtype, calibration) -> None:
-    """Raise a ValueError if a format is unknown, does not accept a quantized model, or has no calibration images."""
+def _check_options(dtype, batch) -> None:
+    """Raise a ValueError if an option is out of range."""
+    if dtype not in (None, *DTYPES):
+        raise ValueError(f"dtype expected one of {DTYPES}, received {dtype!r}.")
+    if batch is not None and (not isinstance(batch, int) or batch < 1):
+        raise ValueError(f"batch expected a positive int or None, received {batch!r}.")
+
+
+def _default_formats(interface, adapters):
+    return ("saved_model",) if adapters else default_formats(None in interface.input_shape)
+
+
+def _check_formats(model, formats, dtype, calibration, adapters) -> None:
+    """Raise a ValueError if a format is unknown, does not accept the model, or has no calibration images."""
     require_formats(formats)
+    check_adapters(model, adapters, formats)
     modes = sorted({layer.quantization_mode for layer in layers_of(model) if layer.quantization_mode})
     if modes and (dtype is not None or list(formats) != ["saved_model"]):
         raise ValueError(
