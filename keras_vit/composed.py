@@ -46,11 +46,11 @@ class Classifier(keras.layers.Layer):
 
 
 def weight_paths(model: keras.Model) -> dict:
-    """Return the variables of a flat model by path, without dropout seeds and LoRA adapters.
+    """Return the variables of a flat model by path, without dropout seeds, LoRA adapters and SSF factors.
 
     A user's classifier has the paths `head/kernel` and `head/bias`.
     """
-    excluded = ("seed_generator_state", "lora_kernel_a", "lora_kernel_b")
+    excluded = ("seed_generator_state", "lora_kernel_a", "lora_kernel_b", "output_scale")
     variables = {variable.path: variable for variable in model.variables if not variable.path.endswith(excluded)}
     classifiers = [layer.dense for layer in model.layers if isinstance(layer, Classifier)]
     head_paths = {id(variable): f"head/{variable.name}" for dense in classifiers for variable in dense.variables}

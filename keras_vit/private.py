@@ -6,6 +6,7 @@ one.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,16 @@ def output_of(model: keras.Model, layer: keras.layers.Layer):
 def stored_kernel(dense: keras.layers.Dense):
     """Return the kernel variable of a dense layer, without LoRA adapters; integers if the layer is quantized."""
     return dense._kernel
+
+
+@contextlib.contextmanager
+def adding_variables(layer: keras.layers.Layer):
+    """Allow a built layer to get variables inside the `with`."""
+    layer._tracker.unlock()
+    try:
+        yield
+    finally:
+        layer._tracker.lock()
 
 
 def waiting_variables() -> list:

@@ -4,6 +4,9 @@ from keras_vit import layers as layers
 from keras_vit.analysis.show import Picture as Picture
 from keras_vit.analysis.show import show as show
 from keras_vit.kernels.compiled import compiled as compiled
+from keras_vit.models.adapt import merge_adapters as merge_adapters
+from keras_vit.models.adapter_files import load_adapter as load_adapter
+from keras_vit.models.adapter_files import save_adapter as save_adapter
 from keras_vit.models.builders import build as build
 from keras_vit.models.builders import create_model as create_model
 from keras_vit.models.features import feature_model as feature_model

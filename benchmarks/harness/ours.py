@@ -37,6 +37,20 @@ def recompute(contestant: dict):
     return _prepare(contestant, recompute=True)
 
 
+def lora(contestant: dict):
+    """A training step of LoRA of rank 8 on queries and values; the other weights are frozen."""
+    from keras_vit.train.recipe import Adapt
+
+    return _prepare(contestant, adapt=Adapt("lora", rank=8))
+
+
+def probe(contestant: dict):
+    """A training step of the classifier only."""
+    from keras_vit.train.recipe import Adapt
+
+    return _prepare(contestant, adapt=Adapt("probe"))
+
+
 def cores(contestant: dict):
     """A training step, or the forward pass of `keras_vit.compiled`, whose parts the cores compute side by side."""
     from keras_vit.train.strategy import usable_cores
@@ -158,7 +172,7 @@ def _classifier(contestant):
     return model
 
 
-def _engine_step(row, size, batch, dtype, recompute=False, strategy="one"):
+def _engine_step(row, size, batch, dtype, recompute=False, strategy="one", adapt=None):
     """An update as `keras-vit train` makes it."""
     import tensorflow as tf
 
@@ -174,6 +188,7 @@ def _engine_step(row, size, batch, dtype, recompute=False, strategy="one"):
     recipe = Recipe(
         "benchmark", Model(row, image_size=size, pooling=pooling), Data(batch_size=batch),
         optimizer=Optimizer("adamw", RATE, weight_decay=DECAY), precision=dtype, steps=1_000_000, recompute=recompute,
+        adapt=adapt,
     )  # fmt: skip
     state = first_state(recipe, tuple(map(str, range(CLASSES))), recipe.steps, devices.strategy)
     run = compiled_steps(recipe, state, devices.strategy, spans_of(recipe, recipe.steps)[0], devices.cores)

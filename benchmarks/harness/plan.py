@@ -17,6 +17,8 @@ ON_KERAS = {
     OURS: "ours.py:prepare",
     "keras-hub": "keras_hub_peer.py:prepare",
     "keras_vit-recompute": "ours.py:recompute",
+    "keras_vit-lora": "ours.py:lora",
+    "keras_vit-probe": "ours.py:probe",
     "keras_vit-cores": "ours.py:cores",
     "keras_vit-compiled": "ours.py:compiled",
     "keras_vit-xla": "ours.py:xla",
@@ -28,12 +30,13 @@ ON_KERAS = {
     "keras_vit-openvino-int8": "ours.py:openvino_int8",
 }
 ALL_OURS = tuple(library for library in ON_KERAS if library.startswith(OURS))
-# these give up speed for memory, or exactness for speed: as our fastest they count only where they alone are asked for
-BY_NAME = ("keras_vit-recompute", "keras_vit-openvino-int8")
+# these give up speed for memory, or exactness for speed, or train few weights: as our fastest they count only where they
+# alone are asked for
+BY_NAME = ("keras_vit-recompute", "keras_vit-lora", "keras_vit-probe", "keras_vit-openvino-int8")
 # the engine; what XLA always compiles on JAX; a file that is the same from either
 ON_TENSORFLOW = tuple(library for library in ALL_OURS if library not in (OURS, *SERVED))
 ONLY = {library: "forward" for library in ALL_OURS if library not in (OURS, "keras_vit-cores")}
-ONLY["keras_vit-recompute"] = "train"
+ONLY |= dict.fromkeys(("keras_vit-recompute", "keras_vit-lora", "keras_vit-probe"), "train")
 ON_TORCH = {
     "timm": "torch_peers.py:timm",
     "timm-compiled": "torch_peers.py:timm_compiled",

@@ -17,6 +17,8 @@ SERVED = ("keras_vit-predict", "keras_vit-saved_model", "keras_vit-saved_model-f
 OTHERS = (
     "transformers-compiled",
     "keras_vit-recompute",
+    "keras_vit-lora",
+    "keras_vit-probe",
     "keras_vit-cores",
     "keras_vit-compiled",
     "keras_vit-xla",

@@ -38,6 +38,12 @@ def add(verb) -> None:
     )
     sub.add_argument("--limit", type=int, default=256, help="number of test images for the comparison (default 256)")
     sub.add_argument("--results", metavar="FILE", help="results.json of an evaluation, for the model card")
+    sub.add_argument(
+        "--adapters",
+        nargs="+",
+        metavar="NAME=FILE",
+        help="adapters on MODEL to serve next to it, each with a signature NAME; writes the SavedModel only",
+    )
     add_data_options(sub)
 
 
@@ -73,7 +79,7 @@ def run(options) -> Result:
         model, options.calibration, data, options.data_dir, left_out=left_out
     )
     settings = {"formats": formats, "dtype": options.dtype, "batch": batch, "calibration": calibration}
-    settings |= {"origin": origin, "evaluation": evaluation}
+    settings |= {"origin": origin, "evaluation": evaluation, "adapters": _adapters(model, options.adapters or ())}
     with hide_stderr(USER_ERRORS):  # converters print their progress
         report = export(model, options.output, images, labels, **settings)
     table = report.table()
@@ -83,3 +89,16 @@ def run(options) -> Result:
     if any(row.format == "saved_model" for row in report.rows):
         return Result(data, text, ("serve", options.output))
     return Result(data, text, ("predict", options.output, "IMAGE"))
+
+
+def _adapters(model, assignments) -> dict:
+    """Return the adapted models of `NAME=FILE` by name."""
+    from keras_vit.models.adapter_files import load_adapter
+
+    files = {}
+    for assignment in assignments:
+        name, equals, file = assignment.partition("=")
+        if not (name and equals and file) or name in files:
+            raise ValueError(f"adapters expected NAME=FILE with a name of its own, received {assignment!r}.")
+        files[name] = file
+    return {name: load_adapter(model, file) for name, file in files.items()}

@@ -80,7 +80,8 @@ def _mlp(mlp, tokens, width, grid):
     """Count an MLP. The input and output of its activation are saved, and the factors of a gate."""
     if isinstance(mlp, layers.ExtendedMLP):
         matmuls, values = 2 + mlp.gated, 2 + 2 * mlp.gated + (mlp.norm is not None)
-        return matmuls * tokens * width * mlp.mlp_dim, values * tokens * mlp.mlp_dim
+        bottleneck = 2 * tokens * width * mlp.adapter_dim, tokens * mlp.adapter_dim
+        return _add((matmuls * tokens * width * mlp.mlp_dim, values * tokens * mlp.mlp_dim), bottleneck)
     macs, saved = 2 * tokens * width * mlp.mlp_dim, 2 * tokens * mlp.mlp_dim
     if mlp.kernel_size:
         macs += convolution(grid[:2], mlp.kernel_size, 1, 1, mlp.mlp_dim)[0]
@@ -178,6 +179,7 @@ _RULES = {
     keras.layers.GlobalAveragePooling2D: _output_only,
     layers.PatchEmbedding: _embedding,
     PrefixTokens: _no_cost,
+    layers.Prompts: _output_only,
     layers.PositionEmbedding: _output_only,
     layers.PositionEmbedding2D: _output_only,
     layers.NoPositions: _output_only,

@@ -14,7 +14,10 @@ def write(model: "keras.Model", file: Path, options: WriteOptions) -> None:
     """Write `saved_model.pb`, and `variables/` next to it, in the dtype of the options."""
     from keras_vit.export.precision import in_dtype
 
-    write_saved_model(model if options.dtype is None else in_dtype(model, options.dtype), file.parent)
+    def of_dtype(model):
+        return model if options.dtype is None else in_dtype(model, options.dtype)
+
+    write_saved_model(of_dtype(model), file.parent, {name: of_dtype(m) for name, m in options.adapters.items()})
 
 
 def load(file: Path) -> dict[str, Callable]:
@@ -22,12 +25,15 @@ def load(file: Path) -> dict[str, Callable]:
     return load_signatures(file.parent)
 
 
-def write_saved_model(model: "keras.Model", folder: str | Path) -> None:
+def write_saved_model(
+    model: "keras.Model", folder: str | Path, adapters: "dict[str, keras.Model] | None" = None
+) -> None:
     """Write a model as a SavedModel.
 
     Args:
         model: a model of this package.
         folder: folder of `saved_model.pb` and `variables/`.
+        adapters: adapted models by name, each of which gets a signature.
 
     Raises:
         ValueError: Keras does not run on TensorFlow, or the model does not take one batch of images.
@@ -36,7 +42,7 @@ def write_saved_model(model: "keras.Model", folder: str | Path) -> None:
 
     from keras_vit.export.serving_module import ServingModule
 
-    module = ServingModule(model, served=True)
+    module = ServingModule(model, served=True, adapters=adapters)
     tf.saved_model.save(module, str(folder), signatures=module.signatures(model))
 
 

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_vit.export.adapters import BYTES, adapted_function
 from keras_vit.export.image_bytes import read_images
 from keras_vit.export.rollout import attention_layers, rollout
 from keras_vit.kernels.dispatch import standardized_kernels, standardized_overrides
@@ -32,6 +33,8 @@ class ServingModule(tf.Module):
         model: a model of this package.
         calibrated: True for a graph whose activations are measured for integer ranges. Then the last block computes
             all tokens, because the class token alone gives too few values.
+        adapters: adapted models by name, which share the weights of `model`. Each has a signature of its name, and one
+            of image files. The model's matmuls are then not split.
         served: True for a graph that TensorFlow runs. Then gamma and beta of layer norms are constants, which oneDNN's
             layer norm requires, and in bfloat16 the matmuls of attention and MLPs are split.
 
@@ -39,7 +42,9 @@ class ServingModule(tf.Module):
         ValueError: Keras does not run on TensorFlow, or the model does not take one batch of images.
     """
 
-    def __init__(self, model: keras.Model, calibrated: bool = False, served: bool = False):
+    def __init__(
+        self, model: keras.Model, calibrated: bool = False, served: bool = False, adapters: dict | None = None
+    ):
         if keras.backend.backend() != "tensorflow":
             raise ValueError(f"export expected Keras on TensorFlow, received KERAS_BACKEND={keras.backend.backend()}.")
         super().__init__(name=model.name)
@@ -49,13 +54,19 @@ class ServingModule(tf.Module):
         overrides = standardized_overrides(kernels)
         if served:
             block = class_token_only_block(outputs)
-            split = split_variables(model, unsplit=[block.attention] if block else [])
+            split = {} if adapters else split_variables(model, unsplit=[block.attention] if block else [])
             replaced |= {id(weight): [] for layer in split for weight in layer.weights}
             # The names of this attribute and of `variables_held_once` are keys in the SavedModel's checkpoint.
             self.variables_in_parts = [variable for pairs in split.values() for pair in pairs for variable in pair]
             overrides += norm_overrides(model) + split_overrides(model, split)
         self.with_overrides = overriding(overrides, tf.compat.v1.get_default_graph)
         self.variables_held_once = [value for w in model.weights for value in replaced.get(id(w), [w.value])]
+        functions, self.variables_of_adapters = [], []
+        for name, adapted in (adapters or {}).items():
+            forward, own = adapted_function(model, adapted, kernels)
+            functions.append((name, forward, model_interface(adapted)))
+            self.variables_of_adapters += own
+        self.adapters = lambda: functions  # a list as an attribute would be saved, too
         outputs = keras.Model(outputs.input, outputs.output, name=model.name) if calibrated else outputs
         # A plain function: a model or a traced function as an attribute would be saved a second time.
         self.infer = self.with_overrides(lambda images: outputs(images, training=False))
@@ -71,11 +82,14 @@ class ServingModule(tf.Module):
         names = infer.get_concrete_function().structured_outputs
         signatures = {name: self.function(lambda images, name=name: infer(images)[name]) for name in names}
         if interface.classes is not None and interface.image_size is not None and interface.input_shape[2] in (1, 3):
-            signatures["classify_bytes"] = self._classify_bytes(signatures["serving_default"])
+            signatures[BYTES] = self._classify_bytes(signatures["serving_default"], interface)
+        for name, forward, of_adapter in self.adapters():
+            signatures[name] = self.function(forward)
+            if BYTES in signatures:
+                signatures[f"{name}_{BYTES}"] = self._classify_bytes(signatures[name], of_adapter)
         return signatures
 
-    def _classify_bytes(self, forward):
-        interface = self.interface
+    def _classify_bytes(self, forward, interface):
         labels = tf.constant(interface.labels)
 
         def classify_bytes(image_bytes):

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_vit.composed import flattened
 from keras_vit.export import parity
+from keras_vit.export.adapters import check_adapters, owner_of
 from keras_vit.export.card import model_card
 from keras_vit.export.expected import Expected
 from keras_vit.export.formats import FORMATS, default_formats, require_formats
@@ -19,6 +20,7 @@ from keras_vit.export.report import ExportReport, files_of, manifest
 from keras_vit.export.tolerance import REDUCED
 from keras_vit.export.versions import write_version
 from keras_vit.export.write_options import WriteOptions
+from keras_vit.models.adapt import merged_if_adapted
 from keras_vit.models.model_interface import model_interface
 from keras_vit.private import layers_of
 
@@ -37,11 +39,12 @@ def export(
     origin: Origin | None = None,
     calibration=None,
     evaluation: dict | None = None,
+    adapters: dict[str, keras.Model] | None = None,
 ) -> ExportReport:
     """Write the next version of a model, and compare every file with the Keras model.
 
     Args:
-        model: a model of this package.
+        model: a model of this package. LoRA adapters and SSF factors are merged into its kernels.
         output: folder of the versions, `saved_models/NAME`. No version in it is overwritten.
         images: (N, H, W, C) real images in the model's size with pixels in 0..255, for the comparison; random pixels
             if None.
@@ -55,6 +58,8 @@ def export(
         calibration: (M, H, W, C) real images with pixels in 0..255, preferably not among `images`. The ranges of
             integer activations are measured on them. A hundred images are enough.
         evaluation: content of a `results.json` of `keras-vit evaluate --data` about these weights, for the model card.
+        adapters: models of `keras_vit.load_adapter` on `model`, by name. The SavedModel stores common weights once, and
+            gets the signatures NAME and NAME_classify_bytes for each of them. Other formats are not written.
 
     Returns:
         The report, which prints as a table. `manifest.json` in the version folder has the same values.
@@ -63,17 +68,14 @@ def export(
         ValueError: an argument is out of range, a format cannot store the model, or a file differs from the model. No
             files are left.
     """
-    model = flattened(model)
-    interface = model_interface(model)
-    if dtype not in (None, *DTYPES):
-        raise ValueError(f"dtype expected one of {DTYPES}, received {dtype!r}.")
-    if batch is not None and (not isinstance(batch, int) or batch < 1):
-        raise ValueError(f"batch expected a positive int or None, received {batch!r}.")
-    formats = default_formats(None in interface.input_shape) if formats is None else formats
-    _check_formats(model, formats, dtype, calibration)
+    model = merged_if_adapted(flattened(model))
+    interface, adapters = model_interface(model), adapters or {}
+    _check_options(dtype, batch)
+    formats = _default_formats(interface, adapters) if formats is None else formats
+    _check_formats(model, formats, dtype, calibration, adapters)
     if calibration is not None:
         _, calibration = parity.take_pixels(interface, calibration, "calibration")
-    sample, options = parity.take_sample(model, images, labels), WriteOptions(dtype, batch, calibration)
+    sample, options = parity.take_sample(model, images, labels), WriteOptions(dtype, batch, calibration, adapters)
     reports = []
 
     def fill(folder: Path) -> None:
@@ -88,9 +90,22 @@ def export(
     return replace(reports[0], path=path)
 
 
-def _check_formats(model, formats, dtype, calibration) -> None:
-    """Raise a ValueError if a format is unknown, does not accept a quantized model, or has no calibration images."""
+def _check_options(dtype, batch) -> None:
+    """Raise a ValueError if an option is out of range."""
+    if dtype not in (None, *DTYPES):
+        raise ValueError(f"dtype expected one of {DTYPES}, received {dtype!r}.")
+    if batch is not None and (not isinstance(batch, int) or batch < 1):
+        raise ValueError(f"batch expected a positive int or None, received {batch!r}.")
+
+
+def _default_formats(interface, adapters):
+    return ("saved_model",) if adapters else default_formats(None in interface.input_shape)
+
+
+def _check_formats(model, formats, dtype, calibration, adapters) -> None:
+    """Raise a ValueError if a format is unknown, does not accept the model, or has no calibration images."""
     require_formats(formats)
+    check_adapters(model, adapters, formats)
     modes = sorted({layer.quantization_mode for layer in layers_of(model) if layer.quantization_mode})
     if modes and (dtype is not None or list(formats) != ["saved_model"]):
         raise ValueError(
@@ -121,12 +136,16 @@ def _write(name: str, model, folder: Path, sample: parity.Sample, options: Write
     before = set(files_of(folder))
     row.module.write(model, folder / row.file, replace(options, precision=row.precision))
     size = sum(file.stat().st_size for file in files_of(folder) if file not in before)
-    comparisons, expected, signatures = [], Expected(model, sample), row.module.load(folder / row.file)
-    if name == "saved_model" and (missing := sorted(expected.signatures - signatures.keys())):
+    comparisons, signatures = [], row.module.load(folder / row.file)
+    expected = {None: Expected(model, sample)}
+    expected |= {adapter: Expected(m, parity.take_sample(m, sample.pixels)) for adapter, m in options.adapters.items()}
+    if name == "saved_model" and (missing := sorted(expected[None].signatures - signatures.keys())):
         raise ValueError(f"{name} expected the signatures of the model, received none named {', '.join(missing)}.")
     for signature, function in signatures.items():
-        for output, values, received in expected.compare(name, signature, function):
-            figures = parity.figures(output, values, received, sample.labels)
+        adapter, meaning = owner_of(signature, options.adapters)
+        labels = sample.labels if adapter is None else None
+        for output, values, received in expected[adapter].compare(name, meaning, function):
+            figures = parity.figures(output, values, received, labels)
             comparison = parity.Comparison(name, signature, output, size, **figures)
             parity.require(comparison, tolerance, values)
             if signature != "serving_default":

@@ -1,6 +1,6 @@
 """Define the options of a format's writer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,10 +13,12 @@ class WriteOptions:
         dtype: dtype in which a SavedModel stores weights and computes; the model's own if None.
         batch: batch size of TFLite files; None if it is free.
         calibration: (N, H, W, C) images in the model's input range, to measure the ranges of integers on; None without.
+        adapters: adapted models by name, which a SavedModel stores next to the model.
         precision: precision of the stored weights, as the format's writer names it.
     """
 
     dtype: str | None = None
     batch: int | None = 1
     calibration: np.ndarray | None = None
+    adapters: dict = field(default_factory=dict)
     precision: str = "float32"

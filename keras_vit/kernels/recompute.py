@@ -70,7 +70,9 @@ class Recomputed(keras.layers.Layer):
     def call(self, x, *grid, training=False):
         layer = self._computed[0]
         known = {id(variable): (variable, value) for variable, value in self._mapping()}
-        weights = layer.trainable_variables
+        # Kernels with LoRA adapters are not trainable, but TensorFlow allows no other variable inside a recomputation.
+        frozen = [v for v in layer.non_trainable_variables if "seed_generator" not in v.path]
+        weights = [*layer.trainable_variables, *frozen]
         values = [known[id(v)][1] if id(v) in known else tf.convert_to_tensor(v.value) for v in weights]
         seeds = [known[id(v)] for v in layer.non_trainable_variables if id(v) in known]
 

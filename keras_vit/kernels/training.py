@@ -41,13 +41,13 @@ def pointwise_convolution(x, kernel, *_):
 
 def mlp_forward(layer: MLPBlock, activated_matmul: Callable, tokens):
     """Compute an MLP whose activation and second matmul are one function: (B, N, D) -> (B, N, D)."""
-    projected = tf.matmul(flatten_tokens(tokens), layer.fc1.kernel)
+    projected = layer.fc1.project(flatten_tokens(tokens))
     output = activated_matmul(projected, layer.fc1.bias, layer.fc2.kernel)
     return unflatten_tokens(layer.fc2.add_bias(output, training=True), tokens)
 
 
 def attention_forward(layer: MultiHeadSelfAttention, attend_and_project: Callable, tokens):
     """Compute attention with its output projection as one function: (B, N, D) -> (B, N, D)."""
-    qkv = layer.by_head(tf.matmul(flatten_tokens(tokens), layer.qkv.kernel), tokens)
+    qkv = layer.by_head(layer.qkv.project(flatten_tokens(tokens)), tokens)
     output = attend_and_project(qkv, layer.qkv.bias, layer.out.kernel)
     return unflatten_tokens(layer.out.add_bias(output, training=True), tokens)

@@ -35,6 +35,7 @@ from keras_vit.layers.positions import NoPositions as NoPositions
 from keras_vit.layers.positions import PositionEmbedding2D as PositionEmbedding2D
 from keras_vit.layers.positions import SinCosPositions as SinCosPositions
 from keras_vit.layers.prefix_layers import RegisterTokens as RegisterTokens
+from keras_vit.layers.prompts import Prompts as Prompts
 from keras_vit.layers.resnet import PreActivationUnit as PreActivationUnit
 from keras_vit.layers.resnet import ResidualUnit as ResidualUnit
 from keras_vit.layers.resnet import StemPool as StemPool

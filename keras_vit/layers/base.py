@@ -25,7 +25,7 @@ class Dense(Biased, AdaptableDense):
     """Dense layer inside the layers of this package."""
 
     def call(self, inputs, training=False):
-        x = ops.matmul(inputs, self.kernel)
+        x = self.project(inputs) if training or override_of(self, "project") else ops.matmul(inputs, self.kernel)
         if self.use_bias:
             x = self.add_bias(x, training)
         return x if self.activation is None else self.activation(x)

@@ -8,6 +8,7 @@ and the layers that have them:
 - `standardized_kernel` (StdConv): () -> the standardised kernel
 - `convolve` (StdConv): (x, kernel, strides, padding) -> the convolved map
 - `add_bias` (layers with a bias): (x, bias) -> x + bias
+- `project` (Dense): any function; the layer then multiplies without merging LoRA adapters and SSF factors
 - `activation` (MLPBlock): x -> the activation of x
 - `forward` (MultiHeadSelfAttention, MLPBlock): tokens -> the layer's output
 - `attend` (MultiHeadSelfAttention): query, key and value, each (B, N, h, d) -> the attended values (B, N, h, d)

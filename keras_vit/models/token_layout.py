@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import keras
 
 from keras_vit.composed import flattened
-from keras_vit.layers import PatchEmbedding
+from keras_vit.layers import PatchEmbedding, Prompts
 from keras_vit.layers.embedding import ClassToken, PrefixTokens
 from keras_vit.layers.prefix_layers import PREFIX_LAYERS
 from keras_vit.private import output_of
@@ -43,7 +43,7 @@ class TokenLayout:
         return slice(self.prefix_tokens, None)
 
 
-def _token_names(layer: PrefixTokens) -> tuple[str, ...]:
+def _token_names(layer: PrefixTokens | Prompts) -> tuple[str, ...]:
     """Return the names of the tokens of a layer in order: the kind, with a number if there are several."""
     return (layer.kind,) if layer.count == 1 else tuple(f"{layer.kind}_{i}" for i in range(layer.count))
 
@@ -72,6 +72,8 @@ def token_layout(model: keras.Model, layer: str | None = None) -> TokenLayout:
     for known in before:
         if isinstance(known, PrefixTokens):
             prefix = _token_names(known) + prefix
+        elif isinstance(known, Prompts) and not known.replace:
+            prefix = prefix + _token_names(known)
     embedding = [known for known in model.layers if isinstance(known, PatchEmbedding)][-1]
     grid = tuple(output_of(model, embedding).shape[1:3])
     return TokenLayout(prefix, None if grid == (None, None) else grid)

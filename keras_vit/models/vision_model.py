@@ -9,6 +9,8 @@ from keras_vit.kernels.dispatch import choose_backend_operations
 from keras_vit.layers import EncoderBlock, LayerNorm, RMSNorm, TokenPooling
 from keras_vit.layers.capture import is_any_captured
 from keras_vit.layers.override import Override, overriding
+from keras_vit.models.adapt import adapt_model, adapted_variables, freeze_all_but
+from keras_vit.models.adapt_settings import Adapt
 from keras_vit.models.html_summary import html_summary
 from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of
 from keras_vit.private import call_behind, calls_in, layers_of
@@ -32,6 +34,15 @@ class VisionModel(keras.Model):
     def preprocessing(self) -> ImageSpec:
         """How images are prepared for the model's weights; see `keras_vit.preprocessing_of`."""
         return preprocessing_of(self)
+
+    def enable_lora(self, rank: int = 8, alpha: float | None = None, where: tuple = ("query", "value")) -> None:
+        """Add LoRA adapters, and freeze all other variables except the classifier's, as keras-hub's backbones do.
+
+        Args:
+            rank, alpha, where: as in `keras_vit.train.recipe.Adapt`.
+        """
+        adapt_model(self, Adapt("lora", rank, alpha, tuple(where)))
+        freeze_all_but(self, adapted_variables(self, "lora"))
 
     def _repr_html_(self) -> str:
         """Return a table of the model's properties, which a notebook shows."""

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.examples import in_memory
+from keras_vit.models.adapt import merged_if_adapted
 from keras_vit.models.variants import BiTVariant, EfficientNetVariant
 from keras_vit.tasks.masked import finished_models
 from keras_vit.train.datasets import Datasets
@@ -84,5 +85,5 @@ def dry_run(recipe: Recipe) -> dict:
     result = Measure(recipe, state.average, data, devices)("test")
     with tempfile.TemporaryDirectory() as folder:
         for name, model in finished_models(recipe, state.average).items():
-            save_model(model, f"{folder}/{name}")
+            save_model(merged_if_adapted(model), f"{folder}/{name}")
     return {"parameters": state.model.count_params(), "losses": losses, "accuracy": result.get("accuracy")}

@@ -10,6 +10,8 @@ import keras
 import tensorflow as tf
 
 from keras_vit.data.broken import DATA_ERRORS, naming_broken_files
+from keras_vit.models.adapt import merged_if_adapted
+from keras_vit.models.adapter_files import save_adapter
 from keras_vit.preprocessing.image_spec import preprocessing_of
 from keras_vit.tasks.masked import finished_models
 from keras_vit.train.checkpoint import Checkpoints
@@ -277,6 +279,9 @@ class Run:
         summary |= self.measure.thresholds
         if self.devices.chief:
             for name, model in finished_models(self.recipe, self.state.average).items():
-                save_model(model, self.workdir / name)
+                save_model(merged_if_adapted(model), self.workdir / name)
+            if self.recipe.adapt is not None:
+                base = self.recipe.model.weights or str(self.recipe.model.variant)
+                save_adapter(self.state.average, self.workdir / "adapter.safetensors", self.recipe.adapt.kind, base)
             write_summary(self.workdir / "summary.json", summary)
         return summary

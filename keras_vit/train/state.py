@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import keras
 import tensorflow as tf
 
+from keras_vit.models.adapt import adapt_model
 from keras_vit.train.model import build_model
 from keras_vit.train.optim.freeze import trained_variables
 from keras_vit.train.optim.layer_decay import layer_shares
@@ -124,12 +125,15 @@ def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -
     """Return the initial state of a run of `steps` steps, which depends only on the recipe."""
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
-        model = average = build_model(recipe, labels)
+        model = build_model(recipe, labels)
+        if recipe.adapt is not None:
+            model = adapt_model(model, recipe.adapt, recipe.model.freeze)
+        average = model
         if recipe.average.decay:
             average = keras.models.clone_model(model)
             average.set_weights(model.get_weights())
-        trained = trained_variables(model, recipe.model.freeze)
-        averages = trained_variables(average, recipe.model.freeze)
+        trained = trained_variables(model, recipe.model.freeze, recipe.adapt)
+        averages = trained_variables(average, recipe.model.freeze, recipe.adapt)
         rate = LearningRate(recipe.optimizer.learning_rate, steps, recipe.schedule)
         shares = layer_shares(model, recipe.optimizer.layer_decay)
         matmul_dtype = "float32" if recipe.precision == "float32" else "bfloat16"

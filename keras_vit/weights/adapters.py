@@ -1,4 +1,4 @@
-"""Read the kernels of dense layers with LoRA adapters, and refuse quantized layers."""
+"""Read the kernels of dense layers with LoRA adapters or SSF factors, and refuse quantized layers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ ADAPTERS = ("lora_kernel_a", "lora_kernel_b")
 
 
 def readers(model) -> dict[str, Callable[[], np.ndarray]]:
-    """Return a function per weight of a flat model, by path. It returns the weight in float32, with LoRA merged."""
+    """Return a function per weight of a flat model, by path. It returns the weight in float32, with adapters merged."""
     from keras_vit.composed import weight_paths  # imports Keras
 
     merged = {id(stored_kernel(layer)): partial(_merged, layer) for layer in adapted(model)}
@@ -22,8 +22,10 @@ def readers(model) -> dict[str, Callable[[], np.ndarray]]:
 
 
 def adapted(model) -> list:
-    """Return the dense layers with LoRA adapters in a model."""
-    return [layer for layer in layers_of(model) if getattr(layer, "lora_enabled", False)]
+    """Return the dense layers with LoRA adapters or SSF factors in a model."""
+    return [
+        layer for layer in layers_of(model) if any(getattr(layer, name, False) for name in ("lora_enabled", "scaled"))
+    ]
 
 
 def merge_note(model) -> str | None:
@@ -31,7 +33,8 @@ def merge_note(model) -> str | None:
     layers = adapted(model)
     if not layers:
         return None
-    return f"LoRA's adapters of {len(layers)} dense layers are merged into their kernels"
+    names = "SSF's factors" if getattr(layers[0], "scaled", False) else "LoRA's adapters"
+    return f"{names} of {len(layers)} dense layers are merged into their kernels"
 
 
 def require_float(model, argument: str, advice: str) -> None:
@@ -62,6 +65,8 @@ def require_plain(model) -> None:
 
 
 def _merged(dense) -> np.ndarray:
-    """Return the kernel of a dense layer with its adapters added, in float32."""
+    """Return the kernel of a dense layer with its adapters and factors, in float32."""
+    if hasattr(dense, "merged_kernel"):
+        return np.asarray(dense.merged_kernel(), "float32")
     a, b = (np.asarray(getattr(dense, name), "float32") for name in ADAPTERS)
     return np.asarray(stored_kernel(dense), "float32") + dense.lora_alpha / dense.lora_rank * (a @ b)

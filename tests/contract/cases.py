@@ -70,6 +70,8 @@ LAYERS = (
     Case("TokensToGrid", layers.TokensToGrid, {"prefix_tokens": 1}, ((7, 16), (2, 3, 5))),
     Case("ClassToken", layers.ClassToken, shapes=TOKENS),
     Case("RegisterTokens", layers.RegisterTokens, {"count": 3}, TOKENS),
+    Case("Prompts", layers.Prompts, {"count": 3}, TOKENS),
+    Case("Prompts_replaced", layers.Prompts, {"count": 2, "prefix_tokens": 2, "replace": True}, TOKENS),
     Case("DistillationToken", layers.DistillationToken, shapes=TOKENS),
     Case("PositionEmbedding", layers.PositionEmbedding, {"grid": (2, 3)}, TOKENS),
     Case(
@@ -132,6 +134,12 @@ LAYERS = (
         "ExtendedMLP_without_a_gate",
         layers.ExtendedMLP,
         {"mlp_dim": 24, "gated": False, "inner_norm": "rms", "use_bias": False},
+        TOKENS,
+    ),
+    Case(
+        "ExtendedMLP_beside_a_bottleneck",
+        layers.ExtendedMLP,
+        {"mlp_dim": 24, "gated": False, "adapter_dim": 3},
         TOKENS,
     ),
     Case("MLPBlock", layers.MLPBlock, {"mlp_dim": 24, "dropout_rate": 0.1}, TOKENS),

@@ -18,6 +18,7 @@ from docs.sources import (
     headline,
     patches,
     python,
+    ranks,
     scaled,
     seconds,
     shared_tolerance,
@@ -125,6 +126,9 @@ CLAIMS = [
     Claim("docs/recipes.md", "the {} combinations", augreg_combinations),
     Claim("docs/recipes.md", "in {} to {} epochs", epochs_of_s16),
     Claim("docs/recipes.md", "every 500 steps", "the example's own value"),
+    Claim("docs/adapting.md", "| rank, {} |", ranks("lora")),
+    Claim("docs/adapting.md", "| width, {} |", ranks("adapter")),
+    Claim("docs/adapting.md", "| tokens, {} |", ranks("vpt")),
     Claim("docs/training.md", "exit status {}, SIGTERM with {}", stopped),
     Claim("docs/training.md", "of one device to {}.", shared_tolerance),
     Claim(

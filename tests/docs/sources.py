@@ -150,6 +150,13 @@ def stopped() -> tuple:
     return INTERRUPTED, 128 + signal.SIGTERM
 
 
+def ranks(kind: str):
+    """The default rank of a kind of adapters."""
+    from keras_vit.models.adapt_settings import RANKS
+
+    return lambda: (RANKS[kind],)
+
+
 def closed_pipe() -> tuple:
     from benchmarks.harness.verb import NOTHING
     from keras_vit.cli.output import CLOSED_PIPE

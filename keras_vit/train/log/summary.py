@@ -1,5 +1,7 @@
 """The summary of a finished run."""
 
+import math
+
 from keras_vit.cost.operations import macs_of_variant
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.recipe import Recipe
@@ -15,9 +17,9 @@ def summarise(
     `seconds` includes compilation and evaluations; `images_per_second` excludes compilation. `peak_memory` is the
     largest process of the chief on the host in bytes; `peak_device_memory` is TensorFlow's peak on a GPU in bytes.
     `exaflops` counts the updates as the paper does (Table 6: two operations per multiply-add, the backward pass twice
-    the forward pass), and twice that with `sam`. Further keys: `parameters`, the `steps` and `epochs` that were made,
-    `skipped` updates, `replicas`, and the `labels` of the classes. The run adds their `thresholds` if an image has
-    several labels.
+    the forward pass), and twice that with `sam`. Further keys: `parameters`, with `adapt`
+    `trained_parameters`, the `steps` and `epochs` that were made, `skipped` updates, `replicas`, and the `labels` of
+    the classes. The run adds their `thresholds` if an image has several labels.
     """
     batch, epochs = recipe.data.batch_size, -(-step // data.epoch_steps)
     work = sum(
@@ -38,6 +40,7 @@ def summarise(
         "peak_memory": round(state.counters.peak_memory),
         **({"peak_device_memory": on_devices} if on_devices else {}),
         "parameters": state.model.count_params(),
+        **({"trained_parameters": sum(math.prod(v.shape) for v in state.trained)} if recipe.adapt else {}),
         "exaflops": 6 * gradients * work * batch / 1e18,
         "steps": step,
         "epochs": epochs,

@@ -4,11 +4,14 @@ import fnmatch
 
 import keras
 
+from keras_vit.models.adapt import adapted_variables
+from keras_vit.models.adapt_settings import Adapt
 
-def trained_variables(model: keras.Model, frozen: tuple[str, ...]) -> list:
+
+def trained_variables(model: keras.Model, frozen: tuple[str, ...], adapt: Adapt | None = None) -> list:
     """Return the trainable variables of a model, except in layers whose names match a shell pattern.
 
-    The layers themselves stay trainable in the saved model.
+    With `adapt`, only its variables and the classifier. The layers themselves stay trainable in the saved model.
 
     Raises:
         ValueError: a pattern matches no layer with weights, or nothing is left to train.
@@ -23,4 +26,5 @@ def trained_variables(model: keras.Model, frozen: tuple[str, ...]) -> list:
             f"freeze expected patterns that match layers with weights, and leave one ({names}), received "
             f"{', '.join(map(repr, idle or frozen))}."
         )
-    return [variable for variable in model.trainable_variables if variable.path.split("/")[0] not in still]
+    chosen = model.trainable_variables if adapt is None else adapted_variables(model, adapt.kind)
+    return [variable for variable in chosen if variable.path.split("/")[0] not in still]

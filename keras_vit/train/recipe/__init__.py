@@ -1,6 +1,7 @@
 """Recipes: frozen dataclasses that say everything a training run does. Reading them needs no TensorFlow."""
 
 from keras_vit.data.augmentations import Augment
+from keras_vit.models.adapt_settings import Adapt
 from keras_vit.models.variants import BiTVariant, EfficientNetVariant, ResNetStem, Rope, Variant
 from keras_vit.train.recipe.inputs import Curriculum, Data, Stage
 from keras_vit.train.recipe.masked import Masked
@@ -9,6 +10,7 @@ from keras_vit.train.recipe.updates import Average, Loss, Optimizer, Schedule
 
 # Without this list `from keras_vit.train.recipe import *` would import the submodules, such as `recipe`.
 __all__ = [
+    "Adapt",
     "Augment",
     "Average",
     "BiTVariant",

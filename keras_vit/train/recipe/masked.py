@@ -64,6 +64,7 @@ def check_masked(recipe) -> None:
         require(getattr(model, name) is None, name, "null with masked patches", getattr(model, name))
     require("." not in str(model.variant) or model.variant == model.row, "variant", "a name without a weights tag",
             model.variant)  # fmt: skip
+    require(recipe.adapt is None, "adapt", "null with masked patches, which train all weights", recipe.adapt)
     require(not model.head_bias, "head_bias", "0 with masked patches, which have no classes", model.head_bias)
     for name in ("mixup", "cutmix", "mosaic"):
         require(not getattr(augment, name), name, "0 with masked patches", getattr(augment, name))

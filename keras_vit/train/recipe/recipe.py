@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from keras_vit.checks import is_count, is_number, is_size, is_text, require, sides
 from keras_vit.data.augmentations import Augment
+from keras_vit.models.adapt_settings import Adapt
 from keras_vit.models.row_checks import require_row
 from keras_vit.models.variants import AnyVariant, ConvNet, Variant, find_variant
 from keras_vit.train.recipe.inputs import Curriculum, Data
@@ -176,6 +177,8 @@ class Recipe:
         checkpoint: the checkpoints.
         curriculum: image and patch sizes over the run.
         masked: masked patch prediction, which ignores the labels; None for classification.
+        adapt: parameter-efficient fine-tuning; None trains all weights. `Model.freeze` then names blocks without new
+            variables.
         epochs: number of epochs; ignored if `steps` is set.
         steps: number of updates; None for whole epochs.
         seed: seed of the initial weights, the order of the examples, augmentation and dropout.
@@ -201,6 +204,7 @@ class Recipe:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     curriculum: Curriculum = field(default_factory=Curriculum)
     masked: Masked | None = None
+    adapt: Adapt | None = None
     epochs: int = 1
     steps: int | None = None
     seed: int = 0
@@ -220,5 +224,6 @@ class Recipe:
         require(self.precision in PRECISIONS, "precision", f"one of {PRECISIONS}", self.precision)
         require(isinstance(self.recompute, bool), "recompute", "true or false", self.recompute)
         require(self.nonfinite in ("stop", "skip"), "nonfinite", "'stop' or 'skip'", self.nonfinite)
+        require(self.adapt is None or isinstance(self.adapt, Adapt), "adapt", "Adapt(...) or null", self.adapt)
         if self.masked is not None:
             check_masked(self)
