@@ -4,6 +4,20 @@ import fnmatch
 
 import keras
 
+HEAD = ("pre_logits", "head")  # names of layers
+
+
+def head_variables(trained: list) -> list:
+    """Return the variables of the head among the trained ones.
+
+    Raises:
+        ValueError: the head is frozen.
+    """
+    variables = [variable for variable in trained if variable.path.split("/")[0] in HEAD]
+    if not variables:
+        raise ValueError("freeze expected a head that is trained with head_first, received patterns that match it.")
+    return variables
+
 
 def trained_variables(model: keras.Model, frozen: tuple[str, ...]) -> list:
     """Return the trainable variables of a model, except in layers whose names match a shell pattern.
