@@ -6,6 +6,7 @@ from typing import BinaryIO
 from keras_vit.analysis.plots.style import BLUE, GREY, VERMILION, canvas
 
 ACROSS = 3  # panels in a row
+FEW = 6  # values that each get a tick
 
 
 def plot_sweep(result: dict, output: str | os.PathLike | BinaryIO):
@@ -54,6 +55,10 @@ def _draw(axes, field, result):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")  # Matplotlib's default is a formula, which `style` turns off
         axes.xaxis.set_minor_formatter("")
+    if names is None and 0 < len(set(places)) <= FEW:
+        axes.set_xticks(sorted(set(places)), [f"{place:g}" for place in sorted(set(places))])
+        axes.set_xticks([], minor=True)
+        axes.margins(x=0.1)
     axes.set_title(field, fontsize=10)
     axes.grid(True)
     axes.set_axisbelow(True)
