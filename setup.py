@@ -21,6 +21,7 @@ analysis = ["matplotlib>=3.9", "scikit-learn>=1.5"]
 parquet = ["pyarrow>=18"]
 heic = ["pillow-heif>=1"]
 hub = ["huggingface_hub>=1.0"]  # resumes and caches downloads of `hf://ORG/NAME`, as other libraries do
+search = ["optuna>=5"]  # proposes the settings of `keras-vit sweep`
 completion = ["shtab>=1.13"]  # writes the scripts of `keras-vit completion`
 docs = [
     "sphinx>=8.2",  # builds the site and its search index
@@ -66,6 +67,7 @@ setup(
         "parquet": parquet,
         "heic": heic,
         "hub": hub,
+        "search": search,
         "completion": completion,
         "docs": docs,
         "parity": ["torch", "torchvision", "timm>=1.0.31", "transformers>=5", "keras-hub>=0.32", "kserve>=0.15"],
@@ -77,6 +79,7 @@ setup(
             *parquet,
             *heic,
             *hub,
+            *search,
             *completion,
             "pytest>=8",
             "pytest-xdist>=3.6",

@@ -13,6 +13,9 @@ VERBS = (
     "finetune",
     "new",
     "train",
+    "find-rate",
+    "sweep",
+    "cross-validate",
     "evaluate",
     "compare",
     "check",
@@ -76,5 +79,5 @@ def command_parser() -> argparse.ArgumentParser:
         return sub
 
     for name in VERBS:
-        import_module(f"keras_vit.cli.{name}").add(verb)
+        import_module(f"keras_vit.cli.{name.replace('-', '_')}").add(verb)
     return parser

@@ -36,6 +36,7 @@ NEEDED_BY = {
     "tf2onnx": "export: onnx",
     "pyarrow": "predict --output FILE.parquet",
     "pillow-heif": "HEIC images",
+    "optuna": "sweep",
     "shtab": "completion",
 }
 _MODULES = {"pillow": "PIL", "scikit-learn": "sklearn"}  # where the module is not named like its package

@@ -1,5 +1,6 @@
 """The command `keras-vit train RECIPE`."""
 
+import json
 from pathlib import Path
 
 from keras_vit.cli.output import Result
@@ -13,6 +14,13 @@ def add(verb) -> None:
     )
     sub.add_argument("--workdir", help="folder of the run; the same command again resumes the run")
     sub.add_argument("--data-dir", help="folder of the data; replaces the recipe's directory")
+    sub.add_argument(
+        "--from",
+        dest="model",
+        metavar="MODEL",
+        help="begin with the weights and the head of a model of the same classes: a workdir, a .keras file, or a file "
+        "of weights; the same as --set model.weights=MODEL model.keep_head=true",
+    )
     sub.add_argument(
         "--strategy",
         default="auto",
@@ -36,7 +44,8 @@ def run(options) -> Result:
     """Train, or take two steps with `--dry-run`, and return the summary."""
     from keras_vit.train.recipe.file import load_recipe, override
 
-    recipe = override(load_recipe(options.recipe), options.set)
+    settings = [f"model.weights={json.dumps(options.model)}", "model.keep_head=true"] if options.model else []
+    recipe = override(load_recipe(options.recipe), settings + options.set)
     if options.dry_run:
         from keras_vit.train.dry_run import dry_run
 
@@ -46,6 +55,7 @@ def run(options) -> Result:
         settings = ("--set", *options.set) if options.set else ()
         workdir = options.workdir or str(Path("runs") / recipe.name.replace(":", "_"))
         place = ("--data-dir", options.data_dir) if options.data_dir else ()
+        place += ("--from", options.model) if options.model else ()
         return Result(result, text, ("train", options.recipe, "--workdir", workdir, *place, *settings))
     if options.workdir is None:
         raise ValueError("--workdir expected the folder of the run, received nothing.")

@@ -36,10 +36,12 @@ def from_arrays(images, targets, labels=None) -> Examples:
 
 
 def open_arrays(split: str, directory: str | None, part) -> Examples:
-    """Open one split of an `.npz` file with `x_train`, `y_train`, `x_test`, `y_test` and optionally `labels`.
+    """Open one split of an `.npz` file with `x_train`, `y_train`, `x_test` and `y_test`.
+
+    The file may also have `x_validation` and `y_validation`, and the names of the classes as `labels`.
 
     Args:
-        split: `train`, `test`, or a part of one such as `train[:90%]`.
+        split: `train`, `test`, `validation`, or a part of one such as `train[:90%]`.
         directory: path or URL of the file. Grey images may lack the channel axis, as in Keras's `mnist.npz`.
         part: a function (split, examples by split, source) that returns the name of the split and the slice of it.
 
@@ -53,7 +55,10 @@ def open_arrays(split: str, directory: str | None, part) -> Examples:
         if missing:
             raise ValueError(f"{directory!r} expected the arrays x_train, y_train, x_test and y_test, found no "
                              f"{', '.join(missing)}.")  # fmt: skip
-        given = {name: file[f"y_{name}"] for name in ("train", "test")}
+        names = (
+            ("train", "test", "validation") if "x_validation" in file and "y_validation" in file else ("train", "test")
+        )
+        given = {name: file[f"y_{name}"] for name in names}
         parts = {name: y.reshape(-1) for name, y in given.items()}  # (N, 1) in Keras's CIFAR
         name, chosen = part(split, parts, f"arrays {str(directory)!r}")
         images = file[f"x_{name}"]

@@ -1,4 +1,4 @@
-"""Divide a folder of images into train, validation and test.
+"""Divide images into train, validation and test, or into folds.
 
 The split of a file depends on its content, not on its name, and is stratified by class. Near-duplicates stay together.
 A table that was written before is respected: its files keep their splits when more images are added.
@@ -59,6 +59,23 @@ def divide(files: Iterable[File], before: dict[str, str] | None = None) -> dict[
         split = next((split for split in free if have[label, split] < wanted[label, split]), "train")
         _assign(group, dict.fromkeys((file.path for file in group), split), splits, have)
     return splits
+
+
+def fold_of(files: Iterable[File], count: int) -> dict[str, int]:
+    """Return the fold of each file: path -> 0 to `count` - 1.
+
+    Near-duplicates are in one fold. The largest groups are taken first, then those with the smallest SHA-256. Each goes
+    to the fold with the fewest images of its class, and among these to the smallest fold.
+    """
+    have, sizes, folds = Counter(), Counter(), {}
+    for group in sorted(_groups(list(files)), key=len, reverse=True):
+        label = Counter(file.label for file in group).most_common(1)[0][0]
+        fold = min(range(count), key=lambda fold: (have[label, fold], sizes[fold]))
+        for file in group:
+            folds[file.path] = fold
+            have[file.label, fold] += 1
+        sizes[fold] += len(group)
+    return folds
 
 
 def across(files: Iterable[File], splits: dict[str, str]) -> list[list[str]]:

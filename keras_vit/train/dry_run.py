@@ -21,7 +21,7 @@ from keras_vit.train.step import compiled_steps
 from keras_vit.train.strategy import Devices
 from keras_vit.train.workdir import save_model
 
-CLASSES, STEPS = 5, 2
+CLASSES, STEPS, RUN = 5, 2, 100  # RUN: updates of the run that is imagined
 
 
 def shrunk(recipe: Recipe) -> Recipe:
@@ -45,7 +45,9 @@ def shrunk(recipe: Recipe) -> Recipe:
     return dataclasses.replace(
         recipe,
         loss=loss,
-        model=dataclasses.replace(model, variant=small, weights=None, representation_size=size, freeze=()),
+        model=dataclasses.replace(
+            model, variant=small, weights=None, keep_head=False, representation_size=size, freeze=()
+        ),
         data=dataclasses.replace(recipe.data, batch_size=2 * parts if parts > 1 else 4),
         schedule=dataclasses.replace(recipe.schedule, warmup_steps=0, cooldown_steps=0),
     )
@@ -73,9 +75,10 @@ def dry_run(recipe: Recipe) -> dict:
     examples = in_memory(images, targets, tuple(map(str, range(CLASSES))))
     data = Datasets.of_splits(recipe, examples, examples, examples)
     devices = Devices(tf.distribute.get_strategy())
-    state = first_state(recipe, examples.labels, 2 * STEPS * (1 + len(recipe.curriculum.stages)), devices.strategy)
+    state = first_state(recipe, examples.labels, RUN, devices.strategy)
     losses = []
-    for span in spans_of(recipe, 100):
+    for span in spans_of(recipe, RUN):
+        state.optimizer.iterations.assign(span.begin)
         batches = data.batches(span.input_shape, 0)((0, 1))
         compiled_steps(recipe, state, devices.strategy, span, terms=data.terms)(iter(batches), tf.constant(STEPS))
         losses.append(state.counters.mean_loss)

@@ -29,6 +29,7 @@ from keras_vit.train.process import record_process
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.inputs import check_selection, check_sizes
 from keras_vit.train.recipe.labels import check_labels
+from keras_vit.train.recipe.updates import head_steps
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
@@ -151,7 +152,7 @@ class Run:
             naming_broken_files(*self.data.splits),
             Report(recipe, self.workdir, self.data, self.step, devices.chief, self.plot) as self.report,
         ):
-            self.report.begin(self.state.model.count_params(), self.state.rate.schedule)
+            self.report.begin(self.state.model.count_params(), self.state.rate)
             stop, count, _ = devices.agree(interrupt.requested, 1, False)
             while self.step < self.steps and not (stop or self._stops_early):
                 self._update(count)
@@ -171,7 +172,7 @@ class Run:
     @property
     def _stops_early(self) -> bool:
         patience = self.recipe.evaluate.patience
-        return 0 < patience <= self.counters.waited
+        return 0 < patience <= self.counters.waited and self.step > head_steps(self.recipe, self.steps)
 
     def _test(self) -> None:
         """Evaluate the result of the run on the test split: the last weights, or the best ones with `use_best`."""
@@ -195,6 +196,10 @@ class Run:
         self.run_steps = compiled_steps(
             self.recipe, self.state, devices.strategy, self.stage, devices.cores, self.data.terms
         )
+        if self.stage.restarts and self.step == self.stage.begin:
+            self.state.optimizer.restart()
+            self.counters.waited = 0.0
+            self.report.say(f"step {self.step:,} of {self.steps:,}: from here on all weights are trained")
         batches = self.data.batches(self.stage.input_shape, self.step)
         self.iterator = iter(devices.spread(batches, self.batch_size))
         self.speed.restart()

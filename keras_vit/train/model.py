@@ -10,6 +10,7 @@ from keras_vit.models.model_names import released_tag
 from keras_vit.models.variants import ConvNet, EfficientNetVariant, find_variant
 from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of, store_preprocessing
 from keras_vit.tasks.masked import build_masked_model
+from keras_vit.train.kept_head import load_with_head
 from keras_vit.train.recipe import Model, Recipe
 from keras_vit.weights import load_weights
 
@@ -19,8 +20,8 @@ _OF_TOKENS = ("patch_size", "representation_size", "dropout_rate", "attention_dr
 def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
     """Return the classifier of `labels` that a recipe trains: the recipe's weights and a head of zeros.
 
-    Activation and epsilons come from the weights file. The file's head is not loaded, nor is its representation layer
-    unless the recipe has one of the same size (section 3.2).
+    Activation and epsilons come from the weights file. Without `keep_head`, the file's head is not loaded, nor is its
+    representation layer unless the recipe has one of the same size (section 3.2).
 
     Raises:
         FileNotFoundError: the weights are absent.
@@ -30,6 +31,9 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
         return build_masked_model(recipe)
     settings = recipe.model
     source = _source(settings)
+    if settings.keep_head and source is None:
+        raise ValueError("keep_head expected false without weights, received true; set model.weights to a workdir, a "
+                         "file or a tag.")  # fmt: skip
     options = {
         "input_shape": settings.input_shape,
         "pooling": settings.pooling,
@@ -58,10 +62,13 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
         options |= origin
     model = build(row, **options)
     if source is not None:
-        last = "pre_logits" if settings.representation_size else "pooling"
-        load_weights(keras.Model(model.inputs, model.get_layer(last).output), source)
+        if settings.keep_head:
+            load_with_head(model, source, labels)
+        else:
+            last = "pre_logits" if settings.representation_size else "pooling"
+            load_weights(keras.Model(model.inputs, model.get_layer(last).output), source)
         store_preprocessing(model, _preprocessing(preprocessing_of(model), recipe))
-    if settings.head_bias:
+    if settings.head_bias and not settings.keep_head:
         bias = model.get_layer("head").bias
         bias.assign(keras.ops.full(bias.shape, settings.head_bias))
     return model

@@ -3,7 +3,7 @@
 B batch, H W C image, K classes, P patch, D width.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import keras
 import numpy as np
@@ -16,6 +16,7 @@ from keras_vit.layers.embedding import Positions
 from keras_vit.layers.resnet import ResidualUnit
 from keras_vit.models.vision_model import class_token_only_block
 from keras_vit.train.moving import InInference, frozen_norms, moving_averages
+from keras_vit.train.recipe.updates import head_steps
 from keras_vit.weights.resize import resize_kernel
 
 
@@ -23,13 +24,25 @@ from keras_vit.weights.resize import resize_kernel
 class Span:
     """Consecutive steps of a run with the same image size and patch size.
 
-    `begin` and `end` are numbers of updates. `patch_size` is None for the model's own.
+    Args:
+        begin, end: numbers of updates.
+        input_shape: (height, width, channels) of the images.
+        patch_size: size of a patch; None for the model's own.
+        head_only: whether only the head is trained.
+        optimizer_begin: number of updates before the optimizer started anew.
     """
 
     begin: int
     end: int
     input_shape: tuple[int, int, int]
     patch_size: tuple[int, int] | None = None
+    head_only: bool = False
+    optimizer_begin: int = 0
+
+    @property
+    def restarts(self) -> bool:
+        """Whether the optimizer starts anew with this stage, after the head was trained alone."""
+        return 0 < self.optimizer_begin == self.begin
 
 
 def spans_of(recipe, steps: int) -> list[Span]:
@@ -42,6 +55,9 @@ def spans_of(recipe, steps: int) -> list[Span]:
         spans.append(Span(begin, end, (*sides, recipe.model.channels), patch))
         begin = end
     spans.append(Span(begin, steps, recipe.model.input_shape))
+    cut = head_steps(recipe, steps)
+    heads = [replace(span, end=min(span.end, cut), head_only=True) for span in spans]
+    spans = heads + [replace(span, begin=max(span.begin, cut), optimizer_begin=cut) for span in spans]
     return [span for span in spans if span.begin < span.end]
 
 

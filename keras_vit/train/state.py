@@ -121,8 +121,11 @@ class Counters:
         return int(self._first_wrong.numpy())
 
 
-def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -> State:
-    """Return the initial state of a run of `steps` steps, which depends only on the recipe."""
+def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy, rate=None) -> State:
+    """Return the initial state of a run of `steps` steps, which depends only on the recipe.
+
+    `rate` replaces the recipe's learning rate.
+    """
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
         model = build_model(recipe, labels)
@@ -134,7 +137,7 @@ def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy) -
             average.set_weights(model.get_weights())
         trained = trained_variables(model, recipe.model.freeze, recipe.adapt)
         averages = trained_variables(average, recipe.model.freeze, recipe.adapt)
-        rate = LearningRate(recipe.optimizer.learning_rate, steps, recipe.schedule)
+        rate = rate or LearningRate(recipe.optimizer.learning_rate, steps, recipe.schedule, recipe.head_first)
         shares = layer_shares(model, recipe.optimizer.layer_decay)
         matmul_dtype = "float32" if recipe.precision == "float32" else "bfloat16"
         optimizer = build_optimizer(recipe.optimizer, rate, trained, shares, matmul_dtype)

@@ -16,6 +16,7 @@ from keras_vit.private import layers_of, stored_kernel
 from keras_vit.tasks import task_of
 from keras_vit.train.masks import uniform_of_part
 from keras_vit.train.moving import assign, mean_of, moving_averages
+from keras_vit.train.optim.freeze import head_variables
 from keras_vit.train.optim.gradients import clip_scale, global_norm
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.stages import Forward, Span
@@ -38,7 +39,9 @@ class Step:
         self, recipe: Recipe, state: State, strategy, span: Span, cores: int = 1, terms: ClassTerms = NO_TERMS
     ):
         self.recipe, self.state, self.strategy, self.cores = recipe, state, strategy, cores
-        self.variables, self.moving = state.trained, moving_averages(state.model)
+        self.variables, self._averages = trained_in(span, state)
+        self.moving = moving_averages(state.model)
+        state.optimizer.begin = span.optimizer_begin
         self._forward = Forward(state.model, self.variables, span, recipe.recompute)
         self._overrides = training_overrides([*layers_of(state.model), *self._forward.own_layers])
         self._task = task_of(recipe, span.input_shape, terms)
@@ -150,7 +153,7 @@ class Step:
         assign(self.moving, moving, self.strategy)
         if average is not self.state.model:
             decay = self.recipe.average.decay
-            averages = [*self.state.averages, *moving_averages(average)]
+            averages = [*self._averages, *moving_averages(average)]
             average_towards(averages, [*self.variables, *self.moving], decay, step, self.strategy)
 
     def _apply(self, loss, gradients, scale):
@@ -172,6 +175,13 @@ class Step:
 
     def _first(self, value):
         return self.strategy.experimental_local_results(value)[0]
+
+
+def trained_in(span: Span, state: State) -> tuple[list, list]:
+    """Return the variables that are trained in a stage, and their moving averages."""
+    if not span.head_only:
+        return state.trained, state.averages
+    return head_variables(state.trained), head_variables(state.averages)
 
 
 def early_casts(model, variables) -> list[bool]:

@@ -42,7 +42,7 @@ def find_summary(workdir: str | os.PathLike, recipe: Recipe) -> dict | None:
                 f"{str(workdir)!r} of recipe {other.name!r}, which differs in {', '.join(fields)}{older}."
             )
         longer = [field for field in fields if field in LENGTH]
-        if longer and not (is_open_ended(recipe.schedule) and not recipe.curriculum.stages):
+        if longer and not (is_open_ended(recipe.schedule) and not recipe.curriculum.stages and not recipe.head_first):
             raise ValueError(_another_length(workdir, recipe, longer[0]))
         summary = workdir / SUMMARY
         return json.loads(summary.read_text()) if summary.is_file() and not longer else None
@@ -59,9 +59,10 @@ def _another_length(workdir: Path, recipe: Recipe, field: str) -> str:
     """Return the sentence about a run that was planned for another number of steps."""
     by = "stages" if recipe.curriculum.stages else "cool-down" if recipe.schedule.cooldown_steps else "learning rate"
     by = f"{recipe.schedule.decay} {by}" if by == "learning rate" else by
+    by = "first phase" if recipe.head_first else by
     begin = "pass another --workdir"
     if (workdir / "model.keras").is_file():
-        begin += f" and --set model.weights={workdir / 'model.keras'}, which begins with the weights of this one"
+        begin += f" and --from {workdir}, which begins with the weights and the head of this one"
     return (
         f"{field} expected what the run in {str(workdir)!r} began with, for its {by} was laid out over its steps, "
         f"received another; {begin}."

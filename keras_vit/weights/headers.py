@@ -1,4 +1,4 @@
-"""Read conventions and the number of classes from a file's headers, without its arrays."""
+"""Read conventions and the classes from a file's headers, without its arrays."""
 
 import os
 
@@ -29,6 +29,23 @@ def conventions_of(source: str | os.PathLike, known: dict | None = None) -> dict
         else:
             fields = config_fields(file, contents)
     return {name: fields.get(name, default) for name, default in defaults.items()}
+
+
+def classes_of(source: str | os.PathLike, model=None) -> tuple[int | None, tuple[str, ...] | None]:
+    """Return the number of classes of a file's classifier, None without one, and their names if the file states them.
+
+    Args:
+        source: the file, a folder that holds one, or a tag of `list_weights()`.
+        model: a model of the file's architecture, which `.weights.h5` files need.
+    """
+    with open_weights(source, model, verified=False) as file:
+        if isinstance(file, KerasFile):
+            architecture = architecture_of_model(file.model)
+            return architecture.classes, architecture.labels
+        contents = read_contents(file)
+        head, labels = contents.entries.get("head/kernel"), config_fields(file, contents).get("labels")
+    count = None if head is None else head.shape[-1]
+    return count, None if labels is None or len(labels) != count else tuple(labels)
 
 
 def require_classes(source: str | os.PathLike, classes: int) -> None:

@@ -232,7 +232,12 @@ FLAGS = {
     "finetune": {"--workdir", "--model", "--image-size", "--splits", "--plan", "--formats"} | OUTPUT,
     "new": {"--data", "--data-dir", "--model"} | OUTPUT,
     "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run", "--live-plot"}
+    | {"--from"}
     | OUTPUT,
+    "find-rate": {"--data-dir", "--steps", "--lowest", "--highest", "--head", "--plot", "--strategy", "--set"} | OUTPUT,
+    "sweep": {"--over", "--search", "--trials", "--folds", "--seeds", "--workdir", "--data-dir", "--strategy", "--set"}
+    | OUTPUT,
+    "cross-validate": {"--folds", "--seeds", "--workdir", "--data-dir", "--strategy", "--set"} | OUTPUT,
     "evaluate": {"--recipe", "--data-dir", "--flip", "--suite", "--output", "--probe", "--tasks", "--shots", "--rates"}
     | {"--resize", "--set", "--data", "--validation", "--save-calibrated", "--train-images", "--seed"}
     | OUTPUT,

@@ -327,11 +327,13 @@ def test_a_folder_of_another_recipe_is_refused(run):
 def test_a_rate_laid_out_over_the_run_is_not_extended_and_the_command_that_goes_on_from_its_weights_is_said(run):
     with pytest.raises(ValueError, match="epochs expected .* its cosine learning rate was laid out over ") as refused:
         train(override(RECIPE, ["epochs=5"]), run[0])
-    setting = re.search(r"--set (\S+),", str(refused.value))[1]
-    begun = first_state(override(RECIPE, [setting]), tuple("0123456789"), 9, tf.distribute.get_strategy()).model
+    folder = re.search(r"--from (\S+),", str(refused.value))[1]
+    settings = [f"model.weights={folder}", "model.keep_head=true"]
+    begun = first_state(override(RECIPE, settings), tuple("0123456789"), 9, tf.distribute.get_strategy()).model
     trained = keras.saving.load_model(run[0] / "model.keras", compile=False)
-    kernels = [np.asarray(model.get_layer("embedding").kernel) for model in (begun, trained)]
-    assert np.array_equal(*kernels) and json.loads((run[0] / "summary.json").read_text()) == run[1]
+    for name in ("embedding", "head"):
+        assert np.array_equal(*(np.asarray(model.get_layer(name).kernel) for model in (begun, trained)))
+    assert json.loads((run[0] / "summary.json").read_text()) == run[1]
 
 
 @pytest.mark.broad

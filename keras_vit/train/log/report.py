@@ -28,8 +28,8 @@ class Report:
         self._plot = plot
         self._progress = Progress(data.steps, data.epochs, step, quiet=not chief)
 
-    def begin(self, parameters: int, schedule) -> None:
-        """Print the model's number of parameters, the data and the schedule, which was fitted to the run."""
+    def begin(self, parameters: int, rate) -> None:
+        """Print the model's number of parameters, the data, the first phase, and what of the schedule was fitted."""
         data = self._data
         self.say(
             f"{self._recipe.name}: {data.train.listing()} to train on, {data.test.count:,} to test on; "
@@ -43,12 +43,13 @@ class Report:
                 "will differ from a run with these files."
             )
         for name in ("warmup_steps", "cooldown_steps"):
-            requested, used = getattr(self._recipe.schedule, name), getattr(schedule, name)
+            requested, used = getattr(self._recipe.schedule, name), getattr(rate.schedule, name)
             if requested != used:
-                self.say(
-                    f"schedule.{name} {requested:,} does not fit into the {data.steps:,} steps of the run: "
-                    f"{used:,} used"
-                )
+                run = "steps after those of the head" if rate.begin else "steps of the run"
+                self.say(f"schedule.{name} {requested:,} does not fit into the {rate.total:,} {run}: {used:,} used")
+        if self._step < rate.begin:
+            self.say(f"the head alone is trained until step {rate.begin:,}, at a rate of "
+                     f"{rate.head_first.learning_rate:g}; then all weights, at {rate.base:g}")  # fmt: skip
 
     def show(self, step: int, counters, rate: float, images_per_second: float) -> None:
         """Show the progress."""

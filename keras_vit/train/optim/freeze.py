@@ -4,8 +4,20 @@ import fnmatch
 
 import keras
 
-from keras_vit.models.adapt import adapted_variables
+from keras_vit.models.adapt import HEAD, adapted_variables
 from keras_vit.models.adapt_settings import Adapt
+
+
+def head_variables(trained: list) -> list:
+    """Return the variables of the head among the trained ones.
+
+    Raises:
+        ValueError: the head is frozen.
+    """
+    variables = [variable for variable in trained if variable.path.split("/")[0] in HEAD]
+    if not variables:
+        raise ValueError("freeze expected a head that is trained with head_first, received patterns that match it.")
+    return variables
 
 
 def trained_variables(model: keras.Model, frozen: tuple[str, ...], adapt: Adapt | None = None) -> list:

@@ -55,10 +55,21 @@ def is_open_ended(schedule) -> bool:
 
 
 class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
-    """`rate_at` as a `LearningRateSchedule` of a run of `total` updates; `schedule` is then fitted to the run."""
+    """`rate_at` as a `LearningRateSchedule` of a run of `total` updates.
 
-    def __init__(self, base: float, total: int, schedule):
-        self.base, self.total, self.schedule = base, total, fitted(schedule, total)
+    With `head_first`, the rate is that of the head in its first steps, and the schedule covers the remaining ones. The
+    attribute `schedule` is fitted to these steps.
+    """
+
+    def __init__(self, base: float, total: int, schedule, head_first=None):
+        self.base, self.head_first = base, head_first
+        self.begin = head_first.steps_of(total) if head_first else 0
+        self.total = total - self.begin
+        self.schedule = fitted(schedule, self.total)
 
     def __call__(self, step):
-        return rate_at(step, self.base, self.total, **dataclasses.asdict(self.schedule))
+        if not self.begin:
+            return rate_at(step, self.base, self.total, **dataclasses.asdict(self.schedule))
+        step = ops.cast(step, "float32")
+        rate = rate_at(step - self.begin, self.base, self.total, **dataclasses.asdict(self.schedule))
+        return ops.where(step < self.begin, self.head_first.learning_rate, rate)

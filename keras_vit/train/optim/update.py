@@ -24,6 +24,7 @@ class Update(keras.optimizers.Optimizer):
         super().__init__(rate, name=settings.kind)
         self.settings, self._shares_of_layers, self._matmul_dtype = settings, shares, matmul_dtype
         self._scale, self._shared = None, {}
+        self.begin = 0  # iterations before `restart`
 
     def build(self, variables):
         if self.built:
@@ -51,11 +52,20 @@ class Update(keras.optimizers.Optimizer):
 
     def apply(self, gradients, variables=None):
         # Once for all variables, not for each: otherwise they are two fifths of the operations of a step.
-        self._shared = self.scalars(tf.cast(self.iterations.value + 1, tf.float32))
+        self._shared = self.scalars(tf.cast(self.iterations.value + (1 - self.begin), tf.float32))
         try:
             super().apply(gradients, variables)
         finally:
             self._shared = {}
+
+    def restart(self) -> None:
+        """Reset all slots to zero, as in a new optimizer. `begin` must then be set to the number of iterations so far.
+
+        The number of iterations goes on, because the data, dropout and the learning rate depend on it.
+        """
+        for slots in self._slots:
+            for slot in slots:
+                slot.assign(tf.zeros(slot.shape, slot.dtype))
 
     def scalars(self, count) -> dict:
         """Return the scalars that all variables' updates need at this update, in float32."""

@@ -6,7 +6,7 @@ from keras_vit.models.variants import BiTVariant, EfficientNetVariant, ResNetSte
 from keras_vit.train.recipe.inputs import Curriculum, Data, Stage
 from keras_vit.train.recipe.masked import Masked
 from keras_vit.train.recipe.recipe import Checkpoint, Evaluate, Model, Recipe
-from keras_vit.train.recipe.updates import Average, Loss, Optimizer, Schedule
+from keras_vit.train.recipe.updates import Average, HeadFirst, Loss, Optimizer, Schedule
 
 # Without this list `from keras_vit.train.recipe import *` would import the submodules, such as `recipe`.
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Data",
     "EfficientNetVariant",
     "Evaluate",
+    "HeadFirst",
     "Loss",
     "Masked",
     "Model",

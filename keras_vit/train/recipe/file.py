@@ -128,8 +128,15 @@ def _value(text):
 def _replaced(part, names, value, path):
     hints = _fields(part, names[0], path)
     if len(names) > 1:
-        value = _replaced(getattr(part, names[0]), names[1:], value, path)
+        value = _replaced(_part(part, names[0], hints), names[1:], value, path)
     return dataclasses.replace(part, **{names[0]: _typed(hints[names[0]], value, names[0])})
+
+
+def _part(part, name, hints):
+    """Return a part of a recipe; its defaults if it is None and may be set."""
+    inner = getattr(part, name)
+    kinds = [kind for kind in typing.get_args(hints[name]) if dataclasses.is_dataclass(kind)]
+    return kinds[0]() if inner is None and kinds else inner
 
 
 def _fields(part, name, path):

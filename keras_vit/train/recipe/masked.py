@@ -62,6 +62,7 @@ def check_masked(recipe) -> None:
     require(model.pooling in ("token", "gap"), "pooling", "'token' or 'gap' with masked patches", model.pooling)
     for name in ("weights", "representation_size"):
         require(getattr(model, name) is None, name, "null with masked patches", getattr(model, name))
+    require(not model.keep_head, "keep_head", "false with masked patches, which have no head", model.keep_head)
     require("." not in str(model.variant) or model.variant == model.row, "variant", "a name without a weights tag",
             model.variant)  # fmt: skip
     require(recipe.adapt is None, "adapt", "null with masked patches, which train all weights", recipe.adapt)
@@ -69,6 +70,8 @@ def check_masked(recipe) -> None:
     for name in ("mixup", "cutmix", "mosaic"):
         require(not getattr(augment, name), name, "0 with masked patches", getattr(augment, name))
     require(recipe.loss == Loss(), "loss", "the default one with masked patches, whose target says it", recipe.loss)
+    require(recipe.head_first is None, "head_first", "null with masked patches, which have no head",
+            recipe.head_first)  # fmt: skip
     require(recipe.evaluate.metrics == ("accuracy",), "metrics", "('accuracy',) with masked patches",
             recipe.evaluate.metrics)  # fmt: skip
     require(not (recipe.checkpoint.best and recipe.masked.target == "pixels"), "best",

@@ -12,7 +12,7 @@ from keras_vit.models.variants import AnyVariant, ConvNet, Variant, find_variant
 from keras_vit.train.recipe.inputs import Curriculum, Data
 from keras_vit.train.recipe.inputs import check_sizes as check_sizes
 from keras_vit.train.recipe.masked import Masked, check_masked
-from keras_vit.train.recipe.updates import Average, Loss, Optimizer, Schedule
+from keras_vit.train.recipe.updates import Average, HeadFirst, Loss, Optimizer, Schedule
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 METRICS = ("accuracy", "top5", "calibration", "mean_average_precision")
@@ -25,7 +25,7 @@ class Model:
     Args:
         variant: name of a variant (`ViT_B16`, `ViT-B/16`, `vit_base_patch16_224`), or a `Variant`,
             `BiTVariant` or `EfficientNetVariant`.
-        weights: file of initial weights. Its classifier is not loaded; the new classifier starts at zero.
+        weights: initial weights: a tag, a file, or the workdir of another run. A new classifier starts at zero.
         image_size: size in pixels, one int or (height, width); the variant's if None.
         channels: channels of the images: 1 for grey, 3 for RGB.
         pooling: `token`, `gap` or `map`.
@@ -37,6 +37,7 @@ class Model:
         head_bias: initial bias of the classifier, such as -10 for `sigmoid` with many classes (big_vision).
         freeze: names of frozen layers; `*` matches any part, as in `encoder_block_0*`.
         include_preprocessing: whether the model takes pixels 0..255 instead of [-1, 1].
+        keep_head: whether to load the classifier of `weights`, too. Its classes must be those of the data.
     """
 
     variant: str | AnyVariant
@@ -52,6 +53,7 @@ class Model:
     head_bias: float = 0.0
     freeze: tuple[str, ...] = ()
     include_preprocessing: bool = False
+    keep_head: bool = False
 
     def __post_init__(self):
         if isinstance(self.variant, Variant | ConvNet):
@@ -68,8 +70,8 @@ class Model:
         require(width is None or is_count(width), "representation_size", "a positive int or null", width)
         for name in ("dropout_rate", "attention_dropout_rate", "drop_path_rate"):
             require(is_number(getattr(self, name), 0, 1), name, "a rate in [0, 1)", getattr(self, name))
-        require(isinstance(self.include_preprocessing, bool), "include_preprocessing", "true or false",
-                self.include_preprocessing)  # fmt: skip
+        for name in ("include_preprocessing", "keep_head"):
+            require(isinstance(getattr(self, name), bool), name, "true or false", getattr(self, name))
         require(is_number(self.head_bias, -math.inf), "head_bias", "a number", self.head_bias)
         patterns = isinstance(self.freeze, tuple) and all(isinstance(pattern, str) for pattern in self.freeze)
         require(patterns, "freeze", "a tuple of names", self.freeze)
@@ -176,6 +178,7 @@ class Recipe:
         evaluate: the evaluations.
         checkpoint: the checkpoints.
         curriculum: image and patch sizes over the run.
+        head_first: a first phase that trains the head alone; None for none.
         masked: masked patch prediction, which ignores the labels; None for classification.
         adapt: parameter-efficient fine-tuning; None trains all weights. `Model.freeze` then names blocks without new
             variables.
@@ -203,6 +206,7 @@ class Recipe:
     evaluate: Evaluate = field(default_factory=Evaluate)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     curriculum: Curriculum = field(default_factory=Curriculum)
+    head_first: HeadFirst | None = None
     masked: Masked | None = None
     adapt: Adapt | None = None
     epochs: int = 1
@@ -217,6 +221,8 @@ class Recipe:
             if isinstance(part.type, type) and dataclasses.is_dataclass(part.type):
                 value = getattr(self, part.name)
                 require(isinstance(value, part.type), part.name, f"{part.type.__name__}(...)", value)
+        first = self.head_first
+        require(first is None or isinstance(first, HeadFirst), "head_first", "HeadFirst(...) or null", first)
         require(isinstance(self.name, str) and self.name, "name", "a name", self.name)
         require(is_count(self.epochs), "epochs", "a positive int", self.epochs)
         require(self.steps is None or is_count(self.steps), "steps", "a positive int or null", self.steps)

@@ -1,4 +1,4 @@
-"""The parts of a recipe about updates: loss, optimizer, learning-rate schedule and moving average."""
+"""The parts of a recipe about updates: loss, optimizer, learning-rate schedule, first phase and moving average."""
 
 from dataclasses import dataclass
 
@@ -135,6 +135,35 @@ class Schedule:
             require(is_count(getattr(self, name), 0), name, "an int of at least 0", getattr(self, name))
         require(is_count(self.timescale), "timescale", "a positive int", self.timescale)
         require(is_number(self.end, 0), "end", "a number of at least 0", self.end)
+
+
+@dataclass(frozen=True)
+class HeadFirst:
+    """A first phase that trains the head alone, so that a new head does not disturb pre-trained weights.
+
+    The head are the layers `head` and `pre_logits`. All other weights, batch norms included, stay as they are. Then the
+    optimizer starts anew, and its rate, `layer_decay` and the schedule apply to all weights for the rest of the run.
+
+    Args:
+        until: fraction of the run's steps at which the phase ends, in (0, 1).
+        learning_rate: the learning rate of the phase, which is constant.
+    """
+
+    until: float = 0.2
+    learning_rate: float = 1e-3
+
+    def __post_init__(self):
+        require(is_positive(self.until) and self.until < 1, "until", "a share in (0, 1)", self.until)
+        require(is_positive(self.learning_rate), "learning_rate", "a positive number", self.learning_rate)
+
+    def steps_of(self, total: int) -> int:
+        """Return the number of updates of the phase in a run of `total` updates, at least one if there are two."""
+        return min(max(round(self.until * total), 1), total - 1)
+
+
+def head_steps(recipe, total: int) -> int:
+    """Return the number of updates that a recipe makes to the head alone in a run of `total` updates."""
+    return recipe.head_first.steps_of(total) if recipe.head_first else 0
 
 
 @dataclass(frozen=True)
