@@ -61,6 +61,11 @@ def run_data_verb(options) -> Result:
     recipe, left_out = recipe_of(options), absent_files(options.model, options.recipe)
     with hide_stderr():  # TFLite prints information
         model = load_predictor(options.model)
+    if interface_of(model).targets:
+        from keras_vit.cli.evaluate_values import run_values_verb
+
+        following, origin = _following(model, options), origin_of(options.model)
+        return run_values_verb(model, interface_of(model), options, recipe, left_out, origin, following)
     if options.save_calibrated:
         _require_keras_model(model, options)
     given = {"recipe": recipe, "data_dir": options.data_dir, "left_out": left_out, "quiet": options.quiet}

@@ -61,6 +61,8 @@ def training_batches(
 ) -> tf.data.Dataset:
     """Return all batches of a training run in order: images (B, H, W, C) float32 and targets (B, K) float32.
 
+    The targets are 1 at the class, or the probabilities or values of the examples.
+
     Order and augmentation depend only on (seed, epoch, example). A run that resumes at batch `start`, also with another
     `input_shape`, sees the examples that the uninterrupted run would have seen.
 
@@ -193,6 +195,8 @@ class _Preparation:
         return images
 
     def _targets(self, label, multi_hot: bool):
+        if self._examples.kind != "classes":
+            return label
         if not self._examples.multi:
             return tf.one_hot(label, len(self._examples.labels))
         return label if multi_hot else label / tf.maximum(tf.reduce_sum(label, axis=-1, keepdims=True), 1.0)

@@ -105,7 +105,7 @@ class Run:
         self.directory, self.batch_size = data_dir or recipe.data.directory, recipe.data.batch_size
         self.data = Datasets.open(recipe, data_dir, known_broken(workdir))
         self.steps = self.data.steps
-        self.state = first_state(recipe, self.data.train.labels, self.steps, devices.strategy)
+        self.state = first_state(recipe, self.data.train.labels, self.steps, devices.strategy, self.data.terms)
         self.counters, average = self.state.counters, self.state.average
         self.data = replace(self.data, spec=preprocessing_of(average))
         self.checkpoints = Checkpoints(
@@ -174,7 +174,7 @@ class Run:
     def _test(self) -> None:
         """Evaluate the result of the run on the test split: the last weights, or the best ones with `use_best`."""
         if self._stops_early:
-            self.report.say(f"stopped early at step {self.step:,} of {self.steps:,}: no higher accuracy in "
+            self.report.say(f"stopped early at step {self.step:,} of {self.steps:,}: no {self.measure.better} in "
                             f"{self.recipe.evaluate.patience} evaluations")  # fmt: skip
         if self.recipe.checkpoint.use_best:
             best = keras.saving.load_model(self.workdir / "best.keras", compile=False)
@@ -248,14 +248,11 @@ class Run:
                     self._select(self.result)
 
     def _select(self, result: dict) -> None:
-        """Count the evaluations since the highest accuracy, and write `best.keras` there if the recipe asks for it.
-
-        With several labels per image, the mean average precision replaces the accuracy.
-        """
+        """Count the evaluations since the best one, and write `best.keras` there if the recipe asks for it."""
         if not (self.recipe.checkpoint.best or self.recipe.evaluate.patience):
             return
         self.counters.waited += 1
-        score = result.get("mean_average_precision", result["accuracy"])
+        score = self.measure.score(result)
         if score > self.counters.best:
             self.counters.best, self.counters.waited = score, 0.0
             if self.recipe.checkpoint.best and self.devices.chief:
