@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from keras_vit.analysis.page import cell, facts_table, figure, heading, number, sheet, table, write_html
+from keras_vit.analysis.page import cell, facts_table, figure, heading, number, sheet, spread_of, table, write_html
 from keras_vit.analysis.plots.values import plot_values
 
 SHOWN = 24  # pictures of a sheet
@@ -50,10 +50,3 @@ def write_values(path: Path, results: dict, values, predicted, pictures: Callabl
         sheet(pictures([row["image"] for row in worst]), captions),
     ]
     write_html(path, f"Evaluation of {results['model']}", body)
-
-
-def spread_of(figure: dict) -> str:
-    """Return a figure with its interval."""
-    if figure["value"] is None:
-        return "unknown"
-    return f"{figure['value']:.4g} ({figure['low']:.4g} to {figure['high']:.4g})"

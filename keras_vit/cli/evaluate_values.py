@@ -76,7 +76,7 @@ def _labelled(options, interface, recipe, left_out):
 
 
 def _text(results, options) -> str:
-    from keras_vit.analysis.values_page import spread_of
+    from keras_vit.analysis.page import spread_of
 
     names = ("target", "MAE", "RMSE", "R2")
     cells = [(row["target"], *(spread_of(row[name]) for name in ("mae", "rmse", "r2"))) for row in results["targets"]]

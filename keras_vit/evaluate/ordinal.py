@@ -1,9 +1,11 @@
 """Metrics of ordered classes, from a confusion matrix.
 
-K classes.
+N images, K classes.
 """
 
 import numpy as np
+
+from keras_vit.evaluate.class_metrics import LEVEL, RESAMPLES, SEED, resampled
 
 
 def rank_metrics(confusion: np.ndarray) -> dict:
@@ -23,3 +25,27 @@ def rank_metrics(confusion: np.ndarray) -> dict:
     expected = (apart**2 * by_chance).sum()
     kappa = 1 - (apart**2 * confusion).sum() / expected if expected > 0 else np.nan
     return {"rank_error": float((apart * confusion).sum() / count), "kappa": float(kappa)}
+
+
+def rank_results(labels, predicted, classes: int, seed: int = SEED, resamples: int = RESAMPLES) -> dict:
+    """Return `rank_metrics` with bootstrap intervals: name -> `{"value": ..., "low": ..., "high": ...}`.
+
+    Args:
+        labels: (N,) class indices.
+        predicted: (N,) predicted class indices.
+        classes: number of classes K.
+        seed: seed of the bootstrap.
+        resamples: number of resamples of the bootstrap.
+    """
+    cells = np.asarray(labels) * classes + np.asarray(predicted)
+    found = _of_cells(cells, classes)
+    drawn = [list(_of_cells(cells[i], classes).values()) for i in resampled(len(cells), resamples, seed)]
+    known = ~np.isnan(np.array(drawn)).all(axis=0)
+    bounds = np.nanpercentile(np.where(known, drawn, 0.0), [50 * (1 - LEVEL), 50 * (1 + LEVEL)], axis=0)
+    rows = zip(found.items(), known, bounds.T.tolist(), strict=True)
+    return {name: {"value": value if ok else None, "low": low if ok else None, "high": high if ok else None}
+            for (name, value), ok, (low, high) in rows}  # fmt: skip
+
+
+def _of_cells(cells, classes: int) -> dict:
+    return rank_metrics(np.bincount(cells, minlength=classes**2).reshape(classes, classes))

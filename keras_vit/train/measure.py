@@ -88,7 +88,8 @@ class Measure:
         """Return the metrics of `keras_vit.evaluate.accuracy.evaluate` on a split, and the few-shot accuracies.
 
         A regression has those of `evaluate_regression` instead. With several labels per image,
-        `keras_vit.evaluate.multi_label.label_metrics` adds its metrics. For masked patch prediction `loss` and `accuracy` are means over patches; pixel targets have no accuracy.
+        `keras_vit.evaluate.multi_label.label_metrics` adds its metrics. For masked patch prediction `loss` and
+        `accuracy` are means over patches; pixel targets have no accuracy.
         """
         recipe, batches = self._recipe, self._batches_of(split)
         if recipe.loss.is_regression:
