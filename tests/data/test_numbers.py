@@ -54,12 +54,12 @@ def test_probabilities_are_divided_by_their_rounded_sum(table):
 @pytest.mark.parametrize(
     ("targets", "columns", "rows", "sentence"),
     [
-        ("probabilities", (), ("0.5,0.5", "0.5,0.4", "1,0", "1,0"), "sum to 1 in each row .* 0.5, 0.4 with the sum 0.9 in"),
-        ("probabilities", (), ("1.5,-0.5", "1,0", "1,0", "1,0"), r"in \[0, 1\] that sum to 1 .* row 1; targets 'numbers'"),
+        ("probabilities", (), ("0.5,0.5", "0.5,0.4", "1,0", "1,0"), "sum to 1 in .* 0.5, 0.4 with the sum 0.9"),
+        ("probabilities", (), ("1.5,-0.5", "1,0", "1,0", "1,0"), r"in \[0, 1\] that sum to 1 .* row 1; targets"),
         ("probabilities", ("x",), ("1,0", "1,0", "1,0", "1,0"), "expected a column for each of 2 classes or more"),
-        ("numbers", (), ("1,2", "1,two", "1,0", "1,0"), "column 'y' of .* expected a number in each row, received 'two'"),
+        ("numbers", (), ("1,2", "1,two", "1,0", "1,0"), "column 'y' of .* expected a number in .*, received 'two'"),
         ("numbers", (), ("1,2", "1,nan", "1,0", "1,0"), "expected a number in each row, received 'nan' in row 2"),
-        ("numbers", ("z",), ("1,2", "1,3", "1,0", "1,0"), "the columns path, z, received .* with the columns path, split"),
+        ("numbers", ("z",), ("1,2", "1,3", "1,0", "1,0"), "the columns path, z, received .* with the columns path"),
         ("classes", (), ("1,2", "1,3", "1,0", "1,0"), "expected 0 or 1 .*, received '2'; targets 'numbers' or 'prob"),
     ],
 )  # fmt: skip
