@@ -75,14 +75,12 @@ def analyze(
     if (test_images is None) != (test_labels is None):
         raise ValueError("test_images expected test_labels with them, received only one of the two.")
     is_regression = bool(inputs.interface.targets)
-    require = require_values if is_regression else require_labels
+    require, part_of = (require_values, values_part) if is_regression else (require_labels, labelled_part)
+    name = "values" if is_regression else "labelled"
     labelled = None if test_images is None else require(inputs, test_images, test_labels)
     inputs.output.mkdir(parents=True, exist_ok=True)
     parts = available_parts(model, len(inputs.sample_images)) if parts is None else parts
-    results = {}
-    if labelled is not None:
-        known = values_part(inputs, *labelled) if is_regression else labelled_part(inputs, *labelled)
-        results = {"values" if is_regression else "labelled": known}
+    results = {} if labelled is None else {name: part_of(inputs, *labelled)}
     return _write(inputs, results | {part: PARTS[part](inputs) for part in parts}, extra_pictures or {})
 
 

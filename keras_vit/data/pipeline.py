@@ -90,12 +90,7 @@ def training_batches(
     _require_crop_fits(augment, input_shape)
     part = _part_of(batch_size, shard, augment)
     prepare = _Preparation(examples, augment, input_shape, seed, steps * batch_size, part)
-
-    def one_epoch(epoch):
-        return examples.stream(seed_pair(seed, epoch, _SHUFFLE)[0]).take(steps * batch_size)
-
-    dataset = tf.data.Dataset.range(start // steps, _UNLIMITED if epochs is None else epochs).flat_map(one_epoch)
-    dataset = dataset.skip(start % steps * batch_size).enumerate(start * batch_size)
+    dataset = in_training_order(examples, batch_size=batch_size, epochs=epochs, seed=seed, start=start)
     if part.own < batch_size:
         dataset = dataset.filter(part.contains)
     if prepare.per_example:
@@ -103,6 +98,22 @@ def training_batches(
     dataset = dataset.batch(part.count, drop_remainder=True)
     one_batch = functools.partial(prepare.batch, scale=scale, spec=spec, multi_hot=multi_hot, corrupt=corrupt)
     return untuned(dataset.map(one_batch, BATCHES_AT_ONCE).prefetch(BATCHES_AHEAD))
+
+
+def in_training_order(
+    examples: Examples, *, batch_size: int, epochs: int | None, seed: int = 0, start: int = 0
+) -> tf.data.Dataset:
+    """Return (position in the run, example of `Examples.stream`) of the whole batches of a run, from batch `start` on.
+
+    The arguments are those of `training_batches`.
+    """
+    steps = steps_per_epoch(examples, batch_size)
+
+    def one_epoch(epoch):
+        return examples.stream(seed_pair(seed, epoch, _SHUFFLE)[0]).take(steps * batch_size)
+
+    dataset = tf.data.Dataset.range(start // steps, _UNLIMITED if epochs is None else epochs).flat_map(one_epoch)
+    return dataset.skip(start % steps * batch_size).enumerate(start * batch_size)
 
 
 def _part_of(batch_size: int, shard: tuple[int, int], augment: Augment) -> _Part:

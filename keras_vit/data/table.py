@@ -71,6 +71,13 @@ def file_of(path: str, table: str | os.PathLike) -> str:
     return path if is_absolute(path) else f"{folder_of(table)}/{path}"
 
 
+def rows_to_check(file: str) -> list[tuple[str, str, str]]:
+    """Return (path, split, class) of each row of a table; the class is an empty text without a column `label`."""
+    columns, rows = read_table(file, ("path",), "FOLDER")
+    split = (lambda row: row["split"]) if "split" in columns else lambda row: _split_of(row["path"])
+    return [(file_of(row["path"], file), split(row), row.get("label") or "") for row in rows]
+
+
 def read_table(
     file: str | os.PathLike | None, columns: tuple[str, ...] = (), argument: str = "directory"
 ) -> tuple[list[str], list[dict[str, str]]]:

@@ -71,16 +71,7 @@ def evaluator(
             logits = (logits + tf.cast(mirrored, tf.float32)) / 2
         if others is not None:
             logits = tf.where(others, -1e9, logits)
-        if soft:
-            targets, correct = labels, tf.one_hot(tf.argmax(labels, axis=-1), classes)
-        elif labels.shape.rank == 2:
-            correct = tf.cast(labels, tf.float32)
-            weights = weights * tf.cast(tf.reduce_any(correct > 0, axis=-1), tf.float32)
-            targets = correct if loss.kind == "sigmoid" else tf.math.divide_no_nan(
-                correct, tf.reduce_sum(correct, axis=-1, keepdims=True)
-            )  # fmt: skip
-        else:
-            correct = targets = tf.one_hot(labels, classes)
+        correct, targets, weights = _answers(loss, labels, weights, classes, soft)
         losses = example_losses(loss, targets, logits)
         hits = tf.gather(correct, tf.argmax(logits, axis=-1), batch_dims=1)
         totals = [[tf.reduce_sum(values * weights)] for values in (losses, hits, tf.ones_like(weights))]
@@ -99,6 +90,19 @@ def evaluator(
         return tf.concat(totals, axis=0)
 
     return sums
+
+
+def _answers(loss: Loss, labels, weights, classes: int, soft: bool):
+    """Return 1 at the correct classes (B, K), the targets of the loss (B, K), and the weights (B,) of `evaluator`."""
+    if soft:
+        return tf.one_hot(tf.argmax(labels, axis=-1), classes), labels, weights
+    if labels.shape.rank != 2:
+        correct = tf.one_hot(labels, classes)
+        return correct, correct, weights
+    correct = tf.cast(labels, tf.float32)
+    weights = weights * tf.cast(tf.reduce_any(correct > 0, axis=-1), tf.float32)
+    shares = tf.math.divide_no_nan(correct, tf.reduce_sum(correct, axis=-1, keepdims=True))
+    return correct, correct if loss.kind == "sigmoid" else shares, weights
 
 
 def evaluate(
@@ -196,7 +200,7 @@ def evaluate_regression(model: keras.Model, batches, loss: Loss, sums=None) -> d
     sums = sums or regression_sums(model, loss)
     total = sum(tf.cast(sums(*batch), tf.float64) for batch in batches).numpy()
     head = flattened(model).get_layer("head")
-    return metrics_of_sums(total, model_interface(model).targets, head.deviation)
+    return metrics_of_sums(total, head.labels, head.deviation)
 
 
 def regression_sums(model: keras.Model, loss: Loss):

@@ -45,7 +45,7 @@ class OrdinalHead(Head):
     def call(self, inputs, training=None):
         return _log_probabilities(super().call(inputs, training=training))
 
-    def quantized_call(self, *args, **kwargs):
+    def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
         return _log_probabilities(super().quantized_call(*args, **kwargs))
 
 
@@ -95,7 +95,7 @@ class RegressionHead(Head):
     def call(self, inputs, training=None):
         return self._in_units(super().call(inputs, training=training))
 
-    def quantized_call(self, *args, **kwargs):
+    def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
         return self._in_units(super().quantized_call(*args, **kwargs))
 
     def _in_units(self, standardised):

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_vit.data.broken import DATA_ERRORS, naming_broken_files
 from keras_vit.preprocessing.image_spec import preprocessing_of
 from keras_vit.tasks.masked import finished_models
+from keras_vit.train.cached_features import on_features
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.interrupt import Interrupt
@@ -119,6 +120,7 @@ class Run:
         self.plot = plot if devices.chief else None
         self.profile = Profile(workdir / "profile" if profile and devices.chief else None)
         self.stages = [span for span in spans_of(recipe, self.steps) if span.end > self.step]
+        self.learning = self.state  # of the head only, with cached features
         self.stage = self.result = None
         self.saved = time.perf_counter()
         self.begun = self.saved - self.counters.seconds
@@ -150,6 +152,7 @@ class Run:
             Report(recipe, self.workdir, self.data, self.step, devices.chief, self.plot) as self.report,
         ):
             self.report.begin(self.state.model.count_params(), self.state.rate.schedule)
+            self._cache_features(interrupt)
             stop, count, _ = devices.agree(interrupt.requested, 1, False)
             while self.step < self.steps and not (stop or self._stops_early):
                 self._update(count)
@@ -165,6 +168,18 @@ class Run:
                 raise SystemExit(interrupt.code)
             self._test()
         return self._finish()
+
+    def _cache_features(self, interrupt: Interrupt) -> None:
+        """Train on cached features from now on, if the recipe says so."""
+        found = on_features(
+            self.state, self.data, self.workdir, self.devices.workers, self.report.say, lambda: interrupt.requested
+        )
+        if found is None:
+            return
+        self.learning, self.data = found
+        self.measure = Measure(self.recipe, self.learning.average, self.data, self.devices)
+        shape = self.learning.model.input_shape[1:]
+        self.stages = [replace(span, input_shape=shape) for span in self.stages]
 
     @property
     def _stops_early(self) -> bool:
@@ -191,7 +206,7 @@ class Run:
         self.stage = self.stages.pop(0)
         devices = self.devices
         self.run_steps = compiled_steps(
-            self.recipe, self.state, devices.strategy, self.stage, devices.cores, self.data.terms
+            self.recipe, self.learning, devices.strategy, self.stage, devices.cores, self.data.terms
         )
         batches = self.data.batches(self.stage.input_shape, self.step)
         self.iterator = iter(devices.spread(batches, self.batch_size))

@@ -34,6 +34,8 @@ class Data:
         targets: what a `csv` table states for an image: `classes`; `probabilities`, a column for each class; or
             `numbers`, a column for each value that a regression predicts.
         columns: names of the columns of `probabilities` or `numbers`; () for all columns except path, split and sha256.
+        cache_features: whether to compute the input of the head once per image, and to train the head on it. It needs a
+            run that trains only the head, without random changes of the images. The files are in `workdir/features`.
         classes: names of all classes in another order than the sorted one, as the loss `ordinal` needs, the lowest
             first.
         exif: whether to apply the EXIF orientation of photographs in training and evaluation. False reads the stored
@@ -53,6 +55,7 @@ class Data:
     targets: str = "classes"
     columns: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    cache_features: bool = False
 
     def __post_init__(self):
         known = self.source in SOURCES[:4] or (isinstance(self.source, str) and self.source.startswith(PREFIXES))
@@ -66,7 +69,8 @@ class Data:
         require(self.sampling in ("uniform", "balanced"), "sampling", "'uniform' or 'balanced'", self.sampling)
         require(self.resize is None or is_count(self.resize), "resize", "a positive int or null", self.resize)
         require(self.on_error in ("stop", "skip"), "on_error", "'stop' or 'skip'", self.on_error)
-        require(isinstance(self.exif, bool), "exif", "true or false", self.exif)
+        for name in ("exif", "cache_features"):
+            require(isinstance(getattr(self, name), bool), name, "true or false", getattr(self, name))
         require(self.targets in TARGETS, "targets", f"one of {', '.join(map(repr, TARGETS))}", self.targets)
         for name in ("columns", "classes"):
             names = getattr(self, name)
