@@ -74,14 +74,20 @@ def analyze(
     )
     if (test_images is None) != (test_labels is None):
         raise ValueError("test_images expected test_labels with them, received only one of the two.")
-    is_regression = bool(inputs.interface.targets)
-    require, part_of = (require_values, values_part) if is_regression else (require_labels, labelled_part)
-    name = "values" if is_regression else "labelled"
-    labelled = None if test_images is None else require(inputs, test_images, test_labels)
+    known = _labelled(inputs, test_images, test_labels)
     inputs.output.mkdir(parents=True, exist_ok=True)
     parts = available_parts(model, len(inputs.sample_images)) if parts is None else parts
-    results = {} if labelled is None else {name: part_of(inputs, *labelled)}
+    results = {name: draw() for name, draw in known.items()}
     return _write(inputs, results | {part: PARTS[part](inputs) for part in parts}, extra_pictures or {})
+
+
+def _labelled(inputs, images, labels) -> dict:
+    """Return the part about labelled images as name -> a function that draws it; {} without images."""
+    if images is None:
+        return {}
+    require, part = (require_values, values_part) if inputs.interface.targets else (require_labels, labelled_part)
+    checked = require(inputs, images, labels)
+    return {"values" if inputs.interface.targets else "labelled": lambda: part(inputs, *checked)}
 
 
 def _inputs(model, images, names, sample_images, sample_names, labels, top, output, max_drawn, batch_size):
