@@ -30,8 +30,7 @@ ON_KERAS = {
     "keras_vit-openvino-int8": "ours.py:openvino_int8",
 }
 ALL_OURS = tuple(library for library in ON_KERAS if library.startswith(OURS))
-# these give up speed for memory, or exactness for speed, or train few weights: as our fastest they count only where they
-# alone are asked for
+# They give up speed for memory, or exactness for speed, or train few weights, and run only where they are named.
 BY_NAME = ("keras_vit-recompute", "keras_vit-lora", "keras_vit-probe", "keras_vit-openvino-int8")
 # the engine; what XLA always compiles on JAX; a file that is the same from either
 ON_TENSORFLOW = tuple(library for library in ALL_OURS if library not in (OURS, *SERVED))

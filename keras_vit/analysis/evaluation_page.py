@@ -15,6 +15,7 @@ from keras_vit.analysis.page import (
     number,
     paragraph,
     sheet,
+    spread_of,
     table,
     write_html,
 )
@@ -67,6 +68,9 @@ def _facts(results):
         "expected calibration error": f"{results['calibration']['ece']:.2%}",
         "in brackets": f"{interval['level']:.0%} interval of {interval['resamples']:,} bootstrap resamples",
     }
+    if "ranks" in results:
+        facts["mean rank error"] = spread_of(results["ranks"]["rank_error"])
+        facts["quadratic weighted kappa"] = spread_of(results["ranks"]["kappa"])
     if results["unreadable"]:
         facts["left out"] = f"{len(results['unreadable']):,} images that cannot be read"
     if results["classes_without_images"]:

@@ -103,3 +103,10 @@ def png_of(pixels: np.ndarray, side: int = 224) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
+
+
+def spread_of(figure: dict) -> str:
+    """Return a figure with its interval."""
+    if figure["value"] is None:
+        return "unknown"
+    return f"{figure['value']:.4g} ({figure['low']:.4g} to {figure['high']:.4g})"

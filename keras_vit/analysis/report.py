@@ -14,6 +14,7 @@ from keras_vit.analysis.report_inputs import ReportInputs
 from keras_vit.analysis.report_labelled import labelled_part, require_labels
 from keras_vit.analysis.report_page import write_page
 from keras_vit.analysis.report_parts import PARTS, available_parts
+from keras_vit.analysis.report_values import require_values, values_part
 from keras_vit.composed import flattened
 from keras_vit.models.model_interface import ModelInterface, model_interface, named_outputs
 from keras_vit.preprocessing.inputs import load_image
@@ -50,7 +51,7 @@ def analyze(
         sample_names: N names of these, usually classes; `names` if `sample_images` is None.
         test_images: (N, H, W, C) in the model's input range, images with known classes. The page begins with their
             confusion matrix and the most confident mistakes.
-        test_labels: N class indices of these.
+        test_labels: N class indices of these; the values (N, T) of a regression.
         extra_pictures: more PNG files in `output` for the page, file -> caption.
         top: number of predicted classes per image.
         max_drawn: maximum number of images in a picture.
@@ -73,11 +74,20 @@ def analyze(
     )
     if (test_images is None) != (test_labels is None):
         raise ValueError("test_images expected test_labels with them, received only one of the two.")
-    labelled = None if test_images is None else require_labels(inputs, test_images, test_labels)
+    known = _labelled(inputs, test_images, test_labels)
     inputs.output.mkdir(parents=True, exist_ok=True)
     parts = available_parts(model, len(inputs.sample_images)) if parts is None else parts
-    results = {} if labelled is None else {"labelled": labelled_part(inputs, *labelled)}
+    results = {name: draw() for name, draw in known.items()}
     return _write(inputs, results | {part: PARTS[part](inputs) for part in parts}, extra_pictures or {})
+
+
+def _labelled(inputs, images, labels) -> dict:
+    """Return the part about labelled images as name -> a function that draws it; {} without images."""
+    if images is None:
+        return {}
+    require, part = (require_values, values_part) if inputs.interface.targets else (require_labels, labelled_part)
+    checked = require(inputs, images, labels)
+    return {"values" if inputs.interface.targets else "labelled": lambda: part(inputs, *checked)}
 
 
 def _inputs(model, images, names, sample_images, sample_names, labels, top, output, max_drawn, batch_size):

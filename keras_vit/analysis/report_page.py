@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from keras_vit.analysis.page import escaped, facts_table, figure, folded, heading, number, table, write_html
+from keras_vit.analysis.page import cell, escaped, facts_table, figure, folded, heading, number, table, write_html
 
 TITLES = {
     "labelled": "Confusion matrix and mistakes",
+    "values": "Predicted and true values",
     "attention": "Attention",
     "class": "Evidence for the class",
     "figure7": "Filters, position embeddings, attention distance",
@@ -45,6 +46,11 @@ def write_page(
         body += [_picture(path.parent / file, caption) for file, caption in pictures.items()]
         if part == "labelled":
             body += _labelled_tables(analysis["labelled"], name)
+        if part == "values":
+            rows = [[cell(row["target"]), number(f"{row['mae']:.4g}"), number(f"{row['rmse']:.4g}"),
+                     number("unknown" if row["r2"] is None else f"{row['r2']:.4g}")]
+                    for row in analysis["values"]["targets"]]  # fmt: skip
+            body.append(table(("target", "mean absolute error", "root mean squared error", "R2"), rows))
     write_html(path, f"Analysis of {analysis['model']}", body)
 
 

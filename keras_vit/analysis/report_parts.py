@@ -19,7 +19,7 @@ from keras_vit.analysis.plots.similarity import plot_neighbours, plot_projection
 from keras_vit.analysis.plots.style import evenly_spaced
 from keras_vit.analysis.report_inputs import PartResult, ReportInputs, rounded
 from keras_vit.analysis.similarity import layer_similarity
-from keras_vit.layers import EncoderBlock
+from keras_vit.layers import EncoderBlock, RegressionHead
 
 MAX_BLOCKS = 6  # in the picture of the blocks
 MAX_LAYER_OUTPUTS = 3  # images whose layer outputs are drawn
@@ -31,7 +31,7 @@ MAX_QUERIES = 6  # images whose neighbours are drawn
 def available_parts(model: keras.Model, sample_size: int) -> list[str]:
     """Return the names of the parts that a model has with a sample of this size."""
     has_blocks = any(isinstance(layer, EncoderBlock) for layer in model.layers)
-    has_head = any(layer.name == "head" for layer in model.layers)
+    has_head = any(layer.name == "head" and not isinstance(layer, RegressionHead) for layer in model.layers)
     enough = sample_size >= MIN_SAMPLE
     needs = {"attention": has_blocks, "class": has_head, "layers": enough, "neighbours": enough}
     return [name for name in PARTS if needs.get(name, True)]

@@ -129,6 +129,8 @@ def _analyze_labelled(model, images, labels, names, options, parts, extra_pictur
 
     output = Path(options.output)
     inputs = model_interface(model).inputs_of(images)
+    if model_interface(model).targets:
+        return _analyze_values(model, inputs, labels, names, options, parts, extra_pictures)
     first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one image per class
     test = {"test_images": inputs, "test_labels": labels} if classified else {}
     report = analysis.analyze(
@@ -141,6 +143,18 @@ def _analyze_labelled(model, images, labels, names, options, parts, extra_pictur
         name = re.sub(r"\W+", "_", names[labels[i]])
         Image.fromarray(np.squeeze(images[i].round().astype("uint8"))).save(output / "examples" / f"{i}_{name}.png")
     return report
+
+
+def _analyze_values(model, inputs, values, names, options, parts, extra_pictures):
+    """Draw the analysis of a regression on images (N, H, W, C) with known values (N, T)."""
+    from keras_vit import analysis
+
+    texts = [", ".join(f"{name} {value:.4g}" for name, value in zip(names, row, strict=True)) for row in values]
+    return analysis.analyze(
+        model, inputs[:MAX_DRAWN], options.output, names=[f"true: {text}" for text in texts[:MAX_DRAWN]], parts=parts,
+        sample_images=inputs[:SAMPLE], sample_names=texts[:SAMPLE], extra_pictures=extra_pictures, test_images=inputs,
+        test_labels=values,
+    )  # fmt: skip
 
 
 def _draw_masked(options, masked, inputs, output):

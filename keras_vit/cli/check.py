@@ -11,13 +11,19 @@ MAX_LISTED = 5  # files per finding
 
 def add(verb) -> None:
     """Add the verb and its options to the command line."""
-    sub = verb("check", run, "Read every image of a folder once, and list the files that need care.", "check photos")
+    sub = verb(
+        "check", run, "Read every image of a folder or a table once, and list the files that need care.", "check photos"
+    )
     sub.description += (
         " Exit status: 0, nothing needs care; 1, there are broken files, duplicates across splits or classes, or "
         "classes with no or few images; 2, wrong arguments. Unusual files and duplicates within a class are only "
         "listed."
     )
-    sub.add_argument("folder", metavar="FOLDER", help="CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg")
+    sub.add_argument(
+        "folder",
+        metavar="FOLDER",
+        help="CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg, or a CSV file with a column path",
+    )
 
 
 def run(options) -> Result:
@@ -37,8 +43,9 @@ def run(options) -> Result:
 
 def _lines(folder, report):
     counts = ", ".join(f"{split} {sum(classes.values()):,}" for split, classes in report["splits"].items())
-    classes = {label for classes in report["splits"].values() for label in classes}
-    yield f"{folder}: {report['files']:,} files of {len(classes):,} classes ({counts})"
+    classes = {label for classes in report["splits"].values() for label in classes} - {""}
+    of_classes = f" of {len(classes):,} classes" if classes else ""
+    yield f"{folder}: {report['files']:,} files{of_classes} ({counts})"
     for title, lines in (
         ("broken", [f"{row['file']}: {row['reason']}" for row in report["broken"]]),
         ("the same content in two splits or classes", [" = ".join(files) for files in report["duplicates_across"]]),

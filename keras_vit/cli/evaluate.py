@@ -5,8 +5,6 @@ from keras_vit.cli.options import MODEL_HELP, add_data_options, data_arguments, 
 from keras_vit.cli.output import Result
 from keras_vit.cli.suite import add_suite, require_applicable, run_suite_verb
 
-LABEL_METRICS = ("mean_average_precision", "f1", "micro_f1")
-
 
 def add(verb) -> None:
     """Add the verb and its options to the command line."""
@@ -37,11 +35,13 @@ def run(options) -> Result:
     from keras_vit.evaluate.accuracy import evaluate_model
     from keras_vit.models.load import load_model
     from keras_vit.train.left_out import absent_files
+    from keras_vit.train.log.figures import figures_of
 
     settings = {"flip": options.flip, "left_out": absent_files(options.model, options.recipe)}
     result = evaluate_model(load_model(options.model), recipe.data, options.data_dir, recipe.loss, **settings)
-    text = f"accuracy {result['accuracy']:.2%}, loss {result['loss']:.4f} on {result['examples']:,} test images"
-    if "mean_average_precision" in result:
-        text += "".join(f", {name.replace('_', ' ')} {result[name]:.2%}" for name in LABEL_METRICS)
+    first = [name for name in ("accuracy", "loss") if name in result]
+    more = ", ".join(figures_of({name: result[name] for name in result if name not in (*first, "examples")}))
+    text = f"{', '.join(figures_of({name: result[name] for name in first}))} on {result['examples']:,} test images"
+    text += f", {more}" if more else ""
     output = f"saved_models/{short_name(options.model)}"
     return Result(result, text, ("export", options.model, "--output", output, *data_arguments(options)))

@@ -61,6 +61,11 @@ def run_data_verb(options) -> Result:
     recipe, left_out = recipe_of(options), absent_files(options.model, options.recipe)
     with hide_stderr():  # TFLite prints information
         model = load_predictor(options.model)
+    if interface_of(model).targets:
+        from keras_vit.cli.evaluate_values import run_values_verb
+
+        following, origin = _following(model, options), origin_of(options.model)
+        return run_values_verb(model, interface_of(model), options, recipe, left_out, origin, following)
     if options.save_calibrated:
         _require_keras_model(model, options)
     given = {"recipe": recipe, "data_dir": options.data_dir, "left_out": left_out, "quiet": options.quiet}
@@ -73,7 +78,9 @@ def run_data_verb(options) -> Result:
         "weights": origin.weights,
         "sha256": origin.sha256,
         "data": options.data,
-        **labelled_results(test.probabilities, test.labels, interface.labels, test.images, options.seed or 0),
+        **labelled_results(
+            test.probabilities, test.labels, interface.labels, test.images, options.seed or 0, interface.ordered
+        ),
         "unreadable": test.unreadable,
         "temperature": None,
         "near_duplicates": None,
@@ -153,6 +160,8 @@ def _following(model, options) -> tuple[str, ...]:
 
 def _text(results: dict, options) -> str:
     """Return the summary and the table of the classes, those with the lowest F1 first."""
+    from keras_vit.analysis.page import spread_of
+
     calibrated, top = results["calibration"], results["top_k"]
     lines = [
         f"accuracy {_interval(results['accuracy'])}, top-{top['k']} {_interval(top)}, macro F1 "
@@ -160,6 +169,9 @@ def _text(results: dict, options) -> str:
         f"expected calibration error {calibrated['ece']:.2%}, log loss {calibrated['log_loss']:.4f} on "
         f"{results['images']:,} images",
     ]
+    if "ranks" in results:
+        error, kappa = (spread_of(results["ranks"][name]) for name in ("rank_error", "kappa"))
+        lines.append(f"mean rank error {error}, quadratic weighted kappa {kappa}")
     if results["temperature"]:
         temperature, after = results["temperature"]["value"], results["temperature"]["calibration"]
         lines.append(f"with the temperature {temperature:.3f}: expected calibration error {after['ece']:.2%}, log loss "

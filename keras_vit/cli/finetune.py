@@ -8,6 +8,7 @@ from pathlib import Path
 
 from keras_vit.cli.output import Result
 from keras_vit.cli.table import terminal_width
+from keras_vit.cli.table_options import OPTIONS, add_table_options, table_targets
 
 RECIPE, TABLE, EXPORT, REPORT = "recipe.py", "splits.csv", "export", "report"
 SHOWN = 5  # names of classes
@@ -38,6 +39,7 @@ def add(verb) -> None:
     sub.add_argument("--image-size", type=int, help="side of the images in pixels; by default the model's")
     sub.add_argument("--splits", metavar="FILE.csv", help="splits.csv of an earlier run, whose files keep their splits")
     sub.add_argument("--plan", action="store_true", help="write the recipe and stop before the training")
+    add_table_options(sub)
     sub.add_argument("--formats", help="formats of the export; see `keras-vit export --help`")
 
 
@@ -47,7 +49,7 @@ def run(options) -> Result:
     recipe_file = workdir / RECIPE
     if not recipe_file.exists():
         _plan(options, workdir)
-    elif options.splits or options.model or options.image_size:
+    elif any(getattr(options, name) for name in ("splits", "model", "image_size", *OPTIONS)):
         raise ValueError(
             f"--workdir expected a new folder with --model, --image-size or --splits, received {str(workdir)!r}, which "
             f"has a recipe; edit {recipe_file}, or remove it to plan again."
@@ -60,11 +62,14 @@ def run(options) -> Result:
 
     summary = train(load_recipe(recipe_file), workdir)
     _further(options, workdir)
-    data = {"accuracy": summary["accuracy"], "test_examples": summary["test_examples"], "steps": summary["steps"],
+    from keras_vit.train.log.figures import NUMBERS, headline
+
+    measured = {name: value for name, value in summary.items() if name.startswith(("accuracy", *NUMBERS[1:]))}
+    data = {**measured, "test_examples": summary["test_examples"], "steps": summary["steps"],
             "seconds": summary["seconds"], "model": str(workdir / "model.keras"), "export": str(workdir / EXPORT),
             "report": str(workdir / REPORT / "index.html")}  # fmt: skip
     text = (
-        f"test accuracy {summary['accuracy']:.2%} on {summary['test_examples']:,} images, measured once, after "
+        f"{headline(summary)} on {summary['test_examples']:,} images, measured once, after "
         f"{summary['steps']:,} updates in {summary['seconds']:.0f} s\n"
         f"model  {data['model']}\nexport {data['export']}\nreport {data['report']}"
     )
@@ -90,7 +95,8 @@ def _plan(options, workdir: Path) -> None:
 
     workdir.mkdir(parents=True, exist_ok=True)
     try:
-        data, findings = facts_of(options.folder, workdir / TABLE, options.splits)
+        targets = table_targets(options, options.folder)
+        data, findings = facts_of(options.folder, workdir / TABLE, options.splits, targets)
         model = model_facts(options.model, data)
         model = replace(model, image_size=options.image_size or model.image_size)
         plan = finetuning_plan(data)
@@ -123,10 +129,11 @@ def _chosen(data, model, plan, workdir) -> dict:
 
 def _lines(data, findings, model, plan, workdir):
     """Yield what was found and chosen, and why, in a few lines."""
-    from keras_vit.cli.plan import SMALL
+    from keras_vit.cli.new_recipe import better
+    from keras_vit.cli.plan import IMBALANCE, SMALL
 
     names = [f"{label} {count:,}" for label, count in findings.counts] or list(data.labels)
-    more = f", and {len(names) - SHOWN:,} more classes" if len(names) > SHOWN else ""
+    more = f", and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
     found = f"{data.train:,} images to train on, {data.validation:,} for validation, {data.test:,} to test"
     small = f"{'fewer than' if data.train < SMALL else 'at least'} {SMALL:,} images"
     rows = [("data", f"{found}: {', '.join(names[:SHOWN])}{more}. {data.split_note}")]
@@ -137,18 +144,31 @@ def _lines(data, findings, model, plan, workdir):
         for paths in findings.across[:SHOWN]
     ]
     rows += [
-        ("model", f"{model.name} with images of {model.image_size} pixels, and a new classifier"),
+        ("model", f"{model.name} with images of {model.image_size} pixels, and a new {_head(data)}"),
         ("updates", f"at most {plan.epochs * plan.updates:,} of {plan.batch} images, in {plan.epochs} epochs; fewer if "
-                    f"{plan.patience} epochs bring no higher validation accuracy"),
+                    f"{plan.patience} epochs bring no {better(data)} on the validation split"),
         ("rate", f"{plan.learning_rate:g}, lower in the first layers, for {small}"),
-        ("changes", f"crops of at least {plan.crop_area:.0%} of an image, mirror images, label smoothing, stochastic "
+        ("changes", f"crops of at least {plan.crop_area:.0%} of an image, mirror images, {_smoothing(data)}stochastic "
                     f"depth, for {small}"),
     ]  # fmt: skip
+    if plan.adjusts:
+        (most, many), (rarest, few) = data.train_counts[0], data.train_counts[-1]
+        rows.append(("rare", f"{rarest} has {few:,} images to train on and {most} {many:,}, over {IMBALANCE} times as "
+                             "many, so rare classes count more (logit_adjustment=1 in the recipe): the mean accuracy "
+                             "of the classes rises, and the accuracy may fall"))  # fmt: skip
     for title, text in rows:
         width, indent = terminal_width() or 100, " " * 9
         whole = {"break_long_words": False, "break_on_hyphens": False}  # paths
         yield textwrap.fill(f"{title:<9}{text}", width, subsequent_indent=indent, **whole)
     yield f"wrote {workdir / RECIPE}; to change anything, stop, edit it, and run the same command"
+
+
+def _head(data) -> str:
+    return f"head for {', '.join(data.labels[:SHOWN])}" if data.targets.kind == "numbers" else "classifier"
+
+
+def _smoothing(data) -> str:
+    return "label smoothing, " if data.targets.kind == "classes" and not data.targets.order else ""
 
 
 def _further(options, workdir: Path) -> None:

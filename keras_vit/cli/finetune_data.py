@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from keras_vit.cli.new_data import DataFacts, median_side, tfds_facts
+from keras_vit.cli.table_options import CLASSES, TableTargets
 
-COLUMNS = ("path", "label", "split", "sha256")
+COLUMNS = ("path", "split", "sha256")  # of an earlier table, beside the labels
+FIFTHS = 5  # groups of values, each of which is divided into the splits
 
 
 @dataclass(frozen=True)
@@ -18,13 +20,16 @@ class Findings:
     counts: tuple[tuple[str, int], ...] = ()
 
 
-def facts_of(source: str, table: Path, earlier: str | None) -> tuple[DataFacts, Findings]:
+def facts_of(
+    source: str, table: Path, earlier: str | None, targets: TableTargets = CLASSES
+) -> tuple[DataFacts, Findings]:
     """Return the facts about a folder, a CSV file or `tfds:NAME`, and write the table of a folder or a CSV file.
 
     Args:
         source: the images.
         table: the table to write.
         earlier: a table whose files keep their splits; None without one.
+        targets: what a CSV file states, and the order of the classes.
 
     Raises:
         FileNotFoundError: the source does not exist.
@@ -35,11 +40,15 @@ def facts_of(source: str, table: Path, earlier: str | None) -> tuple[DataFacts, 
             raise ValueError(
                 f"--splits expected a folder or a CSV file of images, received {source!r}, which has its own."
             )
-        return _of_tfds(source), Findings()
+        return _in_order(_of_tfds(source), targets.order), Findings()
     from keras_vit.data.splits import File, across, divide
     from keras_vit.data.table import read_table, write_table
 
-    rows, note = _rows_of_table(source) if source.endswith(".csv") else _rows_of_folder(source)
+    stated = {}  # cells of a table by path
+    if targets.kind != "classes":
+        rows, note, stated = _rows_of_numbers(source, targets)
+    else:
+        rows, note = _rows_of_table(source) if source.endswith(".csv") else _rows_of_folder(source)
     facts = _checked(rows)
     readable = [fact for fact in facts if fact.broken is None]
     before = {row["sha256"]: row["split"] for row in read_table(earlier, COLUMNS, "--splits")[1]} if earlier else {}
@@ -53,16 +62,52 @@ def facts_of(source: str, table: Path, earlier: str | None) -> tuple[DataFacts, 
         few = f"at least 3 readable images in a class, for three splits, found {len(files)} of {len(labels)} classes"
         raise ValueError(f"FOLDER expected {what if lacking else few} in {source!r}.")
     # The SHA-256 of each file lets a later call keep its split.
-    write_table(table, ({"path": str(Path(file.path).absolute()), "label": file.label, "split": splits[file.path],
-                         "sha256": file.digest} for file in files), COLUMNS)  # fmt: skip
+    columns = targets.columns or ("label",)
+    own = lambda file: stated.get(file.path, {"label": file.label})  # noqa: E731
+    write_table(table, ({"path": str(Path(file.path).absolute()), **own(file), "split": splits[file.path],
+                         "sha256": file.digest} for file in files), ("path", *columns, "split", "sha256"))  # fmt: skip
     grey = all("grey" in fact.odd for fact in readable)
+    in_training = Counter(file.label for file in files if splits[file.path] == "train").most_common()
     data = DataFacts(
-        "csv", str(table), labels, counts["train"], counts["test"], split_note=note, grey=grey,
+        "csv", str(table), targets.columns or labels, counts["train"], counts["test"], split_note=note, grey=grey,
         side=median_side([file.path for file in files]), validation=counts["validation"], validation_split="validation",
+        targets=targets, train_counts=() if stated else tuple(in_training),
     )  # fmt: skip
+    data = _in_order(data, targets.order)
     broken = tuple((fact.path, fact.broken) for fact in facts if fact.broken)
     leaks = tuple(tuple(paths) for paths in across(files, splits))
-    return data, Findings(broken, leaks, tuple(Counter(file.label for file in files).most_common()))
+    of_classes = () if stated else tuple(Counter(file.label for file in files).most_common())
+    return data, Findings(broken, leaks, of_classes)
+
+
+def _in_order(data: DataFacts, order: tuple[str, ...]) -> DataFacts:
+    """Return the facts with the classes in an order, if one is given."""
+    if order and set(order) != set(data.labels):
+        raise ValueError(f"--order expected the names of all classes ({', '.join(data.labels)}), received "
+                         f"{', '.join(order)}.")  # fmt: skip
+    return replace(data, labels=order, targets=TableTargets(order=order)) if order else data
+
+
+def _rows_of_numbers(file: str, targets: TableTargets):
+    """Return the rows and the note of `_rows_of_table` for a table of numbers, and the cells of each path.
+
+    The class of a row, by which the splits are stratified, is its most probable class or the fifth of its first number.
+    """
+    from keras_vit.data.numbers import numbers_of, probabilities_of
+    from keras_vit.data.table import file_of, read_table
+
+    names, rows = read_table(file, ("path", *targets.columns), "FOLDER")
+    read = probabilities_of if targets.kind == "probabilities" else numbers_of
+    values = read(rows, targets.columns, file)
+    if targets.kind == "probabilities":
+        groups = [targets.columns[i] for i in values.argmax(axis=1)]
+    else:
+        ranks = values[:, 0].argsort().argsort()
+        groups = [f"fifth {1 + FIFTHS * rank // len(rows)}" for rank in ranks]
+    splits, note = _splits_of(names, rows, file)
+    files = [file_of(row["path"], file) for row in rows]
+    cells = {path: {name: row[name] for name in targets.columns} for path, row in zip(files, rows, strict=True)}
+    return list(zip(files, splits, groups, strict=True)), note, cells
 
 
 def _rows_of_folder(folder: str) -> tuple[list[tuple[str, str, str]], str]:
@@ -86,14 +131,21 @@ def _rows_of_folder(folder: str) -> tuple[list[tuple[str, str, str]], str]:
 
 def _rows_of_table(file: str) -> tuple[list[tuple[str, str, str]], str]:
     """Return the same of a CSV file. Its column `split` may be missing."""
-    from keras_vit.data.splits import SPLITS
     from keras_vit.data.table import file_of, read_table
 
     columns, rows = read_table(file, ("path", "label"), "FOLDER")
+    splits, note = _splits_of(columns, rows, file)
+    return [(file_of(row["path"], file), split, row["label"]) for row, split in zip(rows, splits, strict=True)], note
+
+
+def _splits_of(columns, rows, file: str) -> tuple[list[str], str]:
+    """Return the given split of each row, or empty texts, and a note about the splits."""
+    from keras_vit.data.splits import SPLITS
+
     given = {row["split"] for row in rows} if "split" in columns else set()
     if given and not {"train"} <= given <= set(SPLITS):
         raise ValueError(f"split expected 'train', and 'validation' or 'test', in {file!r}, found {sorted(given)}.")
-    return [(file_of(row["path"], file), row["split"] if given else "", row["label"]) for row in rows], _note(given)
+    return [row["split"] if given else "" for row in rows], _note(given)
 
 
 def _note(given) -> str:

@@ -37,7 +37,7 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
         from keras_vit.evaluate.accuracy import has_same_classes
 
         images, labels, names = load_split(model, data, data_dir, limit, left_out)
-        return images, labels if has_same_classes(model, names) else None
+        return images, labels if has_same_classes(model, names) and not interface.targets else None
     from keras_vit.train.recipe import Data
 
     try:

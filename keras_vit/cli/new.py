@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 from keras_vit.cli.output import Result
+from keras_vit.cli.table_options import add_table_options, table_targets
 
 
 def add(verb) -> None:
@@ -16,7 +17,7 @@ def add(verb) -> None:
     sub.add_argument(
         "--data",
         metavar="SOURCE",
-        help="a folder of images, or tfds:NAME; scikit-learn's handwritten digits by default",
+        help="a folder of images, a CSV file, or tfds:NAME; scikit-learn's handwritten digits by default",
     )
     sub.add_argument("--data-dir", metavar="FOLDER", help="folder of TensorFlow Datasets, with --data tfds:NAME")
     sub.add_argument(
@@ -24,6 +25,7 @@ def add(verb) -> None:
         help="a model's name, which begins with random weights, or a tag or file of published weights to fine-tune "
         "(default vit_small_patch16_224.augreg_in21k; ViT_Ti16 for digits)",
     )
+    add_table_options(sub)
 
 
 def run(options) -> Result:
@@ -44,7 +46,7 @@ def run(options) -> Result:
     from keras_vit.cli.plan import fixed_plan
     from keras_vit.train.recipe.file import load_recipe
 
-    data = facts_of(options.data, options.data_dir)
+    data = facts_of(options.data, options.data_dir, table_targets(options, options.data))
     model = model_facts(options.model, data)
     command = ("train", options.file, "--workdir", str(Path("runs") / path.stem))
     plan = fixed_plan(data, model.fine_tuned)
@@ -62,8 +64,10 @@ def run(options) -> Result:
         "broken_files": data.broken,
         "batch_size": recipe.data.batch_size,
     }
-    lines = [f"wrote {options.file}: {model.name} with images of {model.image_size} pixels, {len(data.labels):,} "
-             f"classes, {data.train:,} training and {data.test:,} test images"]  # fmt: skip
+    numbers = data.targets.kind == "numbers"
+    what = f"values of {', '.join(data.labels)}" if numbers else f"{len(data.labels):,} classes"
+    lines = [f"wrote {options.file}: {model.name} with images of {model.image_size} pixels, {what}, {data.train:,} "
+             f"training and {data.test:,} test images"]  # fmt: skip
     if data.broken:
         lines.append(
             f"files that cannot be read: {data.broken:,}; `keras-vit check {shlex.quote(options.data)}` lists them"

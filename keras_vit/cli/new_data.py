@@ -2,9 +2,11 @@
 
 import io
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+
+from keras_vit.cli.table_options import CLASSES, TableTargets
 
 MEASURED = 200  # files whose sizes are read
 TESTS = ("test", "validation", "val")  # names of test splits of TensorFlow Datasets
@@ -30,6 +32,8 @@ class DataFacts:
         multi: whether an example has a list of classes.
         validation: number of validation examples.
         validation_split: split that selects the weights; None without one.
+        targets: what a table states; `labels` are then the names of its classes or columns.
+        train_counts: (class, number of training images), the rarest class last; empty if unknown or without classes.
     """
 
     source: str
@@ -47,6 +51,13 @@ class DataFacts:
     multi: bool = False
     validation: int = 0
     validation_split: str | None = None
+    targets: TableTargets = CLASSES
+    train_counts: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def imbalance(self) -> float:
+        """The ratio of the most frequent class to the rarest one in training; 1 if it is unknown."""
+        return self.train_counts[0][1] / self.train_counts[-1][1] if self.train_counts else 1.0
 
 
 def digits_facts() -> DataFacts:
@@ -152,13 +163,54 @@ def tfds_facts(source: str, directory: str | None) -> DataFacts:
                      channels == 1, multi=train.multi)  # fmt: skip
 
 
-def facts_of(source: str | None, directory: str | None = None) -> DataFacts:
-    """Return the facts about a folder, `tfds:NAME`, or scikit-learn's digits if the source is None."""
+def table_facts(file: str, targets: TableTargets) -> DataFacts:
+    """Read the images of a CSV file, as `keras-vit check` does, and return the facts.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file does not state the targets, or has no training or test images.
+    """
+    from keras_vit.data.broken import most_left_out
+    from keras_vit.data.check import check_files, files_to_check
+    from keras_vit.data.sources import open_split
+    from keras_vit.predict.progress import Progress
+    from keras_vit.terminal import hide_stderr
+
+    stated = {"targets": targets.kind, "columns": targets.columns, "classes": targets.order}
+    files, _ = files_to_check(file)
+    with hide_stderr(Exception), Progress(len(files), unit="files") as progress:  # the decoders print, too
+        facts = [fact for fact in check_files(files) if progress.add()]
+    by_split = {name: [fact for fact in facts if fact.split == name] for name in ("train", "test")}
+    broken = {name: sum(fact.broken is not None for fact in own) for name, own in by_split.items()}
+    splits = ("train", "test") if by_split["test"] else ("train[:80%]", "train[80%:]")
+    train, test = (open_split("csv", split, file, **stated) for split in splits)
+    readable = [fact for fact in facts if fact.broken is None]
+    note = "The table has a column of splits." if by_split["test"] else (
+        "The table has no test split, so the last fifth of its training images in a fixed order is the test split."
+    )  # fmt: skip
+    return DataFacts(
+        "csv", file, tuple(train.labels), train.count - broken["train"], test.count - broken["test"], *splits, note,
+        median_side([fact.path for fact in readable]), all("grey" in fact.odd for fact in readable),
+        sum(broken.values()), any(broken[name] > most_left_out(len(by_split[name])) for name in broken),
+        train.multi, targets=targets,
+    )  # fmt: skip
+
+
+def facts_of(source: str | None, directory: str | None = None, targets: TableTargets = CLASSES) -> DataFacts:
+    """Return the facts about a folder, a CSV file, `tfds:NAME`, or scikit-learn's digits if the source is None."""
+    if source is not None and source.endswith(".csv"):
+        return table_facts(source, targets)
+    if targets.order:
+        data = facts_of(source, directory)
+        if set(targets.order) != set(data.labels):
+            raise ValueError(f"--order expected the names of all classes ({', '.join(data.labels)}), received "
+                             f"{', '.join(targets.order)}.")  # fmt: skip
+        return replace(data, labels=targets.order, targets=targets)
     if source is None:
         return digits_facts()
     if source.startswith("tfds:"):
         return tfds_facts(source, directory)
     if not Path(source).is_dir() and "://" not in source:
-        raise FileNotFoundError(f"--data expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg) or tfds:NAME, "
-                                f"found no folder {source!r}.")  # fmt: skip
+        raise FileNotFoundError(f"--data expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg), a CSV file "
+                                f"or tfds:NAME, found no folder {source!r}.")  # fmt: skip
     return folder_facts(source)

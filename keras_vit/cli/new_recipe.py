@@ -99,7 +99,7 @@ def recipe_text(name: str, data: DataFacts, model: ModelFacts, plan: Plan, comma
     imported += ["Checkpoint"] if data.validation_split else []
     imported += [kind for kind in _ROW_KINDS if re.search(rf"\b{kind}\(", _row(model))]
     imported = ", ".join(sorted(imported))
-    kind, bias = ("sigmoid", ", head_bias=-10.0") if data.multi else ("softmax", "")
+    bias = ", head_bias=-10.0" if data.multi else ""
     fine = model.fine_tuned
     depth = "" if isinstance(model.row or find_named(model.name)[0], BiTVariant) else ", drop_path_rate=0.1"
     layers = ", layer_decay=0.75" if fine else ""
@@ -132,11 +132,27 @@ recipe = Recipe(
     Optimizer("adamw", learning_rate={plan.learning_rate:g}, weight_decay=0.05, clip_norm=1.0{layers}),
 {_comment("The rate rises over the first updates, then falls to zero along a cosine.")}
     Schedule("cosine", warmup_steps={plan.warmup}),
-    Loss("{kind}"{"" if data.multi else ", label_smoothing=0.1"}),
+{_loss(data, plan)}
 {_evaluation(data, plan)}
     epochs={plan.epochs},
 )
 '''
+
+
+def _loss(data: DataFacts, plan: Plan) -> str:
+    """Return the line of the loss, and a comment where it is not the usual one."""
+    kind = {"numbers": "huber"}.get(data.targets.kind, "sigmoid" if data.multi else "softmax")
+    if data.targets.order:
+        kind = "ordinal"
+    smoothing = ", label_smoothing=0.1" if kind == "softmax" and data.targets.kind == "classes" else ""
+    adjustment = ", logit_adjustment=1.0" if plan.adjusts else ""
+    notes = {"huber": "The values are standardised by the training split; the model answers in their units. ",
+             "ordinal": "The classes are ordered, the lowest first. "}  # fmt: skip
+    note = notes.get(kind, "")
+    if adjustment:
+        note += "Rare classes count more, by logit adjustment (arXiv 2007.07314). The mean accuracy of the classes "
+        note += "rises; the accuracy may fall."
+    return (f"{_comment(note)}\n" if note else "") + f'    Loss("{kind}"{smoothing}{adjustment}),'
 
 
 def _evaluation(data: DataFacts, plan: Plan) -> str:
@@ -145,12 +161,17 @@ def _evaluation(data: DataFacts, plan: Plan) -> str:
         often = "each epoch" if plan.every == 1 else "every tenth epoch"
         return f"{_comment(f'Measure the test split after {often}.')}\n    evaluate=Evaluate(every={plan.every}),"
     stop = (
-        f"Measure the validation split after each epoch, and stop after {plan.patience} epochs without a higher "
-        "accuracy. The best weights are the result; the test split measures them once, at the end."
+        f"Measure the validation split after each epoch, and stop after {plan.patience} epochs without a "
+        f"{better(data)}. The best weights are the result; the test split measures them once, at the end."
     )
     split = _string(data.validation_split)
     return (f"{_comment(stop)}\n    evaluate=Evaluate(every={plan.every}, split={split}, patience={plan.patience}),\n"
             "    checkpoint=Checkpoint(best=True, use_best=True),")  # fmt: skip
+
+
+def better(data: DataFacts) -> str:
+    """Return what a better evaluation has, such as `higher accuracy`."""
+    return "lower loss" if data.targets.kind == "numbers" else f"higher {'kappa' if data.targets.order else 'accuracy'}"
 
 
 def _place(data: DataFacts) -> str:
@@ -162,8 +183,10 @@ def _data_note(data: DataFacts, day: str) -> str:
     names = ", ".join(data.labels[:SHOWN]) + (f", and {len(data.labels) - SHOWN:,} more" * (len(data.labels) > SHOWN))
     side = f" The median of the shorter sides is {data.side} pixels." if data.side else ""
     validation = f", {data.validation:,} validation" if data.validation_split else ""
-    return (f"{data.train:,} training{validation} and {data.test:,} test images of {len(data.labels):,} classes "
-            f"({names}), counted on {day}. {data.split_note}{side}")  # fmt: skip
+    numbers = data.targets.kind == "numbers"
+    what = f"with values of {names}" if numbers else f"of {len(data.labels):,} classes ({names})"
+    counts = f"{data.train:,} training{validation} and {data.test:,} test images"
+    return f"{counts} {what}, counted on {day}. {data.split_note}{side}"
 
 
 def _source(fine_tuned: bool) -> str:
@@ -181,6 +204,8 @@ def _model_note(data: DataFacts, model: ModelFacts) -> str:
         if model.fine_tuned
         else "The weights begin at random; `keras-vit weights find` lists published ones."
     )
+    if data.targets.kind == "numbers":
+        return f"The head gets one output for each of {', '.join(data.labels)}. {weights}"
     return f"The classifier gets one output for each of the {len(data.labels):,} classes. {weights}"
 
 
@@ -214,8 +239,16 @@ def _data_arguments(data: DataFacts, batch: int) -> str:
     arguments += [f"directory={_string(data.directory)}"] if data.directory else []
     arguments += [f"train_split={_string(data.train_split)}"] if data.train_split != "train" else []
     arguments += [f"test_split={_string(data.test_split)}"] if data.test_split != "test" else []
+    targets = data.targets
+    if targets.kind != "classes":
+        arguments += [f"targets={_string(targets.kind)}", f"columns={_names(targets.columns)}"]
+    arguments += [f"classes={_names(targets.order)}"] if targets.order else []
     arguments += [f"batch_size={batch}", *(['on_error="skip"'] if data.broken else [])]
     return ", ".join(arguments)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return f"({', '.join(map(_string, names))},)"
 
 
 def _string(text: str) -> str:

@@ -8,6 +8,7 @@ LARGEST_BATCH = 32
 SMALL = 1_000  # training images below which a model is fine-tuned in smaller steps
 UPDATES = 500  # of fine-tuning, at most; more only where 5 epochs take more
 FEWEST_EPOCHS, MOST_EPOCHS = 5, 50
+IMBALANCE = 5  # ratio of the most frequent class to the rarest one, above which rare classes count more
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Plan:
         learning_rate: the base learning rate.
         crop_area: smallest fraction of the image that a random crop shows.
         every: epochs between evaluations.
-        patience: evaluations without a higher accuracy after which training stops; 0 for never.
+        patience: evaluations without a better one after which training stops; 0 for never.
+        adjusts: whether the loss makes rare classes count more, by logit adjustment.
     """
 
     batch: int
@@ -33,6 +35,7 @@ class Plan:
     crop_area: float = 0.3
     every: int = 1
     patience: int = 0
+    adjusts: bool = False
 
 
 def fixed_plan(data: DataFacts, fine_tuned: bool) -> Plan:
@@ -46,14 +49,16 @@ def finetuning_plan(data: DataFacts) -> Plan:
     """Return the plan of `keras-vit finetune`.
 
     Few images are seen more often, in smaller steps, and are cropped less, since a crop may miss their subject. The
-    validation split ends the training early.
+    validation split ends the training early. Rare classes count more if the most frequent class has over five times as
+    many images: of logit adjustment and balanced sampling, the first repeats no image.
     """
     _, updates, _ = _updates(data, 1)
     epochs = min(max(-(-UPDATES // updates), FEWEST_EPOCHS), MOST_EPOCHS)
     batch, updates, warmup = _updates(data, epochs)
     small = data.train < SMALL
     rate, area = (2e-4, 0.5) if small else (5e-4, 0.3)
-    return Plan(batch, epochs, updates, warmup, rate, area, patience=max(3, epochs // 5))
+    adjusts = data.imbalance > IMBALANCE
+    return Plan(batch, epochs, updates, warmup, rate, area, patience=max(3, epochs // 5), adjusts=adjusts)
 
 
 def _updates(data: DataFacts, epochs: int) -> tuple[int, int, int]:

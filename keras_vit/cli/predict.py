@@ -18,7 +18,12 @@ FILE_TYPES = ".csv, .json (one array), .jsonl (one object per line) or .parquet"
 
 def add(verb) -> None:
     """Add the verb and its options to the command line."""
-    sub = verb("predict", run, "Name the classes of image files.", "predict runs/digits photos/ --output results.csv")
+    sub = verb(
+        "predict",
+        run,
+        "Name the classes of image files, or predict the values of a regression.",
+        "predict runs/digits photos/ --output results.csv",
+    )
     sub.description += (
         " Exit status: 0, all images are classified; 1, some images have an error; 2, wrong arguments; 130, "
         "interrupted."
@@ -65,7 +70,9 @@ def run(options) -> Result | int:
     interface = interface_of(model)
     if labels is None and interface.labels == tuple(map(str, range(1000))):
         print(f"keras-vit predict: {UNNAMED}", file=sys.stderr)
-    top = interface.classes if interface.thresholds else min(options.top, interface.classes)
+    top = interface.targets  # the columns of a file
+    if not top:
+        top = interface.classes if interface.thresholds else min(options.top, interface.classes)
     above_bar = lambda text, stream: tqdm.write(text, file=stream)  # noqa: E731
     failed, file = 0, ResultsFile(options.output, top) if options.output else None
     with Progress(total, quiet=total is not None and total <= BATCH_SIZE) as progress:

@@ -64,8 +64,9 @@ def run(options) -> Result:
     summary = train(
         recipe, options.workdir, options.data_dir, options.strategy, options.tpu, options.profile, options.live_plot
     )
-    metric = f"test accuracy {summary['accuracy']:.2%}" if "accuracy" in summary else f"loss {summary['loss']:.4f}"
-    metric += " of masked patches" if recipe.masked else ""
+    from keras_vit.train.log.figures import headline
+
+    metric = headline(summary) + " of masked patches" * (recipe.masked is not None)
     text = (
         f"{summary['recipe']}: {metric} on {summary['test_examples']:,} images "
         f"after {summary['seconds']:.1f} s of training ({summary['images_per_second']:,.0f} images/s); "

@@ -15,6 +15,7 @@ import tensorflow as tf
 from keras_vit.data.decode import decode
 from keras_vit.data.folder import files_of_splits
 from keras_vit.data.near_duplicates import thumbnail_of_file
+from keras_vit.data.table import rows_to_check
 from keras_vit.preprocessing.decode import missing_package
 from keras_vit.preprocessing.kinds import kind_of
 
@@ -53,7 +54,12 @@ class FileFacts:
 
 
 def files_to_check(directory: str) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
-    """Return (path, split, class) of each file that training would read, and (split, class) of each empty class."""
+    """Return (path, split, class) of each file that training would read, and (split, class) of each empty class.
+
+    The class is an empty text for the rows of a CSV file without a column `label`.
+    """
+    if str(directory).endswith(".csv"):
+        return rows_to_check(directory), []
     rows, empty = [], []
     for split, labels in files_of_splits(directory, empty=True).items():
         for label, files in labels.items():
@@ -149,7 +155,7 @@ def findings(facts: list[FileFacts], empty: list[tuple[str, str]]) -> dict:
         "duplicates_across": paths(across),
         "duplicates_within": paths([group for group in alike if group not in across]),
         "empty_classes": [{"split": split, "class": label} for split, label in empty],
-        "tiny_classes": [{"class": label, "files": n} for label, n in sorted(train.items()) if 0 < n < FEW],
+        "tiny_classes": [{"class": label, "files": n} for label, n in sorted(train.items()) if label and 0 < n < FEW],
         "odd": dict(sorted(odd.items())),
     }
     care = ("broken", "duplicates_across", "empty_classes", "tiny_classes")

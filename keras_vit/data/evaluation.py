@@ -29,7 +29,7 @@ def evaluation_batches(
     """Return every example once, in order: images (B, H, W, C), labels (B,) and weights (B,).
 
     The last batch is padded with examples of weight 0. If an example has several classes, the labels are (B, K) with 1
-    at each class; a prediction is right if it is one of the classes.
+    at each class; a prediction is right if it is one of the classes. Probabilities and values are (B, K), too.
 
     Args:
         examples: the split.
@@ -89,7 +89,8 @@ def held_out(
 
     Returns:
         Images float32 (N, H, W, C) in 0..255, labels int64 (N,), and the names of the classes. The label is
-        the first of several classes; examples without a class are skipped.
+        the first of several classes, or the most probable one; examples without a class are skipped. Of a regression,
+        the labels are the values float32 (N, T).
 
     Raises:
         ValueError: the data's `resize` is smaller than the model's size, or a data file is broken or
@@ -105,7 +106,10 @@ def held_out(
     stream = stream.map(lambda index, image, label: (_whole(image, examples, input_shape, data.resize, spec), label), 2)
     with naming_broken_files(examples):
         images, labels = zip(*untuned(stream).as_numpy_iterator(), strict=True)
-    return np.stack(images), np.array(labels, "int64"), list(examples.labels)
+    if examples.kind == "probabilities":
+        labels = [np.argmax(label) for label in labels]
+    dtype = "float32" if examples.kind == "numbers" else "int64"
+    return np.stack(images), np.array(labels, dtype), list(examples.labels)
 
 
 def _require_larger(resize, input_shape) -> None:

@@ -24,8 +24,10 @@ class Examples:
         read: a function that turns an image of the stream into bytes or pixels. Skipped examples are then not read.
             None if the stream contains the bytes or pixels.
         multi: True if a label is a list (n,) of classes, n >= 0; False if it is one class.
-        targets: classes of the examples in order: indices (N,), or 1 at each of several classes (N, K). None if unknown
-            before reading all examples.
+        kind: `classes`; `probabilities` if a label is a probability for each class, float32 (K,); `numbers` if it is
+            the value of each target, float32 (K,), and `labels` are the names of the targets.
+        targets: classes of the examples in order: indices (N,), or 1 at each of several classes (N, K); or the
+            probabilities or values (N, K). None if unknown before reading all examples.
         whole: the split with the files that are left out of this one; None if no file is left out.
         exif: whether to apply the EXIF orientation of encoded images.
         select: a function of positions int64 (M,), which may be a tensor, that returns the `tf.data.Dataset` of the
@@ -41,6 +43,7 @@ class Examples:
     counts: tuple[int, ...] | None = None
     read: Callable | None = None
     multi: bool = False
+    kind: str = "classes"
     targets: np.ndarray | None = None
     whole: "Examples | None" = None
     exif: bool = True
@@ -54,22 +57,25 @@ class Examples:
 
     def listing(self, most: int = 12) -> str:
         """Return a line such as '15 images of 2 classes: cat 10, dog 5' that names at most `most` classes."""
+        if self.kind == "numbers":
+            return f"{self.count:,} images with values of {', '.join(self.labels[:most])}"
         counts = self.counts or [None] * len(self.labels)
-        rows = [name if n is None else f"{name} {n:,}" for name, n in zip(self.labels, counts, strict=True)]
+        rows = [name if n is None else f"{name} {round(n):,}" for name, n in zip(self.labels, counts, strict=True)]
         more = f", and {len(rows) - most:,} more" if len(rows) > most else ""
         return f"{self.count:,} images of {len(rows):,} classes: {', '.join(rows[:most])}{more}"
 
 
-def in_memory(images, targets, labels, files=None) -> Examples:
+def in_memory(images, targets, labels, files=None, kind: str = "classes") -> Examples:
     """Return a split of arrays in memory.
 
     Args:
         images: uint8 (N, H, W, C), or paths of files (N,).
-        targets: class indices (N,), or 1 at each of several classes (N, K).
-        labels: names of the classes.
+        targets: class indices (N,), 1 at each of several classes (N, K), or the probabilities or values (N, K).
+        labels: names of the classes or targets.
         files: paths of the examples' files; None for pixels.
+        kind: as in `Examples`.
     """
-    targets = np.asarray(targets, "int64")
+    targets = np.asarray(targets, "int64" if kind == "classes" else "float32")
     count = len(targets)
 
     @functools.cache
@@ -79,7 +85,7 @@ def in_memory(images, targets, labels, files=None) -> Examples:
         with tf.init_scope(), tf.device("CPU"):
             return tf.constant(images), tf.constant(targets)
 
-    multi = targets.ndim == 2
+    multi = kind == "classes" and targets.ndim == 2
 
     def select(order):
         rows = tf.data.Dataset.from_tensor_slices((order, *(tf.gather(tensor, order) for tensor in tensors())))
@@ -98,16 +104,17 @@ def in_memory(images, targets, labels, files=None) -> Examples:
         encoded=files is not None,
         shape=images.shape[1:] if files is None else None,
         files=files,
-        counts=tuple(count_classes(targets, len(labels)).tolist()),
+        counts=None if kind == "numbers" else tuple(count_classes(targets, len(labels)).tolist()),
         read=None if files is None else tf.io.read_file,
         multi=multi,
+        kind=kind,
         targets=targets,
         select=select,
     )
 
 
 def count_classes(targets: np.ndarray, classes: int) -> np.ndarray:
-    """Return the number of examples of each class (K,) from `targets` as in `Examples`."""
+    """Return the number of examples of each class (K,) from `targets` of classes or probabilities."""
     return targets.sum(axis=0) if targets.ndim == 2 else np.bincount(targets, minlength=classes)
 
 

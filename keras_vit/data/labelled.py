@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.data.folder import TEST_FOLDERS
+from keras_vit.data.numbers import numbers_of
 from keras_vit.data.table import file_of, read_table
 from keras_vit.preprocessing.folders import image_files_below
 from keras_vit.preprocessing.inputs import imagenet_classes
@@ -40,6 +41,20 @@ def labelled_files(source: str | os.PathLike, argument: str = "--data") -> tuple
         raise ValueError(f"{argument} expected images of at least 2 classes, found only {labels[0]!r} in "
                          f"{str(path)!r}.")  # fmt: skip
     return files, labels
+
+
+def files_with_values(source, targets: Sequence[str], argument: str = "--data") -> tuple[list[str], np.ndarray]:
+    """Return the image files of a CSV file, and the values (N, T) of the targets of a regression.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file lacks a target's column, a value is no number, or it has no rows of the split `test`.
+    """
+    _, rows = read_table(source, ("path", *targets), argument)
+    rows = [row for row in rows if row.get("split", "test") == "test"]
+    if not rows:
+        raise ValueError(f"{argument} expected rows with 'test' in the column split of {str(source)!r}, found none.")
+    return [file_of(row["path"], source) for row in rows], numbers_of(rows, tuple(targets), source)
 
 
 def training_files(source: str | os.PathLike, argument: str) -> list[str]:

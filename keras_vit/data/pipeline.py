@@ -61,6 +61,8 @@ def training_batches(
 ) -> tf.data.Dataset:
     """Return all batches of a training run in order: images (B, H, W, C) float32 and targets (B, K) float32.
 
+    The targets are 1 at the class, or the probabilities or values of the examples.
+
     Order and augmentation depend only on (seed, epoch, example). A run that resumes at batch `start`, also with another
     `input_shape`, sees the examples that the uninterrupted run would have seen.
 
@@ -88,12 +90,7 @@ def training_batches(
     _require_crop_fits(augment, input_shape)
     part = _part_of(batch_size, shard, augment)
     prepare = _Preparation(examples, augment, input_shape, seed, steps * batch_size, part)
-
-    def one_epoch(epoch):
-        return examples.stream(seed_pair(seed, epoch, _SHUFFLE)[0]).take(steps * batch_size)
-
-    dataset = tf.data.Dataset.range(start // steps, _UNLIMITED if epochs is None else epochs).flat_map(one_epoch)
-    dataset = dataset.skip(start % steps * batch_size).enumerate(start * batch_size)
+    dataset = in_training_order(examples, batch_size=batch_size, epochs=epochs, seed=seed, start=start)
     if part.own < batch_size:
         dataset = dataset.filter(part.contains)
     if prepare.per_example:
@@ -101,6 +98,22 @@ def training_batches(
     dataset = dataset.batch(part.count, drop_remainder=True)
     one_batch = functools.partial(prepare.batch, scale=scale, spec=spec, multi_hot=multi_hot, corrupt=corrupt)
     return untuned(dataset.map(one_batch, BATCHES_AT_ONCE).prefetch(BATCHES_AHEAD))
+
+
+def in_training_order(
+    examples: Examples, *, batch_size: int, epochs: int | None, seed: int = 0, start: int = 0
+) -> tf.data.Dataset:
+    """Return (position in the run, example of `Examples.stream`) of the whole batches of a run, from batch `start` on.
+
+    The arguments are those of `training_batches`.
+    """
+    steps = steps_per_epoch(examples, batch_size)
+
+    def one_epoch(epoch):
+        return examples.stream(seed_pair(seed, epoch, _SHUFFLE)[0]).take(steps * batch_size)
+
+    dataset = tf.data.Dataset.range(start // steps, _UNLIMITED if epochs is None else epochs).flat_map(one_epoch)
+    return dataset.skip(start % steps * batch_size).enumerate(start * batch_size)
 
 
 def _part_of(batch_size: int, shard: tuple[int, int], augment: Augment) -> _Part:
@@ -193,6 +206,8 @@ class _Preparation:
         return images
 
     def _targets(self, label, multi_hot: bool):
+        if self._examples.kind != "classes":
+            return label
         if not self._examples.multi:
             return tf.one_hot(label, len(self._examples.labels))
         return label if multi_hot else label / tf.maximum(tf.reduce_sum(label, axis=-1, keepdims=True), 1.0)

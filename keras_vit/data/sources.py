@@ -17,6 +17,7 @@ from keras_vit.data.examples import Examples as Examples
 from keras_vit.data.examples import in_memory as in_memory
 from keras_vit.data.examples import require_some
 from keras_vit.data.folder import HELD_OUT, files_of, open_folder
+from keras_vit.data.order import in_order
 from keras_vit.data.table import open_table
 
 SHUFFLE = 250_000
@@ -29,7 +30,10 @@ def open_data(data, split: str | None = None, directory: str | None = None, left
     `directory` replaces the directory in `data`.
     """
     directory, split = directory or data.directory, split or data.train_split
-    return open_split(data.source, split, directory, data.shuffle, data.on_error, left_out, exif=data.exif)
+    return open_split(
+        data.source, split, directory, data.shuffle, data.on_error, left_out, data.exif, data.targets, data.columns,
+        data.classes,
+    )  # fmt: skip
 
 
 def open_split(
@@ -40,6 +44,9 @@ def open_split(
     on_error: str = "stop",
     left_out: tuple[str, ...] = (),
     exif: bool = True,
+    targets: str = "classes",
+    columns: tuple[str, ...] = (),
+    classes: tuple[str, ...] = (),
 ) -> Examples:
     """Open one split of a source.
 
@@ -53,6 +60,7 @@ def open_split(
         left_out: names of files in a folder that may have been deleted since the run began. The other files keep their
             split, order and seeds.
         exif: whether to apply EXIF orientations.
+        targets, columns, classes: as in a recipe's `Data`.
 
     Raises:
         FileNotFoundError: the data does not exist.
@@ -63,7 +71,7 @@ def open_split(
     elif source == "folder":
         examples = open_folder(split, directory, _part, left_out)
     elif source == "csv":
-        examples = open_table(split, directory, _part, left_out)
+        examples = open_table(split, directory, _part, left_out, targets, columns)
     elif source == "arrays":
         examples = open_arrays(split, directory, _part)
     elif source.startswith("tfds:"):
@@ -77,6 +85,7 @@ def open_split(
     else:
         raise ValueError(f"source expected one of {', '.join(SOURCES)}, received {source!r}.")
     examples = replace(examples, exif=exif)
+    examples = in_order(examples, classes) if classes else examples
     if on_error == "skip":
         return without_broken(examples, f"{split} of {source}")
     return without_absent(examples, files_of(left_out, directory)) if left_out and examples.files else examples

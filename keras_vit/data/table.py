@@ -12,16 +12,20 @@ import tensorflow as tf
 
 from keras_vit.data.examples import Examples, in_memory
 from keras_vit.data.folder import HELD_OUT, files_of, folder_of, is_absolute
+from keras_vit.data.numbers import numbers_of, probabilities_of, target_columns
 
 COLUMNS = ("path", "label", "split")
 SEPARATOR = ";"  # between the labels of an image
 _FORMS = "the columns path and label, path and labels, or path and one column of 0 and 1 for each label"
 
 
-def open_table(split: str, file: str | None, part, left_out: tuple[str, ...] = ()) -> Examples:
+def open_table(
+    split: str, file: str | None, part, left_out: tuple[str, ...] = (), kind: str = "classes",
+    wanted: tuple[str, ...] = (),
+) -> Examples:  # fmt: skip
     """Open one split of a table of images.
 
-    The labels are the column `label` (one class per image), the column `labels` (several, separated by `;`), or one
+    The classes are the column `label` (one class per image), the column `labels` (several, separated by `;`), or one
     column of 0 and 1 for each label. Beside `label` or `labels`, further columns are ignored. Paths are absolute or
     relative to the table's folder. A column `split` names the split of each row. Without that column, the files whose
     names have a SHA-256 in the lowest fifth are the test split, so that an image stays in its split. Examples have a
@@ -32,16 +36,23 @@ def open_table(split: str, file: str | None, part, left_out: tuple[str, ...] = (
         file: path or URL of the table.
         part: a function (split, examples by split, source) that returns the name of the split and the slice of it.
         left_out: names of files that take part in the split although they may be deleted.
+        kind: `classes`, `probabilities` or `numbers`, as in `Examples`.
+        wanted: names of the columns of probabilities or numbers; () for all others than path, split and sha256.
 
     Raises:
         FileNotFoundError: the table or a file that it names does not exist.
         ValueError: the table has other columns, a value is missing or wrong, a path is repeated, or the split is
             unknown.
     """
-    columns, rows = read_table(file)
-    labels, targets = _targets(columns, rows, file)
-    if len(labels) < 2:
-        raise ValueError(f"directory expected at least 2 labels in {str(file)!r}, found {len(labels)}.")
+    columns, rows = read_table(file, () if kind == "classes" else ("path", *wanted))
+    if kind == "classes":
+        labels, targets = _targets(columns, rows, file)
+    else:
+        labels = target_columns(columns, wanted, file)
+        targets = (numbers_of if kind == "numbers" else probabilities_of)(rows, labels, file)
+    if len(labels) < 2 and kind == "classes":
+        fits = "" if "label" in columns else "; a column `label` with two classes fits"
+        raise ValueError(f"directory expected at least 2 labels in {str(file)!r}, found {len(labels)}{fits}.")
     parts = {"train": [], "test": []} if "split" not in columns else {}
     for i, row in enumerate(rows):
         parts.setdefault(row["split"] if "split" in columns else _split_of(row["path"]), []).append(i)
@@ -52,12 +63,19 @@ def open_table(split: str, file: str | None, part, left_out: tuple[str, ...] = (
     missing = next((path for path in files if path not in known and not tf.io.gfile.exists(path)), None)
     if missing:
         raise FileNotFoundError(f"path expected files that exist, received {missing!r} in {str(file)!r}.")
-    return in_memory(np.array(files), targets[order], labels, files)
+    return in_memory(np.array(files), targets[order], labels, files, kind)
 
 
 def file_of(path: str, table: str | os.PathLike) -> str:
     """Return the file that a path in a table means: absolute, a URL, or relative to the table's folder."""
     return path if is_absolute(path) else f"{folder_of(table)}/{path}"
+
+
+def rows_to_check(file: str) -> list[tuple[str, str, str]]:
+    """Return (path, split, class) of each row of a table; the class is an empty text without a column `label`."""
+    columns, rows = read_table(file, ("path",), "FOLDER")
+    split = (lambda row: row["split"]) if "split" in columns else lambda row: _split_of(row["path"])
+    return [(file_of(row["path"], file), split(row), row.get("label") or "") for row in rows]
 
 
 def read_table(
@@ -92,7 +110,8 @@ def read_table(
         raise ValueError(f"{argument} expected a CSV file with {needed}, received {str(file)!r} with the columns "
                          f"{', '.join(names) or 'none'}.")  # fmt: skip
     # An image may have no label among several.
-    filled = [name for name in names if name != "labels"] if not one_of else {"path", "split", "label"} & set(names)
+    filled = {"path", "split", "label"} & set(names) if one_of else set(names) - {"labels"}
+    filled = {"path", "split", *columns} & set(names) if columns else filled
     broken = next((n for n, row in enumerate(rows, 1) if None in row or not all(row[x] for x in filled)), None)
     if broken or not rows:
         found = f"another number in row {broken}" if broken else "no row"
@@ -134,7 +153,8 @@ def _targets(columns, rows, path) -> tuple[list[str], np.ndarray]:
     names = [name for name in columns if name not in ("path", "split")]
     wrong = next((row[name] for row in rows for name in names if row[name].strip() not in ("0", "1")), None)
     if wrong is not None:
-        raise ValueError(f"directory expected 0 or 1 in the columns of labels of {str(path)!r}, received {wrong!r}.")
+        raise ValueError(f"directory expected 0 or 1 in the columns of labels of {str(path)!r}, received {wrong!r}; "
+                         "targets 'numbers' or 'probabilities' fit other values.")  # fmt: skip
     return names, np.array([[int(row[name]) for name in names] for row in rows], "int64")
 
 

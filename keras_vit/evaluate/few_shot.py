@@ -50,7 +50,7 @@ def few_shot(extract, train: Examples, test: Examples, shots: tuple[int, ...], b
     Raises:
         ValueError: an image has several classes.
     """
-    if train.multi or test.multi:
+    if train.multi or test.multi or {train.kind, test.kind} != {"classes"}:
         raise ValueError("few_shot expected one class per image, received images of several classes.")
     pairs = untuned(train.stream().map(lambda index, _, label: (index, label))).as_numpy_iterator()
     indices, labels = (np.array(column) for column in zip(*pairs, strict=True))

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_vit.data.balance import class_counts
 from keras_vit.data.examples import Examples
+from keras_vit.evaluate.regression import target_scale
 from keras_vit.train.recipe import Loss
 
 BETAS = {"soft": 0.95, "hard": 0.8}  # of bootstrapping, in the paper
@@ -21,21 +22,33 @@ _LEAST = 1e-7  # of 1 - p in the focal loss, whose gradient is not finite at 0 f
 
 @dataclass(frozen=True)
 class ClassTerms:
-    """What a loss needs per class, float32 (K,): weights, and values that are added to the logits. None for neither."""
+    """What a loss needs per class or target, float32 (K,).
+
+    Args:
+        weights: weights of the classes; None for none.
+        offsets: values that are added to the logits; None for none.
+        mean, deviation: mean and standard deviation of the targets of a regression; None for classes.
+    """
 
     weights: np.ndarray | None = None
     offsets: np.ndarray | None = None
+    mean: np.ndarray | None = None
+    deviation: np.ndarray | None = None
 
 
 NO_TERMS = ClassTerms()
 
 
 def class_terms(loss: Loss, examples: Examples) -> ClassTerms:
-    """Return the terms of a loss per class, from the labels of the training split.
+    """Return the terms of a loss per class or target, from the labels of the training split.
 
     Raises:
-        ValueError: a class has no example or is in every image, or the loss names an unknown class.
+        ValueError: a class has no example or is in every image, the loss names an unknown class, or a target of a
+            regression has one value only.
     """
+    if loss.is_regression:
+        mean, deviation = target_scale(examples)
+        return ClassTerms(mean=mean, deviation=deviation)
     weights = offsets = None
     if loss.class_weights == "balanced":
         counts = class_counts(examples, "class_weights 'balanced'")
@@ -60,7 +73,10 @@ def class_terms(loss: Loss, examples: Examples) -> ClassTerms:
 
 
 def example_losses(loss: Loss, targets, logits, terms: ClassTerms = NO_TERMS):
-    """Return the loss of each example in float32: targets (B, K) and logits (B, K) -> (B,)."""
+    """Return the loss of each example in float32: targets (B, K) and logits (B, K) -> (B,).
+
+    The logits of the loss `ordinal` are log probabilities, whose cross entropy is the sum of CORN's losses.
+    """
     logits = tf.cast(logits, tf.float32)
     if loss.label_smoothing:
         targets = targets * (1 - loss.label_smoothing) + loss.label_smoothing / tf.cast(targets.shape[-1], tf.float32)

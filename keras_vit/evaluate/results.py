@@ -10,11 +10,13 @@ import numpy as np
 from keras_vit.evaluate.calibration import calibration, fit_temperature, softmax
 from keras_vit.evaluate.class_metrics import LEVEL, RESAMPLES, SEED, class_metrics
 from keras_vit.evaluate.mistakes import MOST, hardest_pairs, likely_wrong_labels, rejection, surest_mistakes
+from keras_vit.evaluate.ordinal import rank_results
 
 
 def labelled_results(
-    probabilities, labels, classes: Sequence[str], images: Sequence[str] | None = None, seed: int = SEED
-) -> dict:
+    probabilities, labels, classes: Sequence[str], images: Sequence[str] | None = None, seed: int = SEED,
+    ordered: bool = False,
+) -> dict:  # fmt: skip
     """Return all figures of a classifier on labelled images as JSON values.
 
     Args:
@@ -23,6 +25,7 @@ def labelled_results(
         classes: K names of the classes.
         images: N names of the images; their indices if None.
         seed: seed of the bootstrap.
+        ordered: whether the classes are ordered, which adds `ranks`.
 
     Returns:
         The fields of `results.json` that docs/evaluation.md lists, without those about the model and the data.
@@ -41,6 +44,7 @@ def labelled_results(
         "interval": {"method": "bootstrap, percentiles", "level": LEVEL, "resamples": RESAMPLES, "seed": seed},
         **metrics,
         "classes_without_images": [row["label"] for row in metrics["classes"] if not row["images"]],
+        **({"ranks": rank_results(labels, predicted, len(classes), seed)} if ordered else {}),
         "confusion": [[int(i), int(j), int(confusion[i, j])] for i, j in np.argwhere(confusion)],
         "calibration": calibration(probabilities, labels),
         "rejection": rejection(probabilities, labels),

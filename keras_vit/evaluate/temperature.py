@@ -5,7 +5,7 @@ import math
 import keras
 
 from keras_vit.composed import flattened
-from keras_vit.layers import Head
+from keras_vit.layers import Head, OrdinalHead, RegressionHead
 from keras_vit.private import call_behind
 
 
@@ -34,8 +34,9 @@ def require_temperature(model: keras.Model) -> Head:
     """Return the head of a model, or raise a ValueError if it cannot have a temperature."""
     flat = flattened(model)
     head = next((layer for layer in flat.layers if layer.name == "head"), None)
-    if not isinstance(head, Head):
-        found = "none" if head is None else "a dense layer of yours"
+    if not isinstance(head, Head) or isinstance(head, OrdinalHead | RegressionHead):
+        found = {type(None): "none", OrdinalHead: "one of ordered classes", RegressionHead: "one of a regression"}
+        found = found.get(type(head), "a dense layer of yours")
         raise ValueError(f"model expected a classifier whose head is keras_vit's, received {found}.")
     last = call_behind(flat.outputs[0]).operation
     activation = getattr(last, "activation", None)

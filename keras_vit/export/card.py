@@ -36,6 +36,7 @@ def model_card(model: keras.Model, report: ExportReport, origin: Origin, evaluat
     low, high = interface.input_range
     sides = " x ".join("any" if side is None else str(side) for side in interface.input_shape)
     kind = "feature extractor" if interface.classes is None else f"classifier of {interface.classes:,} classes"
+    kind = f"regression of {', '.join(interface.targets)}" if interface.targets else kind
     return "\n".join(
         [
             f"# {model.name}",
@@ -54,8 +55,7 @@ def model_card(model: keras.Model, report: ExportReport, origin: Origin, evaluat
             "",
             "| figure | value | images |",
             "|---|---|---|",
-            _figure("accuracy on the test split, after training", origin.accuracy, origin.images),
-            _figure("accuracy of the Keras model, at export", report.accuracy, report.images),
+            *_figures(interface, origin, report),
             "",
             *([_RESIZED.format(origin.resize), ""] if origin.resize else []),
             *(evaluation_section(evaluation) if evaluation else []),
@@ -80,6 +80,18 @@ def _calibration(report):
     if not report.shared:
         return f"{report.calibration:,} other images"
     return f"{report.calibration:,} images, {report.shared:,} of them also compared on"
+
+
+def _figures(interface, origin, report):
+    if interface.targets:
+        rows = (origin.errors or {}).items()
+        return [
+            f"| {name} on the test split, after training | {value:.4g} | {origin.images:,} |" for name, value in rows
+        ]
+    return [
+        _figure("accuracy on the test split, after training", origin.accuracy, origin.images),
+        _figure("accuracy of the Keras model, at export", report.accuracy, report.images),
+    ]
 
 
 def _figure(name, share, images):

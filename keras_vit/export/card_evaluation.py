@@ -8,6 +8,7 @@ from keras_vit.export.origin import Origin
 
 MOST = 30  # classes listed
 NEEDED = ("weights", "sha256", "data", "images", "accuracy", "macro", "classes", "calibration", "rejection")
+VALUES_NEEDED = ("weights", "sha256", "data", "images", "targets")  # of a regression
 
 
 def read_evaluation(path: str | os.PathLike, origin: Origin) -> dict:
@@ -27,7 +28,8 @@ def read_evaluation(path: str | os.PathLike, origin: Origin) -> dict:
         results = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError:
         results = None
-    if not isinstance(results, dict) or any(name not in results for name in NEEDED):
+    needed = VALUES_NEEDED if isinstance(results, dict) and "targets" in results else NEEDED
+    if not isinstance(results, dict) or any(name not in results for name in needed):
         raise ValueError(f"--results expected a results.json of keras-vit evaluate --data, received {str(path)!r}.")
     if (results["sha256"] or results["weights"]) != (origin.sha256 or origin.weights):
         raise ValueError(f"--results expected an evaluation of the exported weights, received one of "
@@ -35,8 +37,20 @@ def read_evaluation(path: str | os.PathLike, origin: Origin) -> dict:
     return results
 
 
+def _values_section(results: dict) -> list[str]:
+    """Return the lines of the section about an evaluation of a regression."""
+    rows = [("target", "mean absolute error", "root mean squared error", "R2")]
+    for row in results["targets"]:
+        figures = (row[name]["value"] for name in ("mae", "rmse", "r2"))
+        rows.append((row["target"], *("unknown" if value is None else f"{value:.4g}" for value in figures)))
+    title = f"On {results['images']:,} images of `{results['data']}` with known values."
+    return ["## Evaluation", "", title, "", *markdown_table(rows), ""]
+
+
 def evaluation_section(results: dict) -> list[str]:
     """Return the lines of the section about an evaluation, in Markdown."""
+    if "targets" in results:
+        return _values_section(results)
     level, top = results["interval"]["level"], results["top_k"]
     figures = [
         ("figure", "value", f"{level:.0%} interval"),

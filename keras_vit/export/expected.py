@@ -46,7 +46,7 @@ class Expected:
         what = f"{name} ({signature})"
         if signature not in self.signatures:
             raise ValueError(f"{what} expected one of the signatures {sorted(self.signatures)}.")
-        if signature == "classify_bytes":
+        if signature in ("classify_bytes", "regress_bytes"):
             return self._compare_files(what, function)
         if signature == "serving_default":
             expected = self._outputs
@@ -59,9 +59,10 @@ class Expected:
     def signatures(self) -> set[str]:
         """Return the signatures that a SavedModel of the model must have."""
         interface = model_interface(self._model)
-        known_size = interface.classes is not None and interface.image_size is not None
-        reads_files = known_size and interface.input_shape[2] in (1, 3)
-        present = {"classify_bytes": reads_files, "features": self._feature_layers, "attention": self._has_attention}
+        reads_files = interface.image_size is not None and interface.input_shape[2] in (1, 3)
+        present = {"classify_bytes": reads_files and interface.classes is not None,
+                   "regress_bytes": reads_files and interface.targets,
+                   "features": self._feature_layers, "attention": self._has_attention}  # fmt: skip
         return {"serving_default", *(name for name, is_present in present.items() if is_present)}
 
     @property
@@ -107,17 +108,32 @@ class Expected:
         files = np.array([tf.io.encode_png(image.astype("uint8")).numpy() for image in pixels], object)
         shape, spec = interface.image_shape, interface.preprocessing
         resized = np.stack([load_image(data, shape, spec) for data in files])
-        if np.array_equal(resized, sample.pixels):
-            probabilities = sample.expected["probabilities"]
-        else:
-            probabilities = parity.keras_outputs(self._model, interface.inputs_of(resized))["probabilities"]
+        outputs = sample.expected
+        if not np.array_equal(resized, sample.pixels):
+            outputs = parity.keras_outputs(self._model, interface.inputs_of(resized))
+        if interface.targets:
+            return self._compare_values(what, function, files, outputs["values"])
+        probabilities = outputs["probabilities"]
         best = np.zeros((len(files), min(TOP_K, interface.classes)))
         shapes = {"probabilities": probabilities, "scores": best, "labels": best, "error": np.zeros(len(files))}
-        call = lambda data: function(image_bytes=tf.constant(list(data)))  # noqa: E731
-        received = in_two_batch_sizes(call, files, shapes, what)
+        received = in_two_batch_sizes(_of_files(function), files, shapes, what)
         if np.isfinite(received["probabilities"]).all():  # otherwise the comparison of the probabilities fails
             _require_best(what, received, interface.labels)
         return [("probabilities", probabilities, received["probabilities"])]
+
+    def _compare_values(self, what, function, files, values):
+        names = np.array([name.encode() for name in model_interface(self._model).targets], object)
+        shapes = {"values": values, "targets": np.zeros(values.shape), "error": np.zeros(len(files))}
+        received = in_two_batch_sizes(_of_files(function), files, shapes, what)
+        for output, wanted in (("targets", names), ("error", b"")):
+            if not np.all(received[output] == wanted):
+                raise ValueError(f"{what} expected {output} of the model, received others.")
+        return [("values", values, received["values"])]
+
+
+def _of_files(function):
+    """Return a function of encoded files that calls a signature with them."""
+    return lambda data: function(image_bytes=tf.constant(list(data)))
 
 
 def _require_best(what, received, labels):

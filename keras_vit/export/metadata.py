@@ -22,6 +22,7 @@ def metadata(interface: ModelInterface, precision: str) -> str:
         "precision": precision,
         "labels": interface.labels,
         **({"thresholds": interface.thresholds} if interface.thresholds else {}),
+        **({"targets": interface.targets} if interface.targets else {}),
     }
     return json.dumps(description, ensure_ascii=False)
 

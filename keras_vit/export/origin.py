@@ -18,6 +18,7 @@ class Origin:
         accuracy: accuracy on the test split after training, in [0, 1].
         images: number of test images.
         resize: size in pixels of the shorter side of the test images before the centre crop; None without a crop.
+        errors: name -> value of the metrics of a regression on the test split after training; None for classes.
     """
 
     weights: str | None = None
@@ -26,6 +27,7 @@ class Origin:
     accuracy: float | None = None
     images: int | None = None
     resize: int | None = None
+    errors: dict[str, float] | None = None
 
 
 def origin_of(source: str | os.PathLike) -> Origin:
@@ -45,6 +47,7 @@ def origin_of(source: str | os.PathLike) -> Origin:
         accuracy=summary.get("accuracy"),
         images=summary.get("test_examples"),
         resize=recipe.get("data", {}).get("resize"),
+        errors={name: summary[name] for name in summary if name.startswith(("mae", "rmse", "r2"))} or None,
     )
 
 

@@ -13,7 +13,7 @@ from keras_vit.export.tolerance import EXACT, Tolerance
 from keras_vit.models.model_interface import ModelInterface, model_interface, named_outputs
 
 BATCH = 32
-UNBOUNDED = ("features", "pooled", "tokens")
+UNBOUNDED = ("features", "pooled", "tokens", "values")
 SCORES = ("logits", "probabilities")
 # Minimum spread of outputs over the images, as a fraction of their root mean square: there may be one image, or several
 # similar ones. A rollout is an average over heads, which is nearly uniform and has small rounding errors.
@@ -68,8 +68,8 @@ class Sample:
 
     @property
     def output(self) -> str:
-        """Return the output in the report: `logits`, or `features` for a model without a classifier."""
-        return "logits" if "logits" in self.expected else "features"
+        """Return the output in the report: `logits`, the `values` of a regression, or `features`."""
+        return next(name for name in ("logits", "values", "features") if name in self.expected)
 
     @property
     def accuracy(self) -> float | None:

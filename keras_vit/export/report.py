@@ -10,7 +10,7 @@ import keras
 from keras_vit import __version__
 from keras_vit.export.origin import Origin, digest
 from keras_vit.export.parity import Comparison
-from keras_vit.layers import Head
+from keras_vit.layers import Head, OrdinalHead, RegressionHead
 from keras_vit.models.model_interface import model_interface
 
 _COLUMNS = (
@@ -109,6 +109,8 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Ori
         "labels": interface.labels,
         "temperature": temperature_of(model),
         **({"thresholds": interface.thresholds} if interface.thresholds else {}),
+        **({"targets": interface.targets} if interface.targets else {}),
+        **({"ordered": True} if interface.ordered else {}),
         "versions": {
             "keras_vit": __version__,
             "keras": keras.__version__,
@@ -122,7 +124,8 @@ def manifest(model: keras.Model, folder: Path, report: ExportReport, origin: Ori
 
 def temperature_of(model: keras.Model) -> float | None:
     """Return the temperature in the weights of the head, 1 without calibration; None without a head of this package."""
-    return next((layer.temperature for layer in model.layers if isinstance(layer, Head)), None)
+    heads = [layer for layer in model.layers if isinstance(layer, Head)]
+    return next((head.temperature for head in heads if not isinstance(head, OrdinalHead | RegressionHead)), None)
 
 
 def files_of(folder: Path) -> list[Path]:

@@ -81,13 +81,29 @@ class ServingModule(tf.Module):
         infer, interface = self.function(self.with_overrides(inference_function(model))), self.interface
         names = infer.get_concrete_function().structured_outputs
         signatures = {name: self.function(lambda images, name=name: infer(images)[name]) for name in names}
-        if interface.classes is not None and interface.image_size is not None and interface.input_shape[2] in (1, 3):
-            signatures[BYTES] = self._classify_bytes(signatures["serving_default"], interface)
+        if interface.image_size is not None and interface.input_shape[2] in (1, 3):
+            if interface.classes is not None:
+                signatures[BYTES] = self._classify_bytes(signatures["serving_default"], interface)
+            elif interface.targets:
+                signatures["regress_bytes"] = self._regress_bytes(signatures["serving_default"])
         for name, forward, of_adapter in self.adapters():
             signatures[name] = self.function(forward)
             if BYTES in signatures:
                 signatures[f"{name}_{BYTES}"] = self._classify_bytes(signatures[name], of_adapter)
         return signatures
+
+    def _regress_bytes(self, forward):
+        interface = self.interface
+        targets = tf.constant(interface.targets)
+
+        def regress_bytes(image_bytes):
+            images, errors = read_images(image_bytes, interface)
+            readable = tf.equal(errors, "")[:, None]
+            values = tf.where(readable, forward(images)["values"], 0.0)  # (B, T)
+            names = tf.where(readable, tf.broadcast_to(targets, tf.shape(values)), "")
+            return {"values": values, "targets": names, "error": errors}
+
+        return tf.function(regress_bytes, [tf.TensorSpec((None,), tf.string, name="image_bytes")], autograph=False)
 
     def _classify_bytes(self, forward, interface):
         labels = tf.constant(interface.labels)

@@ -81,6 +81,8 @@ def _read_manifest(path: Path) -> tuple[str, ModelInterface]:
         labels=tuple(manifest["labels"]),
         preprocessing=ImageSpec(**manifest["input"].get("preprocessing", {})),  # absent from older exports
         thresholds=tuple(manifest["thresholds"]) if "thresholds" in manifest else None,
+        targets=tuple(manifest.get("targets", ())),
+        ordered=manifest.get("ordered", False),
     )
     return manifest["model"], interface
 

@@ -41,5 +41,7 @@ from keras_vit.layers.resnet import ResidualUnit as ResidualUnit
 from keras_vit.layers.resnet import StemPool as StemPool
 from keras_vit.layers.rms_norm import RMSNorm as RMSNorm
 from keras_vit.layers.stdconv import StdConv as StdConv
+from keras_vit.layers.target_heads import OrdinalHead as OrdinalHead
+from keras_vit.layers.target_heads import RegressionHead as RegressionHead
 from keras_vit.layers.tokens import GridToTokens as GridToTokens
 from keras_vit.layers.tokens import TokensToGrid as TokensToGrid

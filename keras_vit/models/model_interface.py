@@ -28,6 +28,8 @@ class ModelInterface:
         labels: class names, or the class indices if the model has no names; empty without a classifier.
         preprocessing: how images become the input.
         thresholds: probability from which each label applies, where an image has several; None for one class per image.
+        targets: names of the values that a regression predicts, in their units; empty for other models.
+        ordered: whether the classes are ordered, the lowest first.
     """
 
     input_shape: tuple[int | None, int | None, int]
@@ -37,6 +39,8 @@ class ModelInterface:
     labels: tuple[str, ...]
     preprocessing: ImageSpec = PLAIN_SCALING
     thresholds: tuple[float, ...] | None = None
+    targets: tuple[str, ...] = ()
+    ordered: bool = False
 
     @property
     def takes_pixels(self) -> bool:
@@ -74,6 +78,7 @@ def model_interface(model: "keras.Model") -> ModelInterface:
         ValueError: the model does not take one batch of images.
     """
     from keras_vit.composed import flattened
+    from keras_vit.layers import OrdinalHead, RegressionHead
 
     model = flattened(model)
     shapes = [tuple(tensor.shape) for tensor in model.inputs]
@@ -81,16 +86,20 @@ def model_interface(model: "keras.Model") -> ModelInterface:
         raise ValueError(f"model expected one input (batch, height, width, channels), received inputs {shapes}.")
     layers = {layer.name: layer for layer in model.layers}
     head = layers.get("head")
-    labels = getattr(head, "labels", None) or (range(head.units) if head is not None else ())
+    classes = None if head is None else getattr(head, "classes", head.units)
+    labels = tuple(map(str, getattr(head, "labels", None) or range(classes or 0)))
+    is_regression = isinstance(head, RegressionHead)
     spec = preprocessing_of(model)
     return ModelInterface(
         input_shape=shapes[0][1:],
         image_size=_image_size(shapes[0][1:3], layers),
         input_range=(0.0, 255.0) if scales_pixels(model) else spec.input_range(shapes[0][3]),
-        classes=None if head is None else head.units,
-        labels=tuple(str(label) for label in labels),
+        classes=None if is_regression else classes,
+        labels=() if is_regression else labels,
         preprocessing=spec,
         thresholds=getattr(head, "thresholds", None),
+        targets=labels if is_regression else (),
+        ordered=isinstance(head, OrdinalHead),
     )
 
 
@@ -122,11 +131,13 @@ def named_outputs(model: "keras.Model") -> "keras.Model":
 
     Returns:
         A model with the outputs `logits` (B, classes) of the layer `head`, and `probabilities` (B, classes) of the
-        layer `predictions`, or else the softmax of the logits. Without a head, the output is `features`.
+        layer `predictions`, or else the softmax of the logits. A regression outputs `values` (B, targets). Without a
+        head, the output is `features`.
     """
     from keras import ops
 
     from keras_vit.composed import flattened
+    from keras_vit.layers import RegressionHead
     from keras_vit.models.vision_model import VisionModel
     from keras_vit.private import output_of
 
@@ -134,6 +145,8 @@ def named_outputs(model: "keras.Model") -> "keras.Model":
     layers = {layer.name: layer for layer in model.layers}
     if "head" not in layers:
         outputs = {"features": model.output}
+    elif isinstance(layers["head"], RegressionHead):
+        outputs = {"values": output_of(model, layers["head"])}
     else:
         logits = output_of(model, layers["head"])
         activated = output_of(model, layers["predictions"]) if "predictions" in layers else ops.softmax(logits)

@@ -40,7 +40,7 @@ def load_predictor(source: str | os.PathLike):
 def predict(
     model, images: Sequence[str | os.PathLike], top: int = 5, labels: Sequence[str] | None = None
 ) -> list[dict]:
-    """Return the best classes of image files.
+    """Return the best classes of image files, or the values of a regression.
 
     Args:
         model: a model of this package with a classifier, or an export of one.
@@ -51,7 +51,8 @@ def predict(
 
     Returns:
         One dict per image, in order: `{"image": path, "predictions": [{"label": ..., "score": ...}, ...],
-        "error": None}`, best class first. If a file cannot be read, `predictions` is empty and `error` is a sentence.
+        "error": None}`, best class first. The predictions of a regression are `{"target": ..., "value": ...}`, in the
+        target's units. If a file cannot be read, `predictions` is empty and `error` is a sentence.
 
     Raises:
         ValueError: the model has no classifier, `top` is not positive, or there are more or fewer labels than
@@ -73,6 +74,12 @@ def predict_each(
     if not isinstance(top, int) or top < 1:
         raise ValueError(f"top expected a positive int, received {top!r}.")
     interface = interface_of(model)
+    if interface.targets:
+        if labels is not None:
+            raise ValueError(
+                f"labels expected None with a regression of {', '.join(interface.targets)}, received some."
+            )
+        return _results(interface, _values_function(model), iter(images), top)
     if interface.classes is None:
         raise ValueError(f"model expected a classifier, received {model.name} without one (include_top=False).")
     if labels is not None:
@@ -84,11 +91,11 @@ def predict_each(
     return _results(interface, _probability_function(model), iter(images), top)
 
 
-def _results(interface, probabilities, images, top):
+def _results(interface, scores_of, images, top):
     for paths, pixels, errors in loaded_batches(images, interface.image_shape, interface.preprocessing):
         scores = [None] * len(paths)
         if not all(errors):
-            scores = probabilities(interface.inputs_of(pixels))  # (B, classes)
+            scores = scores_of(interface.inputs_of(pixels))  # (B, classes), or (B, targets)
         for path, error, image_scores in zip(paths, errors, scores, strict=True):
             yield _result(path, image_scores, interface, top, error)
 
@@ -115,7 +122,16 @@ def _probability_function(model):
     return probabilities
 
 
+def _values_function(model):
+    """Return a function: images (B, H, W, C) -> values (B, targets)."""
+    return (lambda batch: model(batch)["values"]) if isinstance(model, ExportedModel) else model.predict_on_batch
+
+
 def _result(path, scores, interface, top, error) -> dict:
+    if interface.targets:
+        pairs = () if error else zip(interface.targets, scores, strict=True)
+        predictions = [{"target": name, "value": float(value)} for name, value in pairs]
+        return {"image": str(path), "predictions": predictions, "error": error}
     best, thresholds = () if error else np.argsort(-scores, kind="stable"), interface.thresholds
     best = best[:top] if thresholds is None else [i for i in best if scores[i] >= thresholds[i]]
     predictions = [{"label": interface.labels[i], "score": float(scores[i])} for i in best]

@@ -12,7 +12,10 @@ def as_text(result: dict) -> str:
     """Return a result as one line of text."""
     if result["error"]:
         return f"{result['image']}: error: {result['error']}"
-    best = ", ".join(f"{entry['label']} {entry['score']:.1%}" for entry in result["predictions"])
+    best = ", ".join(
+        f"{entry['target']} {entry['value']:.4g}" if "target" in entry else f"{entry['label']} {entry['score']:.1%}"
+        for entry in result["predictions"]
+    )
     return f"{result['image']}: {best or 'no label'}"
 
 
@@ -29,13 +32,14 @@ class ResultsFile:
 
     Args:
         path: ends in `.csv`, `.json` (one array), `.jsonl` (one object per line) or `.parquet`.
-        top: classes per image; CSV and Parquet have columns `label_1`, `score_1`, ... for each.
+        top: classes per image; CSV and Parquet have columns `label_1`, `score_1`, ... for each. Or the names of the
+            targets of a regression, which have a column each.
 
     Raises:
         ValueError: the path ends otherwise, its folder does not exist, or pyarrow is missing for `.parquet`.
     """
 
-    def __init__(self, path: str | os.PathLike, top: int):
+    def __init__(self, path: str | os.PathLike, top: int | tuple[str, ...]):
         self.path, self.top, self.count = Path(path), top, 0
         self.partial = self.path.with_name(f"{self.path.name}.partial")
         self._writer_class = writer_class(path)
@@ -81,7 +85,7 @@ def writer_class(path: str | os.PathLike):
 class _TextFile:
     """Base of the writers of text files."""
 
-    def __init__(self, path: Path, top: int):
+    def __init__(self, path: Path, top: int | tuple[str, ...]):
         self.file, self.top = path.open("w", encoding="utf-8", newline=""), top
 
     def close(self) -> None:
@@ -91,7 +95,7 @@ class _TextFile:
 class Csv(_TextFile):
     """Write a table with a header."""
 
-    def __init__(self, path: Path, top: int):
+    def __init__(self, path: Path, top: int | tuple[str, ...]):
         super().__init__(path, top)
         self._writer = csv.DictWriter(self.file, _columns({"image": "", "predictions": (), "error": ""}, top))
         self._writer.writeheader()
@@ -124,12 +128,13 @@ class JsonArray(_TextFile):
 class Parquet:
     """Write the columns of `Csv`, with float32 scores."""
 
-    def __init__(self, path: Path, top: int):
+    def __init__(self, path: Path, top: int | tuple[str, ...]):
         import pyarrow
         from pyarrow import parquet
 
         columns = _columns({"image": "", "predictions": (), "error": ""}, top)
-        types = {name: pyarrow.float32() if name.startswith("score_") else pyarrow.string() for name in columns}
+        values = [name for name in columns if name.startswith("score_")] if isinstance(top, int) else top
+        types = {name: pyarrow.float32() if name in values else pyarrow.string() for name in columns}
         self._schema, self.top, self._rows = pyarrow.schema(types), top, []
         self._table, self._file = pyarrow.Table.from_pylist, parquet.ParquetWriter(path, self._schema)
 
@@ -151,8 +156,14 @@ class Parquet:
 WRITERS = {".csv": Csv, ".json": JsonArray, ".jsonl": JsonLines, ".parquet": Parquet}
 
 
-def _columns(result: dict, top: int) -> dict:
-    """Return a result as columns: image, label_1, score_1, ..., error. Missing predictions are None."""
+def _columns(result: dict, top: int | tuple[str, ...]) -> dict:
+    """Return a result as columns: image, label_1, score_1, ..., error. Missing predictions are None.
+
+    With the names of targets, each is a column.
+    """
+    if not isinstance(top, int):
+        values = {entry["target"]: entry["value"] for entry in result["predictions"]}
+        return {"image": result["image"], **{name: values.get(name) for name in top}, "error": result["error"]}
     missing = [{"label": None, "score": None}] * (top - len(result["predictions"]))
     predictions = enumerate([*result["predictions"], *missing], 1)
     columns = {f"{name}_{i}": value for i, entry in predictions for name, value in entry.items()}

@@ -24,7 +24,7 @@ class Datasets:
 
     `validation` is the split of the evaluations during training. `few_shot` are the splits to fit linear heads to, and
     to test them on; None without few-shot evaluation. `spec` is the preprocessing of the model. `terms` are those of
-    the recipe's loss per class.
+    the recipe's loss per class or target.
     """
 
     recipe: Recipe
@@ -73,6 +73,8 @@ class Datasets:
         Raises:
             ValueError: the loss or the sampling does not fit the labels.
         """
+        if train.multi and recipe.loss.kind == "ordinal":
+            raise ValueError("kind expected 'sigmoid' with several classes per image, received 'ordinal'.")
         ranked = "mean_average_precision" in recipe.evaluate.metrics
         if ranked and not test.multi:
             raise ValueError("metrics expected no 'mean_average_precision' with one class per image, received it; "

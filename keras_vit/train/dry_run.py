@@ -48,7 +48,7 @@ def shrunk(recipe: Recipe) -> Recipe:
         model=dataclasses.replace(
             model, variant=small, weights=None, keep_head=False, representation_size=size, freeze=()
         ),
-        data=dataclasses.replace(recipe.data, batch_size=2 * parts if parts > 1 else 4),
+        data=dataclasses.replace(recipe.data, batch_size=2 * parts if parts > 1 else 4, columns=(), classes=()),
         schedule=dataclasses.replace(recipe.schedule, warmup_steps=0, cooldown_steps=0),
     )
 
@@ -69,13 +69,13 @@ def dry_run(recipe: Recipe) -> dict:
     batch, shape = recipe.data.batch_size, recipe.model.input_shape
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (2 * batch, *shape), "uint8")
-    targets = rng.permutation(np.arange(len(images)) % CLASSES)
-    if "mean_average_precision" in recipe.evaluate.metrics:
-        targets = np.eye(CLASSES, dtype="int64")[targets]  # several labels per image
-    examples = in_memory(images, targets, tuple(map(str, range(CLASSES))))
+    targets, kind = rng.permutation(np.arange(len(images)) % CLASSES), recipe.data.targets
+    if "mean_average_precision" in recipe.evaluate.metrics or kind != "classes":
+        targets = np.eye(CLASSES, dtype="int64")[targets]  # several labels or values per image
+    examples = in_memory(images, targets, tuple(map(str, range(CLASSES))), kind=kind)
     data = Datasets.of_splits(recipe, examples, examples, examples)
     devices = Devices(tf.distribute.get_strategy())
-    state = first_state(recipe, examples.labels, RUN, devices.strategy)
+    state = first_state(recipe, examples.labels, RUN, devices.strategy, data.terms)
     losses = []
     for span in spans_of(recipe, RUN):
         state.optimizer.iterations.assign(span.begin)

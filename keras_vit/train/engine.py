@@ -14,6 +14,7 @@ from keras_vit.models.adapt import merged_if_adapted
 from keras_vit.models.adapter_files import save_adapter
 from keras_vit.preprocessing.image_spec import preprocessing_of
 from keras_vit.tasks.masked import finished_models
+from keras_vit.train.cached_features import on_features
 from keras_vit.train.checkpoint import Checkpoints
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.interrupt import Interrupt
@@ -108,7 +109,7 @@ class Run:
         self.directory, self.batch_size = data_dir or recipe.data.directory, recipe.data.batch_size
         self.data = Datasets.open(recipe, data_dir, known_broken(workdir))
         self.steps = self.data.steps
-        self.state = first_state(recipe, self.data.train.labels, self.steps, devices.strategy)
+        self.state = first_state(recipe, self.data.train.labels, self.steps, devices.strategy, self.data.terms)
         self.counters, average = self.state.counters, self.state.average
         self.data = replace(self.data, spec=preprocessing_of(average))
         self.checkpoints = Checkpoints(
@@ -122,6 +123,7 @@ class Run:
         self.plot = plot if devices.chief else None
         self.profile = Profile(workdir / "profile" if profile and devices.chief else None)
         self.stages = [span for span in spans_of(recipe, self.steps) if span.end > self.step]
+        self.learning = self.state  # of the head only, with cached features
         self.stage = self.result = None
         self.saved = time.perf_counter()
         self.begun = self.saved - self.counters.seconds
@@ -153,6 +155,7 @@ class Run:
             Report(recipe, self.workdir, self.data, self.step, devices.chief, self.plot) as self.report,
         ):
             self.report.begin(self.state.model.count_params(), self.state.rate)
+            self._cache_features(interrupt)
             stop, count, _ = devices.agree(interrupt.requested, 1, False)
             while self.step < self.steps and not (stop or self._stops_early):
                 self._update(count)
@@ -169,6 +172,16 @@ class Run:
             self._test()
         return self._finish()
 
+    def _cache_features(self, interrupt: Interrupt) -> None:
+        """Train on cached features from now on, if the recipe says so."""
+        say, stopped = self.report.say, lambda: interrupt.requested
+        found = on_features(self.state, self.data, self.workdir, self.devices.workers, say, stopped)
+        if found is None:
+            return
+        self.learning, self.data = found
+        self.measure = Measure(self.recipe, self.learning.average, self.data, self.devices)
+        self.stages = [replace(span, input_shape=self.learning.model.input_shape[1:]) for span in self.stages]
+
     @property
     def _stops_early(self) -> bool:
         patience = self.recipe.evaluate.patience
@@ -177,7 +190,7 @@ class Run:
     def _test(self) -> None:
         """Evaluate the result of the run on the test split: the last weights, or the best ones with `use_best`."""
         if self._stops_early:
-            self.report.say(f"stopped early at step {self.step:,} of {self.steps:,}: no higher accuracy in "
+            self.report.say(f"stopped early at step {self.step:,} of {self.steps:,}: no {self.measure.better} in "
                             f"{self.recipe.evaluate.patience} evaluations")  # fmt: skip
         if self.recipe.checkpoint.use_best:
             best = keras.saving.load_model(self.workdir / "best.keras", compile=False)
@@ -191,11 +204,9 @@ class Run:
 
     def _begin_stage(self) -> None:
         """Compile the steps of the next stage, and open its data."""
-        self.stage = self.stages.pop(0)
-        devices = self.devices
-        self.run_steps = compiled_steps(
-            self.recipe, self.state, devices.strategy, self.stage, devices.cores, self.data.terms
-        )
+        self.stage, devices = self.stages.pop(0), self.devices
+        state, strategy, cores = self.learning, devices.strategy, devices.cores
+        self.run_steps = compiled_steps(self.recipe, state, strategy, self.stage, cores, self.data.terms)
         if self.stage.restarts and self.step == self.stage.begin:
             self.state.optimizer.restart()
             self.counters.waited = 0.0
@@ -255,14 +266,11 @@ class Run:
                     self._select(self.result)
 
     def _select(self, result: dict) -> None:
-        """Count the evaluations since the highest accuracy, and write `best.keras` there if the recipe asks for it.
-
-        With several labels per image, the mean average precision replaces the accuracy.
-        """
+        """Count the evaluations since the best one, and write `best.keras` there if the recipe asks for it."""
         if not (self.recipe.checkpoint.best or self.recipe.evaluate.patience):
             return
         self.counters.waited += 1
-        score = result.get("mean_average_precision", result["accuracy"])
+        score = self.measure.score(result)
         if score > self.counters.best:
             self.counters.best, self.counters.waited = score, 0.0
             if self.recipe.checkpoint.best and self.devices.chief:

@@ -4,7 +4,13 @@ import functools
 
 import keras
 
-from keras_vit.evaluate.accuracy import evaluate, evaluator, logits_model
+from keras_vit.evaluate.accuracy import (
+    evaluate,
+    evaluate_regression,
+    evaluator,
+    logits_model,
+    regression_sums,
+)
 from keras_vit.evaluate.few_shot import feature_function, few_shot, replace_images
 from keras_vit.evaluate.multi_label import DEFAULT, f1_thresholds, gather, label_metrics, score_function
 from keras_vit.tasks.masked import MaskedPatches
@@ -21,7 +27,13 @@ class Measure:
         self._task = MaskedPatches(recipe, recipe.model.input_shape) if recipe.masked else None
         features = self._task.features(model) if self._task else feature_function(model)
         self._features = devices.gathered(replace_images(features))
-        sums = self._task.sums(model) if self._task else evaluator(model, recipe.loss, recipe.evaluate.metrics)
+        soft = data.test.kind == "probabilities"
+        if recipe.loss.is_regression:
+            sums = regression_sums(model, recipe.loss)
+        elif self._task:
+            sums = self._task.sums(model)
+        else:
+            sums = evaluator(model, recipe.loss, recipe.evaluate.metrics, soft=soft)
         self._sums = devices.summed(sums)
         self._scores = None
         if "mean_average_precision" in recipe.evaluate.metrics:
@@ -32,6 +44,27 @@ class Measure:
     def on_the_way(self) -> str:
         """The split that selects the best weights: `validation` if the recipe has one, else `test`."""
         return "test" if self._recipe.evaluate.split is None else "validation"
+
+    @property
+    def _selecting(self) -> tuple[str, float]:
+        """The metric that selects the best weights, and its sign: -1 if lower is better."""
+        loss = self._recipe.loss
+        if loss.is_regression:
+            return "loss", -1.0
+        if self._scores is not None:
+            return "mean_average_precision", 1.0
+        return ("kappa" if loss.kind == "ordinal" else "accuracy"), 1.0
+
+    @property
+    def better(self) -> str:
+        """What a better evaluation has, such as `higher accuracy`."""
+        name, sign = self._selecting
+        return f"{'higher' if sign > 0 else 'lower'} {name.replace('_', ' ')}"
+
+    def score(self, result: dict) -> float:
+        """Return the value of an evaluation that selects the best weights; higher is better."""
+        name, sign = self._selecting
+        return sign * result[name]
 
     @property
     def thresholds(self) -> dict:
@@ -54,17 +87,21 @@ class Measure:
     def __call__(self, split: str) -> dict:
         """Return the metrics of `keras_vit.evaluate.accuracy.evaluate` on a split, and the few-shot accuracies.
 
-        With several labels per image, `keras_vit.evaluate.multi_label.label_metrics` adds its metrics. For masked
-        patch prediction `loss` and `accuracy` are means over patches; pixel targets have no accuracy.
+        A regression has those of `evaluate_regression` instead. With several labels per image,
+        `keras_vit.evaluate.multi_label.label_metrics` adds its metrics. For masked patch prediction `loss` and
+        `accuracy` are means over patches; pixel targets have no accuracy.
         """
-        result = evaluate(self._model, self._batches_of(split), sums=self._sums, metrics=self._recipe.evaluate.metrics)
-        if self._task and self._recipe.masked.target == "pixels":
+        recipe, batches = self._recipe, self._batches_of(split)
+        if recipe.loss.is_regression:
+            return evaluate_regression(self._model, batches, recipe.loss, self._sums)
+        result = evaluate(self._model, batches, sums=self._sums, metrics=recipe.evaluate.metrics)
+        if self._task and recipe.masked.target == "pixels":
             del result["accuracy"]
         if self._scores is not None:
             result |= self._of_labels(split)
         if self._data.few_shot is not None:
             batches_of = functools.partial(self._spread, self._data.few_shot_evaluation)
-            result |= few_shot(self._features, *self._data.few_shot, self._recipe.evaluate.shots, batches_of)
+            result |= few_shot(self._features, *self._data.few_shot, recipe.evaluate.shots, batches_of)
         return result
 
     def _of_labels(self, split: str) -> dict:

@@ -4,10 +4,14 @@ from dataclasses import replace
 
 import keras
 
+from keras_vit.evaluate.losses import NO_TERMS, ClassTerms
+from keras_vit.layers import OrdinalHead, RegressionHead
 from keras_vit.models.builders import build
 from keras_vit.models.conventions import follow_conventions
+from keras_vit.models.features import head_features
 from keras_vit.models.model_names import released_tag
 from keras_vit.models.variants import ConvNet, EfficientNetVariant, find_variant
+from keras_vit.models.vision_model import VisionModel
 from keras_vit.preprocessing.image_spec import ImageSpec, preprocessing_of, store_preprocessing
 from keras_vit.tasks.masked import build_masked_model
 from keras_vit.train.kept_head import load_with_head
@@ -17,8 +21,8 @@ from keras_vit.weights import load_weights
 _OF_TOKENS = ("patch_size", "representation_size", "dropout_rate", "attention_dropout_rate", "drop_path_rate")
 
 
-def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
-    """Return the classifier of `labels` that a recipe trains: the recipe's weights and a head of zeros.
+def build_model(recipe: Recipe, labels: tuple[str, ...], terms: ClassTerms = NO_TERMS) -> keras.Model:
+    """Return the model of `labels` that a recipe trains: the recipe's weights and a head of zeros.
 
     Activation and epsilons come from the weights file. Without `keep_head`, the file's head is not loaded, nor is its
     representation layer unless the recipe has one of the same size (section 3.2).
@@ -38,7 +42,7 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
         "input_shape": settings.input_shape,
         "pooling": settings.pooling,
         "classes": len(labels),
-        "classifier_activation": recipe.loss.kind,
+        "classifier_activation": "sigmoid" if recipe.loss.kind == "sigmoid" else "softmax",
         "include_preprocessing": settings.include_preprocessing,
         "labels": labels,
         "dtype": recipe.precision,
@@ -61,6 +65,8 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
         row, origin = follow_conventions(source, row)
         options |= origin
     model = build(row, **options)
+    if recipe.loss.kind == "ordinal" or recipe.loss.is_regression:
+        model = _with_own_head(model, recipe, labels, terms)
     if source is not None:
         if settings.keep_head:
             load_with_head(model, source, labels)
@@ -72,6 +78,18 @@ def build_model(recipe: Recipe, labels: tuple[str, ...]) -> keras.Model:
         bias = model.get_layer("head").bias
         bias.assign(keras.ops.full(bias.shape, settings.head_bias))
     return model
+
+
+def _with_own_head(model: keras.Model, recipe: Recipe, labels, terms: ClassTerms) -> keras.Model:
+    """Return a model with the head of ordered classes or of a regression in place of the classifier."""
+    features, dtype = head_features(model), model.get_layer("head").dtype_policy
+    if recipe.loss.is_regression:
+        head = RegressionHead(len(labels), terms.mean, terms.deviation, labels, name="head", dtype=dtype)
+        outputs = head(features.output)
+    else:
+        logits = OrdinalHead(len(labels) - 1, labels, name="head", dtype=dtype)(features.output)
+        outputs = keras.layers.Activation("softmax", name="predictions", dtype="float32")(logits)
+    return VisionModel(features.input, outputs, name=model.name)
 
 
 def _preprocessing(spec: ImageSpec, recipe: Recipe) -> ImageSpec:

@@ -89,7 +89,7 @@ def find_rate(
     recipe = replace(recipe, steps=steps, curriculum=Curriculum(), head_first=None, average=Average(), nonfinite="skip")
     devices = choose(strategy, recipe.data.batch_size, recipe.optimizer.accumulate)
     data, rate = Datasets.open(recipe, data_dir), Rising(lowest, highest, steps)
-    state = first_state(recipe, data.train.labels, steps, devices.strategy, rate)
+    state = first_state(recipe, data.train.labels, steps, devices.strategy, data.terms, rate)
     data = replace(data, spec=preprocessing_of(state.model))
     (span,) = spans_of(recipe, steps)
     span = replace(span, head_only=head)

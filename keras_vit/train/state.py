@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import keras
 import tensorflow as tf
 
+from keras_vit.evaluate.losses import NO_TERMS, ClassTerms
 from keras_vit.models.adapt import adapt_model
 from keras_vit.train.model import build_model
 from keras_vit.train.optim.freeze import trained_variables
@@ -58,8 +59,8 @@ class Counters:
     Args:
         seconds: training time so far, in seconds.
         skipped_before: updates skipped before the last report.
-        best: highest accuracy of an evaluation; -1 before the first.
-        waited: number of evaluations since the highest accuracy.
+        best: highest score of an evaluation, such as the accuracy; minus infinity before the first.
+        waited: number of evaluations since the highest score.
         images, images_seconds: images, and their seconds, of all calls that did not compile.
         peak_memory, peak_device_memory: highest memory in bytes of any process of the run, and of a GPU.
         tally: since the last report, counted in the graph: the sum of the losses, the number of updates, and the number
@@ -67,7 +68,7 @@ class Counters:
     """
 
     def __init__(self):
-        self.seconds, self.skipped_before, self.best = 0.0, 0.0, -1.0
+        self.seconds, self.skipped_before, self.best = 0.0, 0.0, -math.inf
         self.images = self.images_seconds = self.peak_memory = self.peak_device_memory = self.waited = 0.0
         # Any length: older checkpoints have fewer values.
         self._saved = tf.Variable(tf.zeros(8, tf.float64), trainable=False, shape=tf.TensorShape([None]))
@@ -121,14 +122,16 @@ class Counters:
         return int(self._first_wrong.numpy())
 
 
-def first_state(recipe: Recipe, labels: tuple[str, ...], steps: int, strategy, rate=None) -> State:
+def first_state(
+    recipe: Recipe, labels: tuple[str, ...], steps: int, strategy, terms: ClassTerms = NO_TERMS, rate=None
+) -> State:
     """Return the initial state of a run of `steps` steps, which depends only on the recipe.
 
-    `rate` replaces the recipe's learning rate.
+    `labels` and `terms` are those of the data. `rate` replaces the recipe's learning rate.
     """
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
-        model = build_model(recipe, labels)
+        model = build_model(recipe, labels, terms)
         if recipe.adapt is not None:
             model = adapt_model(model, recipe.adapt, recipe.model.freeze)
         average = model

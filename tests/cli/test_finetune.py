@@ -147,7 +147,7 @@ def test_given_splits_are_kept_in_folders_and_in_tables(photos, weights, tmp_pat
         (["photos", "--image-size", "0"], "--image-size expected a positive int, received 0"),
         (
             ["photos", "--splits", "absent.csv"],
-            "--splits expected a CSV file with the columns path, label, split",
+            "--splits expected a CSV file with the columns path, split, sha256",
         ),
         (["few"], "FOLDER expected at least 3 readable images in a class, for three splits, found 4 of 2 classes"),
         (["broken"], "FOLDER expected readable images of every class to train on, found none of night"),

@@ -137,7 +137,7 @@ def test_data_sets_with_several_classes_per_image_get_a_sigmoid(tmp_path):
         (["there.py"], "RECIPE.py expected a new file, received 'there.py', which exists; choose another."),
         (["mine.txt"], "RECIPE.py expected a name ending in .py in a folder that exists, received 'mine.txt'."),
         (["absent/mine.py"], "RECIPE.py expected a name ending in .py in a folder that exists"),
-        (["mine.py", "--data", "absent"], "--data expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg) or "),
+        (["mine.py", "--data", "absent"], "--data expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg), a "),
         (["mine.py", "--data", "empty"], "directory expected a folder for each of at least 2 classes in 'empty'"),
         (["mine.py", "--model", "ViT_B61"], "name expected a model of list_models(), received 'ViT_B61'"),
         (["mine.py", "--data-dir", "empty"], "--data-dir expected --data tfds:NAME"),

@@ -209,6 +209,13 @@ LAYERS = (
         {"filters": 8, "kernel_size": 5, "strides": 2, "expansion": 1},
         ((5, 6, 8),),
     ),
+    Case("OrdinalHead", layers.OrdinalHead, {"units": 2, "labels": ("a", "b", "c")}, ((16,),)),
+    Case(
+        "RegressionHead",
+        layers.RegressionHead,
+        {"units": 2, "mean": (3.0, -1.0), "deviation": (2.0, 0.5), "labels": ("a", "b")},
+        ((16,),),
+    ),
     Case(
         "Head",
         layers.Head,

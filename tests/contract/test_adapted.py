@@ -11,9 +11,10 @@ import keras_vit
 from keras_vit.layers.dense import MODES
 from keras_vit.private import layers_of
 
+HEADS = ("OrdinalHead", "RegressionHead")
 ATTENTION = ("MultiHeadSelfAttention", "EncoderBlock", "AxialAttention", "AxialBlock", "AttentionPooling")
 MLPS = ("MLPBlock", "ExtendedMLP")
-DENSE = [case for case in LAYERS if case.layer.__name__ in (*ATTENTION, *MLPS, "PatchPrediction", "Head")]
+DENSE = [case for case in LAYERS if case.layer.__name__ in (*ATTENTION, *MLPS, "PatchPrediction", "Head", *HEADS)]
 DENSE += [case for case in MODELS if case.name != "bit_map"]
 FOR_FREEZING = [case for case in MODELS if case.name in PRINCIPAL]
 FURTHER = [case for case in DENSE if case.name in ("AttentionPooling", "PatchPrediction", "bit")]

@@ -91,6 +91,7 @@ JUDGED = (
     Claim(LABELS, "spreads 10 % of the target", "the value of the example"),
     Claim(LABELS, "{} for `soft` and {} for `hard`", betas),
     Claim(LABELS, "all thresholds are {}.", threshold),
+    Claim(LABELS, "Each row must sum to 1, up", "the sum of probabilities"),
     Claim("docs/quality.md", "| keras.applications | {} of", closeness_of_efficientnets),
     Claim("docs/quality.md", "| EfficientNet, logits | timm | {} of", closeness_of_efficientnets),
     Claim("docs/weights.md", "takes pixels in 0..255", "8-bit pixels"),

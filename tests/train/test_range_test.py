@@ -44,7 +44,7 @@ def test_it_makes_the_updates_of_the_engine(found):
     plain = replace(RECIPE, curriculum=Curriculum(), head_first=None, average=Average(), nonfinite="skip", steps=60)
     strategy = tf.distribute.get_strategy()
     data = Datasets.open(plain)
-    state = first_state(plain, data.train.labels, 60, strategy, Rising(1e-5, 100.0, 60))
+    state = first_state(plain, data.train.labels, 60, strategy, rate=Rising(1e-5, 100.0, 60))
     (span,) = spans_of(plain, 60)
     steps = compiled_steps(plain, state, strategy, span)
     batches = iter(data.batches(span.input_shape, 0)((0, 1)))

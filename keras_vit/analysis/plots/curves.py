@@ -78,12 +78,11 @@ def plot_training(metrics_path: str | os.PathLike, output: str | os.PathLike):
     with canvas(output, (10.5, sum(heights) + 0.4), layout="constrained") as figure:
         figure.get_layout_engine().set(h_pad=0.1, w_pad=0.1)
         figure.suptitle(_headline(curves), x=0.01, ha="left", fontsize=13, fontweight="bold")
-        grid = figure.add_gridspec(len(rows), 6, height_ratios=heights)
+        # A figure of its own for each row: the columns of one grid would add up the labels of all rows.
+        parts = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
         smoothed = False
-        for i, (row, height) in enumerate(zip(rows, heights, strict=True)):
-            span = 6 // len(row)
-            for j, name in enumerate(row):
-                axes = figure.add_subplot(grid[i, j * span : (j + 1) * span])
+        for part, row, height in zip(parts, rows, heights, strict=True):
+            for axes, name in zip(part.subplots(1, len(row), squeeze=False)[0], row, strict=True):
                 smoothed |= _draw_metric(axes, name, curves[name], height)
         if smoothed:
             note = "thin: every record; thick: mean over a twentieth of the run"

@@ -6,6 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_vit.train.datasets import Datasets
+from keras_vit.train.log.figures import figures_of
 from keras_vit.train.log.notebook import LivePlot
 from keras_vit.train.log.progress import Progress
 from keras_vit.train.recipe import Recipe
@@ -69,9 +70,7 @@ class Report:
         """Write and print the metrics of an evaluation."""
         self.write(step, split, values)
         shown = {name: value for name, value in values.items() if name != "examples"}
-        figures = (f"{name.replace('_', ' ')} {value:.4f}" if name == "loss" else
-                   f"{name.replace('_', ' ')} {value:.2%}" for name, value in shown.items())  # fmt: skip
-        self.say(f"step {step:,} of {self._data.steps:,}, {split}: {', '.join(figures)}")
+        self.say(f"step {step:,} of {self._data.steps:,}, {split}: {', '.join(figures_of(shown))}")
 
     def write(self, step: int, split: str, values: dict) -> None:
         """Write the metrics of a split."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from keras_vit.checks import is_count, is_positive, is_size, is_text, require, sides
-from keras_vit.data import SOURCES
+from keras_vit.data import SOURCES, TARGETS
 from keras_vit.data.augmentations import Augment
 from keras_vit.models.variants import ConvNet
 
@@ -31,6 +31,13 @@ class Data:
             weights' `preprocessing` states, as prediction and exports do; without weights, both sides are resized.
         on_error: whether to `stop` at a broken file or to `skip` it with a warning: up to three files, or 1 %. It also
             applies to few-shot data. A stopped run can resume with another value.
+        targets: what a `csv` table states for an image: `classes`; `probabilities`, a column for each class; or
+            `numbers`, a column for each value that a regression predicts.
+        columns: names of the columns of `probabilities` or `numbers`; () for all columns except path, split and sha256.
+        cache_features: whether to compute the input of the head once per image, and to train the head on it. It needs a
+            run that trains only the head, without random changes of the images. The files are in `workdir/features`.
+        classes: names of all classes in another order than the sorted one, as the loss `ordinal` needs, the lowest
+            first.
         exif: whether to apply the EXIF orientation of photographs in training and evaluation. False reads the stored
             pixels, as the official code and TensorFlow Datasets do. Prediction and exports always apply it.
     """
@@ -45,6 +52,10 @@ class Data:
     resize: int | None = None
     on_error: str = "stop"
     exif: bool = True
+    targets: str = "classes"
+    columns: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    cache_features: bool = False
 
     def __post_init__(self):
         known = self.source in SOURCES[:4] or (isinstance(self.source, str) and self.source.startswith(PREFIXES))
@@ -58,7 +69,13 @@ class Data:
         require(self.sampling in ("uniform", "balanced"), "sampling", "'uniform' or 'balanced'", self.sampling)
         require(self.resize is None or is_count(self.resize), "resize", "a positive int or null", self.resize)
         require(self.on_error in ("stop", "skip"), "on_error", "'stop' or 'skip'", self.on_error)
-        require(isinstance(self.exif, bool), "exif", "true or false", self.exif)
+        for name in ("exif", "cache_features"):
+            require(isinstance(getattr(self, name), bool), name, "true or false", getattr(self, name))
+        require(self.targets in TARGETS, "targets", f"one of {', '.join(map(repr, TARGETS))}", self.targets)
+        for name in ("columns", "classes"):
+            names = getattr(self, name)
+            valid = isinstance(names, tuple) and all(isinstance(x, str) and x for x in names)
+            require(valid and len(set(names)) == len(names), name, "a tuple of distinct names", names)
 
 
 def augment_at(augment: Augment, size: tuple[int, int], own: tuple[int, int]) -> Augment:

@@ -4,13 +4,19 @@ from dataclasses import dataclass
 
 from keras_vit.checks import is_count, is_number, is_positive, require
 
+REGRESSIONS = ("mse", "l1", "huber")
+KINDS = ("softmax", "sigmoid", "ordinal", *REGRESSIONS)
+
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss. Evaluations report the plain cross entropy of `kind`.
+    """The loss. Evaluations report the plain loss of `kind`.
 
     Args:
-        kind: `softmax` cross entropy, or `sigmoid` cross entropy summed over the classes.
+        kind: `softmax` cross entropy, or `sigmoid` cross entropy summed over the classes. `ordinal` for ordered
+            classes: the cross entropy of CORN's class probabilities (arXiv 2111.08851). For a regression `mse`, `l1` or
+            `huber`: the mean over the targets, which are standardised by the training split.
+        huber_delta: error in standard deviations up to which `huber` is quadratic.
         label_smoothing: fraction of the target spread evenly over all classes, in [0, 1).
         class_weights: weight of every class, by name; 1 for classes that are not named. `balanced` computes the
             weights from the training labels. With `softmax`, a weight multiplies the term of its class, and `balanced`
@@ -35,9 +41,11 @@ class Loss:
     bootstrap: str | None = None
     bootstrap_beta: float | None = None
     symmetric: tuple[float, float] | None = None
+    huber_delta: float = 1.0
 
     def __post_init__(self):
-        require(self.kind in ("softmax", "sigmoid"), "kind", "'softmax' or 'sigmoid'", self.kind)
+        require(self.kind in KINDS, "kind", f"one of {', '.join(map(repr, KINDS))}", self.kind)
+        require(is_positive(self.huber_delta), "huber_delta", "a positive number", self.huber_delta)
         require(is_number(self.label_smoothing, 0, 1), "label_smoothing", "a share in [0, 1)", self.label_smoothing)
         weights = self.class_weights
         named = isinstance(weights, dict) and weights and all(map(is_positive, weights.values()))
@@ -56,6 +64,11 @@ class Loss:
     def is_plain(self) -> bool:
         """Whether the loss is the cross entropy, perhaps with label smoothing."""
         return self == Loss(self.kind, self.label_smoothing)
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the targets are values instead of classes."""
+        return self.kind in REGRESSIONS
 
 
 @dataclass(frozen=True)
