@@ -13,12 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.weights.applications import ApplicationsFile, is_application, reference_of
-from keras_vit.weights.archive import NpzFile, Refused, WeightsFile, as_float, checksum, plain_name
+from keras_vit.weights.archive import NpzFile, Refused, WeightsFile, as_float, checksum
 from keras_vit.weights.download import locate
 from keras_vit.weights.efficientnets import size_of
 from keras_vit.weights.keras_file import MODEL_SUFFIXES, KerasFile, check_hdf5
 from keras_vit.weights.model_architecture import architecture_of_model
+from keras_vit.weights.open_clip import OPEN_CLIP_CONFIG, OPEN_CLIP_WEIGHTS, as_timm_config
 from keras_vit.weights.torch_file import TORCH_SUFFIXES, TorchFile
+from keras_vit.weights.views import plain_name
 
 _WEIGHTS_SUFFIXES = (".npz", ".safetensors", ".safetensors.index.json", ".weights.h5", *TORCH_SUFFIXES)
 CHECKSUMS = "keras_vit.crc32"  # key in a `.safetensors` file's metadata: name -> `checksum`, as JSON
@@ -91,6 +93,7 @@ _FOLDER_NAMES = (
     "model.safetensors.index.json",
     "model.keras",
     "pytorch_model.bin",
+    *OPEN_CLIP_WEIGHTS,
 )
 
 
@@ -116,17 +119,23 @@ def config_path(path: Path) -> Path:
 
 def _read_config(path: Path) -> dict:
     """Return the config of a file; empty without one."""
+    if path.name in OPEN_CLIP_WEIGHTS and (file := path.with_name(OPEN_CLIP_CONFIG)).is_file():
+        return as_timm_config(_read_object(file))
     stems = dict.fromkeys((path.stem, path.name.split(".")[0]))
     for file in (*(path.with_name(f"{stem}.config.json") for stem in stems), path.with_name("config.json")):
         if file.is_file():
-            try:
-                config = json.loads(file.read_text(encoding="utf-8"))
-            except (ValueError, RecursionError):
-                raise ValueError(f"source expected a JSON object in {str(file)!r}, received other text.") from None
-            if not isinstance(config, dict):
-                raise ValueError(f"source expected a JSON object in {str(file)!r}, received {config!r}.")
-            return config
+            return _read_object(file)
     return {}
+
+
+def _read_object(file: Path) -> dict:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise ValueError(f"source expected a JSON object in {str(file)!r}, received other text.") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"source expected a JSON object in {str(file)!r}, received {config!r}.")
+    return config
 
 
 _SAFETENSORS_FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "V2"}
