@@ -29,6 +29,8 @@ def config_fields(file, contents: Contents) -> dict:
     Raises:
         ValueError: the config states a value that this package does not support.
     """
+    if fields := getattr(file, "fields", None):  # of keras-hub's files
+        return dict(fields)
     layout = contents.layout.name
     config = hub_config(file.config) if layout == "hf" else file.config
     fields = read_config(config, layout, contents.source)

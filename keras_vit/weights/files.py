@@ -17,6 +17,7 @@ from keras_vit.weights.archive import NpzFile, Refused, WeightsFile, as_float, c
 from keras_vit.weights.download import locate
 from keras_vit.weights.efficientnets import size_of
 from keras_vit.weights.keras_file import MODEL_SUFFIXES, KerasFile, check_hdf5
+from keras_vit.weights.keras_hub_files import KerasHubFile, find_keras_hub
 from keras_vit.weights.model_architecture import architecture_of_model
 from keras_vit.weights.open_clip import OPEN_CLIP_CONFIG, OPEN_CLIP_WEIGHTS, as_timm_config
 from keras_vit.weights.torch_file import TORCH_SUFFIXES, TorchFile
@@ -44,6 +45,8 @@ def open_weights(source: str | os.PathLike, model=None, *, verified: bool = True
         ValueError: `source` is not a complete file of plain arrays.
     """
     path = locate(source, verified)
+    if preset := find_keras_hub(path):
+        return KerasHubFile(path, preset)
     if path.is_dir():
         path = _in_folder(path)
     name = path.name
@@ -74,7 +77,8 @@ def is_keras_model(path: Path) -> bool:
 
 def holds_weights(folder: Path) -> bool:
     """Return whether a folder holds a file that `open_weights` can open."""
-    return any((folder / name).is_file() for name in _FOLDER_NAMES) or bool(_loose(folder))
+    known = any((folder / name).is_file() for name in _FOLDER_NAMES) or find_keras_hub(folder) is not None
+    return known or bool(_loose(folder))
 
 
 def _keras_file(path: Path, model) -> WeightsFile:
