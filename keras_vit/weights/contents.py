@@ -133,16 +133,17 @@ def read_contents(file, allow_unsupported: bool = False) -> Contents:
     names = [*shapes, *file.integers]
     file.require_weights()
     best = max(_candidates(names), key=lambda found: len(found.places), default=None)
-    if not allow_unsupported or best is None or not best.places:
-        require_supported(file, {plain_name(name) for name in best.places} if best else ())
     if best is None or not best.places:
+        require_supported(file)
         some = ", ".join(sorted(names)[:3]) or "nothing"
         raise ValueError(
             f"source expected weights of a layout among {tuple(LAYOUTS)}, received {file.source!r} with {some} ..."
         )
+    entries, used = _entries(shapes, {name: place for name, place in best.places.items() if name in shapes})
+    if not allow_unsupported:
+        require_supported(file, {plain_name(name) for name in used})
     for name in sorted(file.integers.keys() & best.places.keys()):
         raise file.refuse_dtype(name, file.integers[name])
-    entries, used = _entries(shapes, best.places)
     for path, entry in entries.items():
         if path.endswith(("/kernel", "/embedding")) and len(entry.shape) < 2:
             raise ValueError(
