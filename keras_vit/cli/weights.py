@@ -143,9 +143,9 @@ def _show(options):
     with open_weights(options.file) as file:
         contents = read_contents(file, allow_unsupported=True)
         total = sum(_size(shape) for shape in file.shapes.values())
-        spec, lacking = read_spec(file, contents.layout.name), dict(unsupported(file))
+        spec, lacking = read_spec(file, contents.layout.name), dict(unsupported(file, contents.used))
         count = len(file.shapes)
-    others = {"unexpected": list(contents.left_over), "ignored": list(contents.ignored)}
+    others = {"unexpected": list(contents.left_over), "ignored": [*contents.ignored, *contents.aside]}
     entries = contents.entries.items()
     variables = {path: {"shape": list(entry.shape), "names": list(entry.names)} for path, entry in entries}
     data = {"source": str(contents.source), "layout": contents.layout.name, "arrays": count, "values": total,

@@ -13,6 +13,7 @@ from keras_vit.models.rows_from_weights import row_of
 from keras_vit.weights import is_keras_model, is_weights
 from keras_vit.weights.hub import is_hub
 from keras_vit.weights.keras_file import read_model
+from keras_vit.weights.keras_hub_files import find_keras_hub
 from keras_vit.weights.notes import print_preprocessing, record_source
 
 
@@ -41,7 +42,7 @@ def load_model(source: str | os.PathLike) -> keras.Model:
             )
         return _from_weights(path)
     if path.is_file():
-        return _from_weights(path) if is_weights(path) else _read(path)
+        return _from_weights(path) if is_weights(path) or find_keras_hub(path) else _read(path)
     if is_keras_model(path) or is_weights(path):
         raise FileNotFoundError(f"model expected a {path.suffix} file, found nothing at {str(source)!r}.")
     find_source(source)

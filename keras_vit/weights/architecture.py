@@ -146,6 +146,8 @@ def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = 
     in_front = contents.layout.name == "timm" and contents.prefix_tokens and layout and not layout[0]
     without_prefix = {"prefix_positions": False} if in_front else {}
     pooling = pooling_of("pooling/probe" in shapes, class_token, "pooled_norm/gamma" in shapes)
+    if contents.is_tower and pooling != "map":
+        pooling = None
     if pooling == "map" and contents.prefix_tokens and contents.layout.name == "timm":
         without_prefix |= {"pool_prefix": False}  # unless its config states otherwise
     return Architecture(

@@ -11,22 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.weights.layouts import IGNORED
+from keras_vit.weights.views import plain_name, view_of
 
 _MAPPED = 32 * 2**20
 _SMALL = 64 * 2**20  # bytes of arrays that any file may declare
 _MAX_EXPANSION = 100  # maximum ratio of arrays to file size; compression saves about a tenth of trained weights
-_STACKED = re.compile(r"^(.*)\[(:,)?(\d+)\]$")
 _INTEGER = re.compile(r"(torch\.)?(u?int\d+|bool)|[IU]\d+|BOOL")  # names in NumPy, torch and safetensors
 
 
 class Refused(ValueError):
     """Raised for a fault of a file that needs a specific message."""
-
-
-def plain_name(name: str) -> str:
-    """Return the name of the array for an entry such as `name[3]` or `name[:,3]`, else the name itself."""
-    stacked = _STACKED.match(name)
-    return stacked[1] if stacked else name
 
 
 class WeightsFile:
@@ -71,15 +65,14 @@ class WeightsFile:
         """Raise a ValueError if the named arrays do not match their checksums."""
 
     def __getitem__(self, name: str) -> np.ndarray:
-        stacked = _STACKED.match(name)
-        if not stacked:
+        name, view = view_of(name)
+        if view is None:
             return self._counted(name)
-        if stacked[1] not in self._recent:  # callers read query, key and value in turn, block by block
+        if name not in self._recent:  # callers read query, key and value in turn, block by block
             if len(self._recent) == 3:
                 del self._recent[next(iter(self._recent))]
-            self._recent[stacked[1]] = self._counted(stacked[1])
-        array, index = self._recent[stacked[1]], int(stacked[3])
-        return array[:, index] if stacked[2] else array[index]
+            self._recent[name] = self._counted(name)
+        return view(self._recent[name])
 
     def _counted(self, name: str) -> np.ndarray:
         array = self._read(name)

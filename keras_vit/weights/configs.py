@@ -7,6 +7,7 @@ from keras_vit.weights.architecture import Architecture
 from keras_vit.weights.efficientnets import timm_efficientnet
 from keras_vit.weights.image_configs import timm_config
 from keras_vit.weights.timm_models import timm_model
+from keras_vit.weights.transformers_write import hub_keys, hub_model_of
 
 
 @dataclass(frozen=True)
@@ -167,30 +168,22 @@ def _values(model: Architecture, layout: str) -> dict:
 def _hf(model):
     if model.family == "bit":
         return _hf_bit(model)
-    if model.units is not None or model.pooling == "map" or not model.class_token:
-        raise ValueError("layout 'hf' expected a ViT with a class token and no stem, which is what transformers has.")
-    if model.classes and (model.representation_size or model.pooling != "token"):
+    row = hub_model_of(model)
+    if model.classes and row.model_type == "vit" and (model.representation_size or model.pooling != "token"):
         raise ValueError("layout 'hf' expected a classifier on the class token alone, which is what transformers has.")
     if model.representation_size not in (None, model.width):
         raise ValueError(
             f"layout 'hf' expected a representation layer of the model's width {model.width}, "
             f"received {model.representation_size}."
         )
-    parts = [name for name in ("layer_scale", "registers", "pre_norm") if model.options.get(name)]
-    if parts:
-        raise ValueError(
-            f"layout 'hf' expected a plain ViT, received one with {', '.join(parts)}; timm's layout has them."
-        )
     config = {key: value for key, value in _values(model, "hf").items() if value is not None}
     config |= {
-        "architectures": ["ViTForImageClassification" if model.classes else "ViTModel"],
-        "model_type": "vit",
-        "qkv_bias": True,
+        "architectures": [row.classifier if model.classes else row.class_name],
+        "model_type": row.model_type,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
-        "pooler_output_size": model.width,
-        "pooler_act": "tanh",
         "dtype": "float32",
+        **hub_keys(model, row),
     }
     return config | _hf_labels(model)
 

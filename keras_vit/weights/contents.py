@@ -3,9 +3,11 @@
 import itertools
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from keras_vit.weights.layouts import (
+    ASIDE,
+    BESIDE_TOWER,
     IGNORED,
     INSIDE,
     LAYOUTS,
@@ -13,14 +15,21 @@ from keras_vit.weights.layouts import (
     PREFIXES,
     WRAPPERS,
     Layout,
+    Place,
     find_place,
     format_name,
 )
 from keras_vit.weights.names import PREFIX, TABLES, options_shown
-from keras_vit.weights.names_apart import BESIDE
-from keras_vit.weights.transforms import SAME, Transform
+from keras_vit.weights.names_apart import APART, BESIDE
+from keras_vit.weights.transforms import SAME, Transform, zeros
 from keras_vit.weights.unsupported import require_supported
+from keras_vit.weights.views import plain_name, with_views
 
+_LANGUAGE_MODEL = re.compile(r"(^|[./])(llm|language_model)[./]")
+# The cells of classifiers without a bias.
+_WITHOUT_BIAS = [
+    cell for row in APART if row.ours == "head/kernel" for cell in row.cells.values() if len(cell.names) == 1
+]
 _MAX_WRAPPERS = 4  # number of wrapper prefixes to try, the most frequent first
 
 
@@ -58,6 +67,8 @@ class Contents:
         entries: path of a variable -> its entry in the file.
         left_over: names of arrays that are not in the table of names.
         ignored: names of arrays that are no weights: optimizer state, and all integer arrays.
+        aside: names of arrays of other models in the file: decoders, projectors, language models.
+        periods: number of rotary frequencies that the file lists, a quarter of a head's width (DINOv3); 0 without.
     """
 
     source: str
@@ -66,6 +77,13 @@ class Contents:
     entries: dict[str, Entry]
     left_over: list[str]
     ignored: list[str]
+    aside: list[str] = field(default_factory=list)
+    periods: int = 0
+
+    @property
+    def used(self) -> set[str]:
+        """Names of the arrays that fill variables."""
+        return {plain_name(name) for entry in self.entries.values() for name in entry.names}
 
     @property
     def prefix(self) -> dict[str, int]:
@@ -84,10 +102,15 @@ class Contents:
         """Method by which the publisher of the file resizes its position embeddings."""
         if "registers" in self.prefix:  # by Meta's, timm's and transformers' code
             return "timm"
-        masked = any(name.rpartition(".")[2] == "mask_token" for name in self.left_over)
+        masked = any(name.rpartition(".")[2] == "mask_token" for name in self.aside)
         if self.layout.name == "timm" and masked and "layer_scale" in self.options:  # Meta's own files of DINOv2
             return "dinov2"
         return self.layout.position_resize
+
+    @property
+    def is_tower(self) -> bool:
+        """Whether the file holds a language model, which reads all tokens of the image model."""
+        return any(_LANGUAGE_MODEL.search(name) for name in self.aside)
 
     @property
     def prefix_tokens(self) -> int:
@@ -106,53 +129,89 @@ def read_contents(file, allow_unsupported: bool = False) -> Contents:
         ValueError: the model has unsupported parts, the weights are quantized, no layout has such names, or an array
             has too few axes.
     """
-    if not allow_unsupported:
-        require_supported(file)
-    names = [*file.shapes, *file.integers]
+    shapes = with_views(file.shapes)
+    names = [*shapes, *file.integers]
     file.require_weights()
-    best = max(_candidates(names), key=lambda candidate: len(candidate[2]), default=None)
-    if not best or not best[2]:
+    best = max(_candidates(names), key=lambda found: len(found.places), default=None)
+    if best is None or not best.places:
         require_supported(file)
         some = ", ".join(sorted(names)[:3]) or "nothing"
         raise ValueError(
             f"source expected weights of a layout among {tuple(LAYOUTS)}, received {file.source!r} with {some} ..."
         )
-    family, layout, places = best
-    for name in sorted(file.integers.keys() & places.keys()):
+    entries, used = _entries(shapes, {name: place for name, place in best.places.items() if name in shapes})
+    if not allow_unsupported:
+        require_supported(file, {plain_name(name) for name in used})
+    for name in sorted(file.integers.keys() & best.places.keys()):
         raise file.refuse_dtype(name, file.integers[name])
-    entries, used = _entries(file.shapes, places)
     for path, entry in entries.items():
         if path.endswith(("/kernel", "/embedding")) and len(entry.shape) < 2:
             raise ValueError(
                 f"source expected {entry.names[0]!r} to have at least two axes, received shape {entry.shapes[0]} "
                 f"in {file.source!r}."
             )
-    unused = sorted(file.shapes.keys() - used)
+    aside = {name for path in _of_other_parts(entries, best.layout, shapes) for name in entries.pop(path).names}
+    used -= aside
+    unused = sorted(shapes.keys() - used)
     ignored = sorted([*file.integers, *(name for name in unused if IGNORED.match(name))])
-    left_over = [name for name in unused if not IGNORED.match(name)]
-    return Contents(file.source, family, LAYOUTS[layout], entries, left_over, ignored)
+    aside |= {name for name in unused if name in best.outside or ASIDE.match(name)} - {*ignored}
+    left_over = [name for name in unused if name not in aside and not IGNORED.match(name)]
+    periods = next((shapes[name][0] for name in ignored if name.endswith("rope_embed.periods") and shapes[name]), 0)
+    plain = lambda names: sorted(dict.fromkeys(map(plain_name, names)))  # noqa: E731
+    return Contents(
+        file.source, best.family, LAYOUTS[best.layout], entries, plain(left_over), ignored, plain(aside), periods
+    )
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A way to understand the names of a file.
+
+    Args:
+        family: the family whose table has the names.
+        layout: name of the column.
+        places: name -> its place in the table.
+        outside: names of other models in the file.
+    """
+
+    family: str
+    layout: str
+    places: dict[str, Place]
+    outside: set[str]
 
 
 def _candidates(names):
-    """Yield every (family, layout, places of the names), for every known prefix of the names."""
+    """Yield a candidate for every known prefix of the names, family and layout."""
     inner = {name: INSIDE.sub("", name) for name in names}
     wrappers = Counter(match[0] for name in inner.values() if (match := WRAPPERS.match(name)))
     fronts = ["", *(front for front, _ in wrappers.most_common(_MAX_WRAPPERS))]
-    for front, (theirs, canonical) in itertools.product(fronts, PREFIXES):
-        start = front + theirs
+    for front, prefix in itertools.product(fronts, PREFIXES):
+        start = front + prefix.theirs
         if not any(name.startswith(start) for name in inner.values()):
             continue
-        renamed = {
-            name: canonical + known.removeprefix(start) if known.startswith(start) else known
-            for name, known in inner.items()
-        }
-        for sign, known, instead in BESIDE:
-            if any(new.startswith(sign) for new in renamed.values()):
-                renamed = {name: re.sub(f"^{re.escape(known)}", instead, new) for name, new in renamed.items()}
+        renamed, outside = {}, set()
+        for name, known in inner.items():
+            if known.startswith(start):
+                renamed[name] = prefix.ours + known.removeprefix(start)
+            elif prefix.tower and not BESIDE_TOWER.match(known.removeprefix(front)):
+                outside.add(name)
+            else:
+                renamed[name] = known.removeprefix(front) if prefix.tower else known
+        for sign, pattern, instead in BESIDE:
+            if any(sign.search(new) for new in renamed.values()):
+                renamed = {name: pattern.sub(instead, new) for name, new in renamed.items()}
         for family in TABLES:
             for layout in LAYOUTS:
                 places = {name: find_place(family, layout, new) for name, new in renamed.items()}
-                yield family, layout, {name: place for name, place in places.items() if place}
+                yield _Candidate(family, layout, {name: place for name, place in places.items() if place}, outside)
+
+
+def _of_other_parts(entries, layout: str, names) -> list[str]:
+    """Return the variables that are not part of the image model: PaliGemma's projection, SigLIP's unused pooling."""
+    if any(_LANGUAGE_MODEL.search(name) for name in names):
+        return [path for path in entries if path.startswith("head/")]
+    beside = layout == "hf" and "head/kernel" in entries  # transformers' classifiers of SigLIP average the patches
+    return [path for path in entries if beside and path.startswith("pooling/")]
 
 
 def _entries(shapes, places):
@@ -185,10 +244,14 @@ def _entries(shapes, places):
             continue
         in_order = [arrays[part] for part in range(len(cell.names))]
         theirs = tuple(shape for _, _, shape in in_order)
+        transform = cell.transform.flat if cell.transform.flat and len(theirs[0]) == 2 else cell.transform
         try:
-            shape = cell.transform.shape(*theirs)
+            shape = transform.shape(*theirs)
         except (ValueError, IndexError):  # too few axes or mismatched parts: left over
             continue
-        entries[ours] = Entry(tuple(name for _, name, _ in in_order), theirs, cell.transform, shape)
+        entries[ours] = Entry(tuple(name for _, name, _ in in_order), theirs, transform, shape)
         used.update(name for name, _, _ in in_order)
+    if "head/kernel" in parts and parts["head/kernel"][0] in _WITHOUT_BIAS and "head/kernel" in entries:
+        classes = entries["head/kernel"].shape[-1]
+        entries["head/bias"] = Entry((), (), zeros(classes), (classes,))
     return entries, used

@@ -13,12 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.weights.applications import ApplicationsFile, is_application, reference_of
-from keras_vit.weights.archive import NpzFile, Refused, WeightsFile, as_float, checksum, plain_name
+from keras_vit.weights.archive import NpzFile, Refused, WeightsFile, as_float, checksum
 from keras_vit.weights.download import locate
 from keras_vit.weights.efficientnets import size_of
 from keras_vit.weights.keras_file import MODEL_SUFFIXES, KerasFile, check_hdf5
+from keras_vit.weights.keras_hub_files import KerasHubFile, find_keras_hub
 from keras_vit.weights.model_architecture import architecture_of_model
+from keras_vit.weights.open_clip import OPEN_CLIP_CONFIG, OPEN_CLIP_WEIGHTS, as_timm_config
 from keras_vit.weights.torch_file import TORCH_SUFFIXES, TorchFile
+from keras_vit.weights.views import plain_name
 
 _WEIGHTS_SUFFIXES = (".npz", ".safetensors", ".safetensors.index.json", ".weights.h5", *TORCH_SUFFIXES)
 CHECKSUMS = "keras_vit.crc32"  # key in a `.safetensors` file's metadata: name -> `checksum`, as JSON
@@ -42,6 +45,8 @@ def open_weights(source: str | os.PathLike, model=None, *, verified: bool = True
         ValueError: `source` is not a complete file of plain arrays.
     """
     path = locate(source, verified)
+    if preset := find_keras_hub(path):
+        return KerasHubFile(path, preset)
     if path.is_dir():
         path = _in_folder(path)
     name = path.name
@@ -72,7 +77,8 @@ def is_keras_model(path: Path) -> bool:
 
 def holds_weights(folder: Path) -> bool:
     """Return whether a folder holds a file that `open_weights` can open."""
-    return any((folder / name).is_file() for name in _FOLDER_NAMES) or bool(_loose(folder))
+    known = any((folder / name).is_file() for name in _FOLDER_NAMES) or find_keras_hub(folder) is not None
+    return known or bool(_loose(folder))
 
 
 def _keras_file(path: Path, model) -> WeightsFile:
@@ -91,6 +97,7 @@ _FOLDER_NAMES = (
     "model.safetensors.index.json",
     "model.keras",
     "pytorch_model.bin",
+    *OPEN_CLIP_WEIGHTS,
 )
 
 
@@ -116,17 +123,23 @@ def config_path(path: Path) -> Path:
 
 def _read_config(path: Path) -> dict:
     """Return the config of a file; empty without one."""
+    if path.name in OPEN_CLIP_WEIGHTS and (file := path.with_name(OPEN_CLIP_CONFIG)).is_file():
+        return as_timm_config(_read_object(file))
     stems = dict.fromkeys((path.stem, path.name.split(".")[0]))
     for file in (*(path.with_name(f"{stem}.config.json") for stem in stems), path.with_name("config.json")):
         if file.is_file():
-            try:
-                config = json.loads(file.read_text(encoding="utf-8"))
-            except (ValueError, RecursionError):
-                raise ValueError(f"source expected a JSON object in {str(file)!r}, received other text.") from None
-            if not isinstance(config, dict):
-                raise ValueError(f"source expected a JSON object in {str(file)!r}, received {config!r}.")
-            return config
+            return _read_object(file)
     return {}
+
+
+def _read_object(file: Path) -> dict:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise ValueError(f"source expected a JSON object in {str(file)!r}, received other text.") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"source expected a JSON object in {str(file)!r}, received {config!r}.")
+    return config
 
 
 _SAFETENSORS_FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "V2"}

@@ -10,10 +10,19 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from keras_vit.weights.open_clip import OPEN_CLIP_CONFIG, OPEN_CLIP_WEIGHTS
+
 HUB = "hf://"
 HUB_EXTRA = "pip install 'keras-vit-zoo[hub]'"
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "model.keras")
-_CONFIGS = ("config.json", "preprocessor_config.json", "processor_config.json", "image_converter.json")
+_WEIGHTS += OPEN_CLIP_WEIGHTS
+_CONFIGS = (
+    OPEN_CLIP_CONFIG,
+    "config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "image_converter.json",
+)
 
 
 def is_hub(source: str | os.PathLike) -> bool:

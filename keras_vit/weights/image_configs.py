@@ -36,7 +36,7 @@ def read_spec(file, layout: str) -> ImageSpec | None:
         config = _read_json(Path(file.source), _PROCESSORS)
         config = config.get("image_processor", config)
         return _checked(_from_hf, config if isinstance(config, dict) else {}, file.source)
-    return PLAIN_SCALING
+    return None if getattr(file, "preset", False) else PLAIN_SCALING  # keras-hub's files state it in the converter
 
 
 def _checked(read, config: dict, source: str) -> ImageSpec | None:

@@ -2,12 +2,12 @@
 
 import functools
 import re
-import string
 from collections import defaultdict
 from dataclasses import dataclass
 
 from keras_vit.weights.name_rows import Cell, Row
 from keras_vit.weights.names import TABLES
+from keras_vit.weights.spellings import in_table, name_pattern, shape_of
 
 
 @dataclass(frozen=True)
@@ -66,28 +66,7 @@ LAYOUTS = {
 }
 WRITABLE = tuple(layout.name for layout in LAYOUTS.values() if layout.writable)
 
-_IN_VIT = {
-    "norm1": "layernorm_before",
-    "norm2": "layernorm_after",
-    "layer_norm1": "layernorm_before",
-    "layer_norm2": "layernorm_after",
-    "mlp.fc1": "intermediate.dense",
-    "mlp.fc2": "output.dense",
-    "mlp.weights_in": "intermediate.dense",
-    "mlp.weights_out": "output.dense",
-    "self_attn.q_proj": "attention.attention.query",
-    "self_attn.k_proj": "attention.attention.key",
-    "self_attn.v_proj": "attention.attention.value",
-    "self_attn.out_proj": "attention.output.dense",
-}
-
-
-def _as_vit(match: re.Match) -> str:
-    """Return the start of a name in transformers' ViT for the same layer of its DINOv2 or CLIP."""
-    return f"{match[1]}.{match[2]}.{_IN_VIT.get(match[3], match[3])}."
-
-
-# Other spellings of the table's names in files.
+# Other spellings of the table's names in files, beside those of `spellings`.
 SYNONYMS = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -103,13 +82,7 @@ SYNONYMS = tuple(
         (r"^register_tokens$", "reg_token"),  # DINOv2
         (r"^(blocks\.\d+\.mlp)\.w12\.", r"\1.fc1."),  # DINOv2's SwiGLU
         (r"^(blocks\.\d+\.mlp)\.w3\.", r"\1.fc2."),
-        # transformers' DINOv2 and CLIP, by the names of its ViT
-        (r"^(vit\.encoder\.layer)s\.(\d+)\.(\w+_proj|self_attn\.\w+|layer_norm\d|mlp\.fc\d)\.", _as_vit),
-        (r"^(vit\.encoder\.layer)\.(\d+)\.(norm\d|mlp\.fc\d|mlp\.weights_\w+)\.", _as_vit),
-        (r"^vit\.embeddings\.class_embedding$", "vit.embeddings.cls_token"),
-        (r"^vit\.embeddings\.patch_embedding\.", "vit.embeddings.patch_embeddings.projection."),
-        (r"^vit\.embeddings\.position_embedding\.weight$", "vit.embeddings.position_embeddings"),
-        (r"^vit\.post_layernorm\.", "vit.layernorm."),
+        (r"^(encoder\.layer\.\d+|layernorm)\.", r"vit.\1."),  # transformers' ViTMSN, and the last norm of its BEiT
         (r"/standardized_conv2d_\d+/", "/standardized_conv2d/"),  # TensorFlow counted BiT's layers
         (r"^patch_embed\.backbone\.(conv|norm)\.", r"patch_embed.backbone.stem.\1."),  # timm's stem without stages
     )
@@ -121,22 +94,42 @@ WRITTEN = (
     ("hf", "classifier.", "vit.", ""),
     ("hf", "classifier.", "bit.", ""),
 )
-# Prefixes of names in files, and the table's prefixes that replace them.
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A prefix of the names of an image model in files.
+
+    Args:
+        theirs: the prefix.
+        ours: the prefix of the same names in the table.
+        tower: whether names without the prefix belong to other models in the file, except classifiers.
+    """
+
+    theirs: str
+    ours: str = ""
+    tower: bool = False
+
+
 PREFIXES = (
-    ("", ""),
-    ("opt/target/", ""),
-    ("params/", ""),
-    ("params/img/", ""),
-    ("img/", ""),
-    ("", "vit."),  # transformers' ViTModel
-    ("deit.", "vit."),
-    ("dinov2.", "vit."),
-    ("dinov2_with_registers.", "vit."),
-    ("vision_model.", "vit."),  # CLIPVisionModel
-    ("", "bit."),  # and BitModel
+    Prefix(""),
+    Prefix("opt/target/"),
+    Prefix("params/"),
+    Prefix("params/img/"),
+    Prefix("img/"),
+    *(Prefix(theirs, tower=True) for theirs in ("visual.", "visual.trunk.")),  # OpenCLIP, OpenAI's CLIP
+    Prefix("", "vit."),  # transformers' ViTModel
+    *(
+        Prefix(f"{theirs}.", "vit.")
+        for theirs in ("deit", "dinov2", "dinov2_with_registers", "dinov3_vit", "ijepa", "beit", "data2vec_vision")
+    ),
+    *(Prefix(theirs, "vit.", tower=True) for theirs in ("vision_model.", "vision_tower.vision_model.")),
+    Prefix("", "bit."),  # and BitModel
 )
-# Prefixes of wrappers and training scripts, in any order: DataParallel, Lightning, DINO, MoCo v3.
-WRAPPERS = re.compile(r"(?:(?:module|model|net|network|backbone|base_encoder)\.)+")
+# Classifiers and projections beside a tower.
+BESIDE_TOWER = re.compile(r"classifier\.|head\.|visual_projection\.|visual\.head\.proj\.")
+# Prefixes of wrappers and training scripts, in any order: DataParallel, Lightning, DINO, MoCo v3, TIPS, TimmWrapper.
+WRAPPERS = re.compile(r"(?:(?:module|model|net|network|backbone|base_encoder|vision_encoder|timm_model)\.)+")
 # Prefixes that torch adds inside any module: `torch.compile`, FSDP, checkpointed activations.
 INSIDE = re.compile(r"(?<![^.])(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 MAX_INDEX = 999  # highest index of blocks, stages and units in a name
@@ -144,6 +137,16 @@ MAX_INDEX = 999  # highest index of blocks, stages and units in a name
 IGNORED = re.compile(
     r"^(opt(?!/target/)|extra|states?|chrono|step|epoch|params/txt|params/t|params/b|txt|t|b)(/|$)"
     r"|^(\w+\.)*embeddings\.mask_token$"  # DINOv2's, for training
+    r"|(^|\.)rope_embed\.periods$"  # DINOv3's frequencies, which are computed
+)
+# Parts of other models in files of pre-training, on which the encoder's output does not depend. They are left out, with
+# a printed note: decoders, projectors and predictors of self-distillation, copies, language models.
+ASIDE = re.compile(
+    r"((module|model|net|network|backbone|base_encoder|encoder|vit|params)[./])*("
+    r"decoder\w*|mask_tokens?|lm_head|predictor|momentum_encoder|projector|(dino|ibot)_head|local_cls_norm|"
+    r"head\.(\d+|mlp|last_layer|layers)|llm|language_model|multi_modal_projector|text_model|text_projection|"
+    r"logit_scale|logit_bias"
+    r")([./]|$)"
 )
 
 # Arrays that `strict=False` ignores, because the encoder's output does not depend on them: heads, decoders and
@@ -204,8 +207,8 @@ def spell(layout: str, names: list[str]) -> dict[str, str]:
 @functools.lru_cache(maxsize=8192)
 def _spellings(name: str) -> tuple[tuple[str, str], ...]:
     """Return a name and its synonyms, each with its shape: the name with # for numbers."""
-    spellings = dict.fromkeys([name, *(pattern.sub(spelling, name) for pattern, spelling in SYNONYMS)])
-    return tuple((spelling, re.sub(r"\d+", "#", spelling)) for spelling in spellings)
+    spellings = dict.fromkeys([name, *in_table(name), *(pattern.sub(new, name) for pattern, new in SYNONYMS)])
+    return tuple((spelling, shape_of(spelling)) for spelling in spellings)
 
 
 def _indices(groups: dict[str, str]) -> tuple[tuple[str, int], ...]:
@@ -220,10 +223,6 @@ def _patterns(family: str, layout: str) -> dict[str, list[tuple]]:
     for row in TABLES[family]:
         cell = row.cells.get(layout)
         for part, name in enumerate(cell.names if cell else ()):
-            name = name.partition("[")[0]
-            pattern, shape = "", ""
-            for text, key, _, _ in string.Formatter().parse(name):
-                pattern += re.escape(text) + (f"(?P<{key}>[0-9]{{1,3}})" if key else "")
-                shape += re.sub(r"\d+", "#", text) + ("#" if key else "")
+            pattern, shape = name_pattern(name.partition("[")[0])
             known[shape].append((re.compile(pattern), row, cell, part))
     return dict(known)

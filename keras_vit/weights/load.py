@@ -46,8 +46,9 @@ def load_weights(
         model: a model of this package.
         source: a tag of `list_weights()`, `hf://ORG/NAME`, a folder, or the path of an `.npz`, `.safetensors`, `.pth`,
             `.pt`, `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5` file.
-        strict: False ignores heads, decoders and training state in the file, initialises a missing classifier, and
-            prints both. Any other missing or extra array is an error in both cases.
+        strict: False ignores heads and training state in the file, initialises a missing classifier, and prints both.
+            Any other missing or extra array is an error in both cases, except decoders, projectors and language
+            models of pre-training, which are always left out and printed.
         position_resize: `official` (corner-aligned bilinear, section 3.2), `timm` (antialiased bicubic), `timm_npz`
             (bilinear), `hf` (bicubic) or `dinov2` (bicubic of a grid 0.1 cells larger, as in Meta's code). None for
             the method of the file's publisher; it is `official` for `.keras` and `.h5` files.
@@ -137,6 +138,7 @@ def load_open_file(
             unused = report.unused_top if path.startswith(_TOP) and not has_head else report.left_over
             unused.extend(entry.names)
     report.left_over.extend(contents.left_over)
+    report.aside.extend(contents.aside)
     report.require_fit(misfits, strict, () if strict else ("head/",) if has_head else _TOP)
     spec = read_spec(file, contents.layout.name)
     report.notes.extend((*difference_notes(model, contents, fields, chosen), *preprocessing_notes(model, spec)))

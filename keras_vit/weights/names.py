@@ -11,12 +11,15 @@ from keras_vit.weights.names_bit import BIT
 from keras_vit.weights.names_efficientnet import EFFICIENTNET
 from keras_vit.weights.transforms import (
     CHANNELS,
+    HALF_BIASES,
+    HALVES,
     IN_BIAS,
     IN_KERNEL,
     JOINED,
     KV_BIAS,
     KV_KERNEL,
     OUT_KERNEL,
+    PATCH_KERNEL,
     QKV_BIAS,
     QKV_KERNEL,
     SAME,
@@ -63,11 +66,17 @@ def _torch(ours: str, timm: str, hf: str) -> Row:
     return row_of_cells(ours, {"timm": (timm, SAME), "hf": (hf, SAME)})
 
 
-def _projection(ours: str, linen: str, timm: str, kernel: Transform, bias: Transform):
-    """Make the two rows of a dense layer in the attention of the MAP head."""
+def _projection(ours: str, linen: str, timm: str, hf: str, kernel: Transform, bias: Transform):
+    """Make the two rows of a dense layer in the attention of the MAP head. `&` stands for two arrays."""
+    torch_kernel, torch_bias = (HALVES, HALF_BIASES) if "&" in hf else (TRANSPOSED, SAME)
     return (
-        make_row(f"{ours}/kernel", npz=(f"{linen}/kernel", kernel), timm=(f"{timm}.weight", TRANSPOSED)),
-        make_row(f"{ours}/bias", npz=(f"{linen}/bias", bias), timm=f"{timm}.bias"),
+        make_row(
+            f"{ours}/kernel",
+            npz=(f"{linen}/kernel", kernel),
+            timm=(f"{timm}.weight", TRANSPOSED),
+            hf=(f"{hf}.weight", torch_kernel),
+        ),
+        make_row(f"{ours}/bias", npz=(f"{linen}/bias", bias), timm=f"{timm}.bias", hf=(f"{hf}.bias", torch_bias)),
     )
 
 
@@ -79,7 +88,7 @@ def _stem_conv(ours: str, npz: str, timm: str, hf: str) -> Row:
 _OURS, _NPZ, _HF = "encoder_block_{i:02d}/", "Transformer/encoderblock_{i}/", "vit.encoder.layer.{i}."
 _MHA_1, _MHA_0 = _NPZ + "MultiHeadDotProductAttention_1/", _NPZ + "MultiHeadDotProductAttention_0/"
 _MAP = "MAPHead_0/"
-_MAP_MHA = _MAP + "MultiHeadDotProductAttention_0/"
+_MAP_MHA, _MAP_HF = _MAP + "MultiHeadDotProductAttention_0/", "vit.head.attention."
 _STEM, _STEM_NPZ = "stem_stage{s}_unit{u}/", "block{s}/unit{u}/"
 _STEM_TIMM = "patch_embed.backbone.stages.{s0}.blocks.{u0}."
 _ROOT_HF = "vit.embeddings.patch_embeddings.backbone.bit.embedder."
@@ -112,7 +121,7 @@ VIT = (
         "embedding/kernel",
         npz="embedding/kernel",
         timm=("patch_embed.proj.weight", TORCH_CONV),
-        hf=("vit.embeddings.patch_embeddings.projection.weight", TORCH_CONV),
+        hf=("vit.embeddings.patch_embeddings.projection.weight", PATCH_KERNEL),
     ),
     make_row(
         "embedding/bias",
@@ -130,7 +139,7 @@ VIT = (
         timm="pos_embed",
         hf="vit.embeddings.position_embeddings",
     ),
-    *_torch_norm("patch_norm", timm="patch_embed.norm"),
+    *_torch_norm("patch_norm", timm="patch_embed.norm", hf="vit.embeddings.patch_norm"),
     *_torch_norm("pre_norm", timm="norm_pre", hf="vit.pre_layrnorm"),
     *_norm(
         _OURS + "attention_norm",
@@ -152,10 +161,14 @@ VIT = (
         timm="blocks.{i}.attn.qkv.bias",
         hf=(_HF + "attention.attention.*.bias", JOINED),
     ),
-    row_of_cells(_OURS + "attention/query_bias", {"timm": ("blocks.{i}.attn.q_bias", SAME)}),
-    row_of_cells(_OURS + "attention/value_bias", {"timm": ("blocks.{i}.attn.v_bias", SAME)}),
+    _torch(_OURS + "attention/query_bias", "blocks.{i}.attn.q_bias", _HF + "attention.attention.query.bias"),
+    _torch(_OURS + "attention/value_bias", "blocks.{i}.attn.v_bias", _HF + "attention.attention.value.bias"),
     row_of_cells(_OURS + "attention/frequencies", {"timm": ("rope.freqs[:,{i}]", SAME)}),
-    row_of_cells(_OURS + "attention/bias/table", {"timm": ("blocks.{i}.attn.relative_position_bias_table", SAME)}),
+    _torch(
+        _OURS + "attention/bias/table",
+        "blocks.{i}.attn.relative_position_bias_table",
+        _HF + "attention.attention.relative_position_bias.relative_position_bias_table",
+    ),
     *(
         row_of_cells(f"{_OURS}attention/bias/{ours}", {"timm": (f"blocks.{{i}}.attn.rel_pos.mlp.{theirs}", transform)})
         for n in (1, 2)
@@ -208,14 +221,14 @@ VIT = (
     ),
     _torch(_OURS + "mlp_scale/gamma", "blocks.{i}.ls2.gamma", _HF + "layer_scale2.lambda1"),
     *_norm("encoder_norm", "Transformer/encoder_norm", timm="norm", hf="vit.layernorm"),
-    *_torch_norm("pooled_norm", timm="fc_norm"),
-    make_row("pooling/probe", npz=_MAP + "probe", timm="attn_pool.latent"),
-    *_projection("pooling/query", _MAP_MHA + "query", "attn_pool.q", IN_KERNEL, IN_BIAS),
-    *_projection("pooling/key_value", _MAP_MHA + "&", "attn_pool.kv", KV_KERNEL, KV_BIAS),
-    *_projection("pooling/out", _MAP_MHA + "out", "attn_pool.proj", OUT_KERNEL, SAME),
-    *_norm("pooling/norm", _MAP + "LayerNorm_0", timm="attn_pool.norm"),
-    *_dense("pooling/mlp/fc1", _MAP + "MlpBlock_0/Dense_0", timm="attn_pool.mlp.fc1"),
-    *_dense("pooling/mlp/fc2", _MAP + "MlpBlock_0/Dense_1", timm="attn_pool.mlp.fc2"),
+    *_torch_norm("pooled_norm", timm="fc_norm", hf="vit.pooler.layernorm"),
+    make_row("pooling/probe", npz=_MAP + "probe", timm="attn_pool.latent", hf="vit.head.probe"),
+    *_projection("pooling/query", _MAP_MHA + "query", "attn_pool.q", _MAP_HF + "query", IN_KERNEL, IN_BIAS),
+    *_projection("pooling/key_value", _MAP_MHA + "&", "attn_pool.kv", _MAP_HF + "&", KV_KERNEL, KV_BIAS),
+    *_projection("pooling/out", _MAP_MHA + "out", "attn_pool.proj", _MAP_HF + "out_proj", OUT_KERNEL, SAME),
+    *_norm("pooling/norm", _MAP + "LayerNorm_0", timm="attn_pool.norm", hf="vit.head.layernorm"),
+    *_dense("pooling/mlp/fc1", _MAP + "MlpBlock_0/Dense_0", timm="attn_pool.mlp.fc1", hf="vit.head.mlp.fc1"),
+    *_dense("pooling/mlp/fc2", _MAP + "MlpBlock_0/Dense_1", timm="attn_pool.mlp.fc2", hf="vit.head.mlp.fc2"),
     *_dense("pre_logits", "pre_logits", timm="pre_logits.fc", hf="vit.pooler.dense"),
     *_dense("head", "head", timm="head", hf="classifier"),
 )

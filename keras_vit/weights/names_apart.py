@@ -1,13 +1,26 @@
-"""Variables that are two arrays in some files: a gate and its values, and the classifiers of a distilled model."""
+"""Variables that are other arrays in some files: a gate and its values, two classifiers, a masked bias, a projection.
+
+The rows are read only, except those that `apart_cell` returns.
+"""
+
+import re
 
 from keras_vit.weights.name_rows import Cell, Row
-from keras_vit.weights.transforms import HALF_BIASES, HALVES, MEAN_BIAS, MEAN_KERNEL
+from keras_vit.weights.transforms import HALF_BIASES, HALVES, MASKED, MEAN_BIAS, MEAN_KERNEL, TRANSPOSED
 
 _FC1 = "encoder_block_{i:02d}/mlp/fc1/"
 APART = tuple(
     Row(ours, {layout: Cell(tuple(f"{name}.{word}" for name in names), transform) for layout, names in files.items()})
     for layer, files, kernel, bias in (
-        (_FC1, {"timm": ("blocks.{i}.mlp.fc1_g", "blocks.{i}.mlp.fc1_x")}, HALVES, HALF_BIASES),
+        (
+            _FC1,
+            {
+                "timm": ("blocks.{i}.mlp.fc1_g", "blocks.{i}.mlp.fc1_x"),
+                "hf": ("vit.encoder.layer.{i}.mlp.gate", "vit.encoder.layer.{i}.mlp.value"),
+            },
+            HALVES,
+            HALF_BIASES,
+        ),
         (
             "head/",
             {"timm": ("head_class", "head_dist"), "hf": ("cls_classifier", "distillation_classifier")},
@@ -16,9 +29,25 @@ APART = tuple(
         ),
     )
     for ours, word, transform in ((f"{layer}kernel", "weight", kernel), (f"{layer}bias", "bias", bias))
+) + (
+    Row(
+        "encoder_block_{i:02d}/attention/qkv/bias",
+        {"timm": Cell(("blocks.{i}.attn.qkv.masked_bias", "blocks.{i}.attn.qkv.bias_mask"), MASKED)},
+    ),
+    # CLIP's projections, which have no bias
+    Row("head/kernel", {"timm": Cell(("proj",))}),
+    Row("head/kernel", {"timm": Cell(("visual.head.proj.weight",), TRANSPOSED)}),
+    Row("head/kernel", {"hf": Cell(("visual_projection.weight",), TRANSPOSED)}),
 )
-# (sign, name, instead): beside names that start with `sign`, `instead` replaces `name` at the start of names.
-BESIDE = (("head_dist.", "head.", "head_class."),)
+# (sign, pattern, instead): beside a name that matches `sign`, `instead` replaces what matches `pattern` in names.
+BESIDE = tuple(
+    (re.compile(sign), re.compile(pattern), instead)
+    for sign, pattern, instead in (
+        (r"^head_dist\.", r"^head\.", "head_class."),
+        (r"\.mlp\.gate_proj\.", r"\.mlp\.up_proj\.", ".mlp.value_proj."),  # transformers' DINOv3
+        (r"\.qkv\.bias_mask$", r"\.attn\.qkv\.bias$", ".attn.qkv.masked_bias"),  # Meta's DINOv3
+    )
+)
 
 
 def apart_cell(row: Row, layout: str, options: dict) -> Cell | None:
@@ -32,8 +61,11 @@ def apart_cell(row: Row, layout: str, options: dict) -> Cell | None:
         layout: name of the layout.
         options: fields of the model's row, by name.
     """
+    if layout == "hf" and row.ours.startswith(_FC1):  # transformers' DINOv3 and AIMv2
+        gated = options.get("gated_mlp") and (options.get("norm") == "rms" or options.get("rope"))
+        return next((other.cells["hf"] for other in APART if other.ours == row.ours), None) if gated else None
     eva02 = (options.get("rope") or options.get("qkv_bias") == "qv") and options.get("mlp_inner_norm")
     gates = options.get("gated_mlp") and (options.get("norm") == "rms" or eva02)
     apart = options.get("distillation_token") if row.ours.startswith("head/") else gates
     found = (other.cells.get(layout) for other in APART if apart and other.ours == row.ours)
-    return next(found, None)
+    return next((cell for cell in found if cell), None)

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from keras_vit.weights.layouts import OPTIONAL
+from keras_vit.weights.layouts import OPTIONAL, WRAPPERS
 
 
 @dataclass(frozen=True)
@@ -17,19 +17,21 @@ class Report:
     resized: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     left_over: list[str] = field(default_factory=list)
+    aside: list[str] = field(default_factory=list)  # parts of other models in the file
     unused_top: list[str] = field(default_factory=list)  # a classifier that the model does not have
     conversions: list[str] = field(default_factory=list)  # one sentence per change to the values
     notes: list[str] = field(default_factory=list)  # differences between the model and the file's origin
 
     def __str__(self):
-        groups = ("resized", "missing", "left_over", "unused_top", "conversions", "notes")
+        groups = ("resized", "missing", "left_over", "aside", "unused_top", "conversions", "notes")
         lists = [f"{name}: {', '.join(getattr(self, name))}" for name in groups if getattr(self, name)]
         return f"{self.source} ({self.layout}): {'; '.join([f'{len(self.used)} arrays used', *lists])}"
 
     @property
     def sentences(self) -> list[str]:
         """Return the sentences to print: conversions, ignored arrays, missing variables and notes."""
-        counts = Counter(re.split(r"[./]", name)[0] for name in self.left_over)
+        unused = (*self.left_over, *self.aside)
+        counts = Counter(_part(name) for name in unused)
         ignored = ", ".join(f"{name} ({count} arrays)" if count > 1 else name for name, count in counts.items())
         sentences = [*self.conversions]
         if ignored:
@@ -54,3 +56,9 @@ class Report:
         if sentences:
             rule = "" if strict else "; strict=False ignores only heads, decoders and training state"
             raise ValueError(f"source {self.source!r} does not fit the model; {'; '.join(sentences)}{rule}.")
+
+
+def _part(name: str) -> str:
+    """Return the first component of a name without the prefixes of wrappers."""
+    wrapper = WRAPPERS.match(name)
+    return re.split(r"[./]", name[wrapper.end() if wrapper else 0 :].removeprefix("params/"))[0]

@@ -136,11 +136,15 @@ def _arrays() -> dict[str, dict[str, tuple[int, ...]]]:
 @functools.cache
 def _refusal(architecture: str, kind: str) -> str | None:
     file = _Headers(architecture, _arrays()[kind], {"architecture": architecture})
-    if signs := unsupported(file):
-        return f"unsupported: {', '.join(signs)}"
     try:
-        contents = read_contents(file)
+        contents = read_contents(file, allow_unsupported=True)
+        signs, error = unsupported(file, contents.used), None
+    except ValueError as refusal:
+        signs, error = unsupported(file), str(refusal)
+    if signs or error:
+        return f"unsupported: {', '.join(signs)}" if signs else error
+    try:
         architecture_of_contents(contents)
-    except ValueError as error:
-        return str(error)
+    except ValueError as refusal:
+        return str(refusal)
     return f"without a place: {', '.join(contents.left_over[:3])}" if contents.left_over else None

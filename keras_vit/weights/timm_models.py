@@ -7,11 +7,11 @@ import re
 
 from keras_vit.weights.timm_arguments import ratio, timm_arguments, timm_base
 
-_DINOV3 = {"temperature": 100.0, "coordinates": "centers", "pairs": "halves"}
+DINOV3_ROPE = {"temperature": 100.0, "coordinates": "centers", "pairs": "halves"}
 _PERCEPTION = {"order": "xy", "offset": 1.0}
 # Pattern of timm's architectures with rotary positions -> fields of the row's `Rope`.
 _ROPES = (
-    (r"_(dinov3|lingbot|sapiens2)", _DINOV3),
+    (r"_(dinov3|lingbot|sapiens2)", DINOV3_ROPE),
     (r"^eva02_(tiny|small|base|large)_|_rope_reg\d_", {"reference_grid": (16, 16)}),
     (r"_rope_mixed_", {"temperature": 10.0, "learned": True, "order": "xy"}),
     (r"_rope_", {"temperature": 100.0, "order": "xy"}),

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_vit.weights.archive import MappedZip, Refused, WeightsFile, as_float, plain_name
+from keras_vit.weights.archive import MappedZip, Refused, WeightsFile, as_float
 from keras_vit.weights.pickles import Inert, Name, Tensor, Unknown, read_pickle
+from keras_vit.weights.timm_architectures import timm_architectures
+from keras_vit.weights.views import plain_name
 
 TORCH_SUFFIXES = (".pth", ".pt", ".bin", ".pth.tar", ".ckpt")
 
 # Keys of a model's state in checkpoints, in order of preference: averaged weights, as timm and DeiT evaluate them, and
-# DINO's teacher.
+# DINO's teacher, and I-JEPA's encoder, as timm and transformers read it.
 _STATES = ("state_dict_ema", "state_dict", "model_ema", "model", "module", "teacher", "student", "network", "net")
+_STATES += ("encoder", "target_encoder")
+_MOCO_V3 = {"vit_small": {"model_args": {"num_heads": 12}}}  # MoCo v3's S has twice the heads of others
 _DTYPES = {
     "FloatStorage": "<f4",
     "DoubleStorage": "<f8",
@@ -120,6 +124,7 @@ class TorchFile(WeightsFile):
 
     def _take(self, state):
         """Find the model's state in a checkpoint, and its tensors."""
+        architecture = state.get("arch") if isinstance(state, dict) else None
         for _ in _STATES:
             keys = [key for key in _STATES if isinstance(state, dict) and isinstance(state.get(key), dict)]
             if not keys:
@@ -142,6 +147,10 @@ class TorchFile(WeightsFile):
                 self.shapes[name] = tensor.shape
         if not self._tensors or not all(isinstance(name, str) for name in state):
             raise ValueError("no tensors")
+        if not self.config and isinstance(architecture, str):
+            wrapped = all(name.startswith("module.") for name in self._tensors)
+            known = {"architecture": architecture} if architecture in timm_architectures() else {}
+            self.config = _MOCO_V3.get(architecture, known) if wrapped else known
 
     def verify(self, names):
         if self._zip is None:

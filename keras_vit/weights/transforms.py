@@ -3,8 +3,9 @@
 D width, h heads, d = D / h, I O channels in and out, C channels, K classes. Our kernels are (I, O) and (H, W, I, O).
 """
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,11 +18,13 @@ class Transform:
         read: a function of the file's arrays that returns our array.
         write: a function of our array and the number of heads that returns the file's arrays.
         heads_axis: axis of the first file array that counts heads; None if no axis does.
+        flat: the conversion if the file's array has two axes; None for the same.
     """
 
     read: Callable[..., np.ndarray]
     write: Callable[[np.ndarray, int], tuple[np.ndarray, ...]]
     heads_axis: int | None = None
+    flat: "Transform | None" = None
 
     def shape(self, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of our array for the shapes of the file's arrays. Read no data."""
@@ -66,6 +69,12 @@ TRANSPOSED = Transform(lambda x: x.T, lambda x, heads: (x.T,))  # (O, I) <-> (I,
 TORCH_CONV = Transform(  # (O, I, H, W) <-> (H, W, I, O)
     lambda x: x.transpose(2, 3, 1, 0), lambda x, heads: (x.transpose(3, 2, 0, 1),)
 )
+
+FLAT_PATCH = Transform(  # (D, P * P * 3), a dense layer of flat RGB patches <-> (P, P, 3, D)
+    lambda x: x.T.reshape(*[math.isqrt(x.shape[-1] // 3)] * 2, 3, len(x)),
+    lambda x, heads: (x.reshape(-1, x.shape[-1]).T,),
+)
+PATCH_KERNEL = replace(TORCH_CONV, flat=FLAT_PATCH)
 TORCH_DEPTHWISE = Transform(  # (C, 1, H, W) <-> (H, W, C, 1)
     lambda x: x.transpose(2, 3, 0, 1), lambda x, heads: (x.transpose(2, 3, 0, 1),)
 )
@@ -85,3 +94,9 @@ MEAN_KERNEL = Transform(
     lambda *two: np.concatenate(two, axis=1).T / 2, lambda x, heads: tuple(2 * half.T for half in np.split(x, 2))
 )
 MEAN_BIAS = Transform(lambda one, other: (one + other) / 2, lambda x, heads: (x, x))
+MASKED = Transform(lambda x, mask: x * mask, lambda x, heads: (x, np.ones_like(x)))  # DINOv3's bias without a key's
+
+
+def zeros(count: int) -> Transform:
+    """Return the transform of no arrays to `count` zeros: the bias of a dense layer that has none in the file."""
+    return Transform(lambda: np.zeros(count, "float32"), lambda x, heads: ())

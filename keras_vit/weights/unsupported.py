@@ -7,8 +7,9 @@ any array is read, also with `strict=False`, because every output depends on the
 import re
 from dataclasses import dataclass
 
-from keras_vit.weights.layouts import IGNORED, OPTIONAL
+from keras_vit.weights.layouts import ASIDE, IGNORED, OPTIONAL
 from keras_vit.weights.timm_architectures import find_timm_architecture, stated_options
+from keras_vit.weights.transformers_models import hub_options
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,7 @@ class Feature:
 _AT = r"(?:^|[./])"  # start of a component of a name
 _CLIP = ("pre_layrnorm.weight", "vision_model.pre_layrnorm.weight")  # of transformers' CLIP, spelt so
 FEATURES = (
-    Feature("LayerScale", _AT + r"((?<!encoder\.)layer\.\d+\.layer_scale\d\.lambda1|lambda_\d)$"),
-    Feature("register tokens", _AT + r"storage_tokens$"),
+    Feature("LayerScale", _AT + r"(layer_scale\d\.lambda1|lambda_\d)$"),
     Feature(
         "a distillation token without a classifier", r"^(.*)dist_token$", (r"\1head_dist.weight",), r"\1head.weight"
     ),
@@ -63,19 +63,22 @@ FEATURES = (
         r"^(deit\.|)embeddings\.distillation_token$",
         required=r"\1pooler.dense.weight",
     ),
+    Feature(
+        "a classifier of patches before the last norm (CLIP)",
+        _AT + r"pre_layrnorm\.weight$",
+        required="classifier.weight",
+    ),
     Feature("detection tokens", _AT + r"detection_tokens$"),
     Feature(
-        "relative position bias outside of the blocks",
-        r"^(?!.*blocks\.\d+\.attn\.(rel_pos\.)?(relative_position_(bias_table|index)|mlp\.fc\d\.\w+)$)"
-        r"(.*[./])?(relative_position_bias\w*|relative_position_index|\w*rel_pos\w*)(\.|$)",
+        "decomposed or other relative position biases",
+        r"^(?!.*\.relative_position_index$)(.*[./])?(relative_position_bias\w*|relative_position_index|\w*rel_pos\w*)(\.|$)",
     ),
     Feature("windowed attention with a neck (SAM)", r"(?:^|\.)neck\."),
-    Feature("rotary position embedding (RoPE)", _AT + r"(?!rope\.freqs$)(rope\w*|rotary\w*|freqs_(cos|sin|cis))(\.|$)"),
+    Feature("rotary position embedding (RoPE)", _AT + r"(rope\w*|rotary\w*|freqs_(cos|sin|cis))(\.|$)"),
     Feature("a gated MLP (SwiGLU)", _AT + r"(mlp|ffn)\.(gate_proj|w[12])\."),
     Feature(
         "query, key and value apart",
-        _AT + r"(?<!blocks\.\d\.)(?<!blocks\.\d\d\.)\w*(attn|attention)\.[qkv]_proj\.",
-        without=_CLIP,
+        _AT + r"\w*(attn|attention)\.[qkv]_proj\.",
     ),
     Feature("a norm of query and key", _AT + r"([qk]_norm|(query|key)_(norm|ln))[./]"),
     Feature("a norm inside attention or the MLP", _AT + r"(attn\.inner_attn_ln|ffn_ln)\."),
@@ -101,35 +104,42 @@ FEATURES = (
     ),
     Feature("no final norm", r"^(|(?!.*stages).*\.)blocks\.0\.norm1\.weight$", (r"\1norm.weight", r"\1fc_norm.weight")),
 )
-# Parts that are supported where the config states them: elsewhere the arrays may be missing.
-_BY_CONFIG = {
-    ("norm", "rms"): "RMSNorm",
-    ("dense_bias", False): "dense layers without bias",
-    ("final_norm", False): "no final norm",
-}
+# Parts that are supported where the config states them: elsewhere the arrays may be missing. (field, value, part)
+_BY_CONFIG = (
+    ("norm", "rms", "RMSNorm"),
+    ("dense_bias", False, "dense layers without bias"),
+    ("final_norm", False, "no final norm"),
+)
 
 
-def unsupported(file) -> dict[str, str]:
+def unsupported(file, placed=()) -> dict[str, str]:
     """Return the unsupported parts of a file's model, each with the name that shows it.
 
     Args:
         file: one of `keras_vit.weights.files`.
+        placed: names that are in the table of names. They show only what they lack.
     """
-    shapes = {name: shape for name, shape in file.shapes.items() if not (IGNORED.match(name) or OPTIONAL.match(name))}
-    names = {**shapes, **dict.fromkeys(file.integers)}
-    signs = {feature.name: feature.shown_by(names, file.shapes) for feature in FEATURES}
-    for option, value in stated_options(file.config).items():
-        signs.pop(_BY_CONFIG.get((option, value)), None)
-    signs["patches in time (video)"] = next((name for name, shape in shapes.items() if len(shape) == 5), None)
+    others = (IGNORED, OPTIONAL, ASIDE)
+    names = [*(name for name in file.shapes if not any(part.match(name) for part in others)), *file.integers]
+    rest = [name for name in names if name not in placed]
+    signs = {
+        feature.name: feature.shown_by(names if feature.without or feature.required else rest, file.shapes)
+        for feature in FEATURES
+    }
+    stated = {**stated_options(file.config), **hub_options(file.config)}
+    for option, value, part in _BY_CONFIG:
+        if stated.get(option) == value:
+            signs.pop(part)
+    signs["patches in time (video)"] = next((name for name in names if len(file.shapes.get(name, ())) == 5), None)
     architecture = find_timm_architecture(file.config)
     for feature in architecture.features if architecture else ():
         signs[feature] = signs.get(feature) or f"architecture {architecture.architecture}"
     return {name: sign for name, sign in signs.items() if sign}
 
 
-def require_supported(file) -> None:
+def require_supported(file, placed=()) -> None:
     """Raise a ValueError that names every unsupported part of a file's model."""
-    signs = unsupported(file)
+    signs = unsupported(file, placed)
     if signs:
         parts = ", ".join(f"{name} ({sign})" for name, sign in signs.items())
         raise ValueError(

@@ -24,6 +24,7 @@ from keras_vit.weights.model_architecture import architecture_of_model
 from keras_vit.weights.names_apart import apart_cell
 from keras_vit.weights.timm_architectures import find_timm_architecture
 from keras_vit.weights.timm_models import eva_names, is_beit, is_eva, relative_names
+from keras_vit.weights.transformers_write import hub_arrays
 from keras_vit.weights.transforms import SAME
 
 if TYPE_CHECKING:  # some commands do not import Keras
@@ -94,22 +95,24 @@ def _require_place(architecture, layout: str) -> None:
     """Raise a ValueError if a layout has no place for the model's positions or patch embedding."""
     positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
     others = ("rope", "relative_bias")
-    in_attention = layout == "timm" and positions == "none" and any(map(architecture.options.get, others))
+    in_attention = layout in ("timm", "hf") and positions == "none" and any(map(architecture.options.get, others))
     if positions != "learned" and not (fixed and positions == "sincos2d") and not in_attention:
         raise ValueError(f"layout {layout!r} expected learned positions, received {positions!r}.")
     if architecture.positions_at != "stem":
         raise ValueError(f"layout {layout!r} expected positions only after the stem, received "
                          f"positions_at={architecture.positions_at!r}.")  # fmt: skip
-    if layout != "timm" and not architecture.options.get("patch_bias", True):
+    if layout in ("timm", "hf"):  # their configs check the other parts
+        return
+    if not architecture.options.get("patch_bias", True):
         raise ValueError(f"layout {layout!r} expected a patch embedding with a bias, received one without.")
-    parts = [name for name, usual in _TIMM_ONLY.items() if architecture.options.get(name, usual) != usual]
-    if layout != "timm" and parts:
+    parts = [name for name, usual in _TORCH_ONLY.items() if architecture.options.get(name, usual) != usual]
+    if parts:
         raise ValueError(f"layout {layout!r} expected a plain ViT, received one with {', '.join(parts)}; timm's layout "
                          "has them.")  # fmt: skip
 
 
-# Fields of a row that other layouts than timm's have no place for, with the only value that they support.
-_TIMM_ONLY = {
+# Fields of a row that the official layouts have no place for, with the only value that they support.
+_TORCH_ONLY = {
     "gated_mlp": False,
     "mlp_inner_norm": False,
     "attention_inner_norm": False,
@@ -145,6 +148,8 @@ def _arrays(model, architecture, layout):
             arrays[format_name(name, dict(place.indices))] = (read, cell.transform, part, heads)
     if unsupported:
         raise ValueError(f"layout {layout!r} has no place for {', '.join(unsupported)}.")
+    if layout == "hf" and architecture.family == "vit":
+        return _with_thirds(hub_arrays(arrays, architecture))
     arrays = {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
     arrays = _with_stacks(arrays)
     if layout == "timm" and (is_eva(architecture) or is_beit(architecture)):
@@ -159,6 +164,19 @@ def _with_stacks(arrays: dict) -> dict:
         stacks.setdefault(name.partition("[")[0], []).append(arrays.pop(name))
     stack = lambda entries: np.stack([_array(*entry) for entry in entries], axis=1)  # noqa: E731
     return arrays | {name: (partial(stack, entries), SAME, 0, 1) for name, entries in stacks.items()}
+
+
+def _with_thirds(arrays: dict) -> dict:
+    """Replace the entries `name[|0]`, `name[|1]` and `name[|2]` by the array that joins them on the first axis."""
+    parts: dict[str, list] = {}
+    for name in [name for name in arrays if "[|" in name]:
+        parts.setdefault(name.partition("[")[0], []).append((name, arrays.pop(name)))
+    join = lambda entries: np.concatenate([_array(*entry) for _, entry in sorted(entries, key=_first)])  # noqa: E731
+    return arrays | {name: (partial(join, entries), SAME, 0, 1) for name, entries in parts.items()}
+
+
+def _first(pair: tuple):
+    return pair[0]
 
 
 def _with_prefix(read, prefix_tokens: int) -> np.ndarray:

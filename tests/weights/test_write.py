@@ -46,11 +46,11 @@ REFUSED = {
     ("linen", "fc_norm"): "layout 'linen' has no place for pooled_norm/gamma",
     ("linen", "fc_norm_beside_a_class_token"): "layout 'linen' has no place for pooled_norm/gamma",
     ("hf", "representation"): "layout 'hf' expected a classifier on the class token alone",
-    ("hf", "fc_norm_beside_a_class_token"): "layout 'hf' expected a classifier on the class token alone",
-    **{
-        ("hf", kind): "layout 'hf' expected a ViT with a class token and no stem"
-        for kind in ("gap", "map", "map_with_a_class_token", "fc_norm", "hybrid", "stem_only")
-    },
+    ("hf", "fc_norm"): "IJepaForImageClassification is the most similar, received one with norm_after_pooling=True",
+    ("hf", "fc_norm_beside_a_class_token"): "the most similar, received one with norm_after_pooling=True; timm's",
+    ("hf", "map"): "layout 'hf' expected a model of transformers, .* received one with pooling='map'",
+    ("hf", "map_with_a_class_token"): "ViTForImageClassification is the most similar, received one with pooling='map'",
+    **{("hf", kind): "layout 'hf' expected a ViT without a stem" for kind in ("hybrid", "stem_only")},
 }
 ENDINGS = {"npz": ".npz", "linen": ".npz", "timm": ".safetensors", "hf": ".safetensors", None: ".keras"}
 

@@ -1,0 +1,95 @@
+"""keras-hub's preset folders and `.keras` files, as keras-hub writes them."""
+
+import numpy as np
+import pytest
+from support import max_difference
+
+import keras_vit
+
+IMAGES = np.random.default_rng(0).uniform(-1, 1, (2, 32, 32, 3)).astype("float32")
+SIZES = {"image_shape": (32, 32, 3), "patch_size": 8, "num_layers": 2, "num_heads": 3, "hidden_dim": 24}
+DINO = SIZES | {"intermediate_dim": 48}
+KINDS = {
+    "ViT": ("ViTBackbone", SIZES | {"mlp_dim": 40}),
+    "ViT, no class token": ("ViTBackbone", SIZES | {"mlp_dim": 40, "use_class_token": False}),
+    "DeiT": ("DeiTBackbone", DINO),
+    "DINOv2": ("DINOV2Backbone", DINO | {"position_embedding_shape": (64, 64, 3)}),
+    "DINOv2, registers": (
+        "DINOV2Backbone",
+        DINO | {"num_register_tokens": 2, "position_embedding_shape": (32, 32, 3), "use_mask_token": False},
+    ),
+    "DINOv2, gated": ("DINOV2Backbone", DINO | {"use_swiglu_ffn": True, "position_embedding_shape": (32, 32, 3)}),
+    "DINOv3": ("DINOV3Backbone", DINO | {"num_register_tokens": 2}),
+    "DINOv3, gated": (
+        "DINOV3Backbone",
+        DINO | {"use_gated_mlp": True, "hidden_activation": "silu", "use_key_bias": False, "rope_theta": 50.0},
+    ),
+}
+
+
+def keras_hub():
+    return pytest.importorskip("keras_hub", reason="keras-hub is not installed")
+
+
+def filled(model):
+    """The model with other values in every variable of floats."""
+    rng = np.random.default_rng(1)
+    for variable in model.weights:
+        variable.assign(rng.normal(0, 0.3, variable.shape).astype("float32"))
+    return model
+
+
+def backbone(name):
+    kind, options = KINDS[name]
+    return filled(getattr(keras_hub().models, kind)(**options))
+
+
+FORMS = [("ViT", "weights"), *((name, form) for name in KINDS for form in ("folder", "keras"))]
+
+
+@pytest.mark.parametrize(("name", "form"), FORMS)
+def test_a_backbone_computes_alike(name, form, tmp_path, capsys):
+    model = backbone(name)
+    expected = np.asarray(model({key: IMAGES for key in model.input} if isinstance(model.input, dict) else IMAGES))
+    path = tmp_path / ("model.keras" if form == "keras" else "preset")
+    model.save(path) if form == "keras" else model.save_to_preset(str(path))
+    capsys.readouterr()
+    ours = keras_vit.from_pretrained(path / "model.weights.h5" if form == "weights" else path)
+    assert ours.get_layer("encoder_block_00").num_heads == 3  # a model of this package
+    assert max_difference(ours(IMAGES), expected) < 2e-5 * np.abs(expected).max()
+    assert "preprocess_input" in capsys.readouterr().err  # nothing states how images are prepared
+    assert max_difference(keras_vit.load_model(path)(IMAGES), ours(IMAGES)) == 0
+
+
+@pytest.mark.parametrize("form", ["folder", "keras"])
+@pytest.mark.parametrize("options", [{}, {"intermediate_dim": 7}])
+def test_a_classifier_computes_alike_and_its_converter_states_the_images(options, form, tmp_path):
+    hub = keras_hub()
+    converter = hub.layers.ViTImageConverter((32, 32), scale=1 / 127.5, offset=-1)
+    images = hub.models.ViTImageClassifierPreprocessor(image_converter=converter)
+    model = hub.models.ViTImageClassifier(backbone=backbone("ViT"), num_classes=5, preprocessor=images, **options)
+    expected = np.asarray(filled(model)(IMAGES))
+    path = tmp_path / ("model.keras" if form == "keras" else "preset")
+    model.save(path) if form == "keras" else model.save_to_preset(str(path))
+    ours = keras_vit.from_pretrained(path)
+    assert max_difference(ours(IMAGES), expected) < 2e-5 * np.abs(expected).max()
+    if form == "folder":
+        assert ours.preprocessing.size == (32, 32) and ours.preprocessing.mean == pytest.approx((0.5,), abs=1e-6)
+    other = keras_vit.from_pretrained(path, classes=3, input_shape=(48, 48, 3))
+    assert other.output_shape == (None, 3)
+
+
+def test_what_computes_otherwise_is_refused_by_name(tmp_path):
+    hub = keras_hub()
+    gap = hub.models.ViTImageClassifier(backbone=backbone("ViT"), num_classes=5, pooling="gap")
+    gap.save_to_preset(str(tmp_path / "gap"))  # averages the class token, too
+    with pytest.raises(ValueError, match="received one of ViTBackbone with pooling='gap'"):
+        keras_vit.from_pretrained(tmp_path / "gap")
+    vgg = hub.models.VGGBackbone(stackwise_num_repeats=[1], stackwise_num_filters=[4], image_shape=(16, 16, 3))
+    vgg.save_to_preset(str(tmp_path / "vgg"))
+    vgg.save(tmp_path / "vgg.keras")
+    for path in (tmp_path / "vgg", tmp_path / "vgg.keras"):
+        with pytest.raises(
+            ValueError, match="expected a keras-hub model with a backbone among ViTBackbone, .*received"
+        ):
+            keras_vit.from_pretrained(path)
