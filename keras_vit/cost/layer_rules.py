@@ -180,6 +180,7 @@ _RULES = {
     PrefixTokens: _no_cost,
     layers.PositionEmbedding: _output_only,
     layers.PositionEmbedding2D: _output_only,
+    layers.FactorizedPositions: _output_only,
     layers.NoPositions: _output_only,
     layers.SinCosPositions: _output_only,
     layers.EncoderBlock: _block,

@@ -15,7 +15,7 @@ from keras_vit.weights.layouts import IGNORED
 _MAPPED = 32 * 2**20
 _SMALL = 64 * 2**20  # bytes of arrays that any file may declare
 _MAX_EXPANSION = 100  # maximum ratio of arrays to file size; compression saves about a tenth of trained weights
-_STACKED = re.compile(r"^(.*)\[(:,)?(\d+)\]$")
+_STACKED = re.compile(r"^(.*)\[(:,)?(\d+)(?::(\d+))?\]$")
 _INTEGER = re.compile(r"(torch\.)?(u?int\d+|bool)|[IU]\d+|BOOL")  # names in NumPy, torch and safetensors
 
 
@@ -24,7 +24,7 @@ class Refused(ValueError):
 
 
 def plain_name(name: str) -> str:
-    """Return the name of the array for an entry such as `name[3]` or `name[:,3]`, else the name itself."""
+    """Return the name of the array for an entry such as `name[3]`, `name[:,3]` or `name[:,3:5]`, else the name."""
     stacked = _STACKED.match(name)
     return stacked[1] if stacked else name
 
@@ -79,6 +79,8 @@ class WeightsFile:
                 del self._recent[next(iter(self._recent))]
             self._recent[stacked[1]] = self._counted(stacked[1])
         array, index = self._recent[stacked[1]], int(stacked[3])
+        if stacked[4]:
+            index = slice(index, int(stacked[4]))
         return array[:, index] if stacked[2] else array[index]
 
     def _counted(self, name: str) -> np.ndarray:

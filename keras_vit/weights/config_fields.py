@@ -7,6 +7,7 @@ architecture of timm that implies them.
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents
 from keras_vit.weights.efficientnets import stated_architecture
+from keras_vit.weights.naflex import naflex_resize
 from keras_vit.weights.timm_architectures import find_timm_architecture, stated_options
 from keras_vit.weights.timm_models import pooling_heads_of_timm, rope_of_timm, states_rope, timm_image_size
 
@@ -41,14 +42,19 @@ def config_fields(file, contents: Contents) -> dict:
     if isinstance(arguments := config.get("model_args"), dict) and arguments.get("swiglu_mlp"):
         fields["activation"] = "silu"
     stated = {"rope": rope_of_timm(config), "pooling_heads": pooling_heads_of_timm(config)}
+    stated["block"] = stated_options(config).get("block")
     fields["options"] = {name: value for name, value in stated.items() if value}
     if contents.options.get("gated_mlp") and contents.options.get("qkv_bias") == "qv" and not states_rope(config):
         raise ValueError(
             f"the config of {contents.source!r} expected an 'architecture' of timm, because no array shows whether a "
             f"model like EVA-02 has rotary positions, received {config.get('architecture')!r}."
         )
-    if "position_embedding/embedding" not in contents.entries and (size := timm_image_size(config)):
+    # NaFlexVit's positions are stored for another size than that of its images.
+    in_sequence = "position_embedding/embedding" in contents.entries and not contents.grid
+    if not in_sequence and (size := timm_image_size(config)):
         fields.setdefault("image_size", size)
+    if method := naflex_resize(config):
+        fields["position_resize"] = method
     implied = find_timm_architecture(config)
     return fields if implied is None else {**implied.fields, **fields}
 

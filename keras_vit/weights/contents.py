@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from keras_vit.weights.archive import plain_name
 from keras_vit.weights.layouts import (
     IGNORED,
     INSIDE,
@@ -18,7 +19,8 @@ from keras_vit.weights.layouts import (
 )
 from keras_vit.weights.names import PREFIX, TABLES, options_shown
 from keras_vit.weights.names_apart import BESIDE
-from keras_vit.weights.transforms import SAME, Transform
+from keras_vit.weights.names_options import fused_parts
+from keras_vit.weights.transforms import SAME, TRANSPOSED, Transform
 from keras_vit.weights.unsupported import require_supported
 
 _MAX_WRAPPERS = 4  # number of wrapper prefixes to try, the most frequent first
@@ -77,7 +79,22 @@ class Contents:
     def options(self) -> dict[str, object]:
         """Fields of the row that the shapes show, by name."""
         shapes = {path: entry.shape for path, entry in self.entries.items()}
-        return options_shown(shapes, may_lack=self.layout.name in ("timm", "keras"))
+        shown = options_shown(shapes, may_lack=self.layout.name in ("timm", "keras"))
+        if "in_proj." in "".join(getattr(self.entries.get("encoder_block_00/mlp/fc1/kernel"), "names", ())):
+            one_bias = "encoder_block_00/attention/out/bias" not in shapes
+            shown |= {"block": "parallel"} | ({"attention_out_bias": False} if one_bias else {})
+        return shown
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """(height, width) in patches of positions that the file stores as a grid (NaFlex); None for a sequence."""
+        learned = self.entries.get("position_embedding/embedding")
+        shape = learned.shapes[0] if learned else ()
+        if len(shape) == 4:
+            return shape[1], shape[2]
+        sides = [self.entries.get(f"position_embedding/{name}") for name in ("down", "across")]
+        factorized = self.layout.name == "timm" and all(sides)
+        return (sides[0].shape[0], sides[1].shape[0]) if factorized else None
 
     @property
     def position_resize(self) -> str:
@@ -121,6 +138,10 @@ def read_contents(file, allow_unsupported: bool = False) -> Contents:
     for name in sorted(file.integers.keys() & places.keys()):
         raise file.refuse_dtype(name, file.integers[name])
     entries, used = _entries(file.shapes, places)
+    for path, (name, shape, is_matrix) in (fused_parts(file.shapes) if layout == "timm" else {}).items():
+        transform = TRANSPOSED if is_matrix else SAME
+        entries[path] = Entry((name,), (shape,), transform, transform.shape(shape))
+        used.add(plain_name(name))
     for path, entry in entries.items():
         if path.endswith(("/kernel", "/embedding")) and len(entry.shape) < 2:
             raise ValueError(

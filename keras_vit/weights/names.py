@@ -9,14 +9,18 @@ from keras_vit.weights.name_rows import Row, make_row, row_of_cells
 from keras_vit.weights.names_apart import APART
 from keras_vit.weights.names_bit import BIT
 from keras_vit.weights.names_efficientnet import EFFICIENTNET
+from keras_vit.weights.names_options import OPTIONS, attention_options_shown
 from keras_vit.weights.transforms import (
     CHANNELS,
+    FIRST,
     IN_BIAS,
     IN_KERNEL,
     JOINED,
     KV_BIAS,
     KV_KERNEL,
+    LINEAR_PATCHES,
     OUT_KERNEL,
+    POSITION_GRID,
     QKV_BIAS,
     QKV_KERNEL,
     SAME,
@@ -130,6 +134,13 @@ VIT = (
         timm="pos_embed",
         hf="vit.embeddings.position_embeddings",
     ),
+    # timm's NaFlexVit, which is written by the names above unless its positions are factorized
+    row_of_cells("embedding/kernel", {"timm": ("embeds.proj.weight", LINEAR_PATCHES)}),
+    row_of_cells("position_embedding/embedding", {"timm": ("embeds.pos_embed", POSITION_GRID)}),
+    *(
+        row_of_cells(f"position_embedding/{ours}", {"timm": (f"embeds.pos_embed_{axis}", FIRST)})
+        for ours, axis in (("across", "x"), ("down", "y"))
+    ),
     *_torch_norm("patch_norm", timm="patch_embed.norm"),
     *_torch_norm("pre_norm", timm="norm_pre", hf="vit.pre_layrnorm"),
     *_norm(
@@ -164,9 +175,6 @@ VIT = (
             (f"fc{n}/bias", f"fc{n}.bias", SAME),
         )
     ),
-    # EVA-02 and the official BEiT-3 name the three matrices; they are read only.
-    row_of_cells(_OURS + "attention/qkv/kernel", {"timm": ("blocks.{i}.attn.?_proj.weight", TORCH_QKV)}),
-    row_of_cells(_OURS + "attention/qkv/bias", {"timm": ("blocks.{i}.attn.?_proj.bias", JOINED)}),
     *_torch_norm(_OURS + "attention/norm", timm="blocks.{i}.attn.norm"),
     make_row(
         _OURS + "attention/out/kernel",
@@ -225,7 +233,7 @@ _BLOCK_VARIABLES = [row.ours.removeprefix(_OURS) for row in VIT if row.ours.star
 VIT += tuple(  # for the paper's ablations; not in any published layout
     row_of_cells(path, {})
     for path in (
-        *(f"position_embedding/{part}" for part in ("across", "down", "prefix")),
+        "position_embedding/prefix",
         *(f"position_embedding_{{i:02d}}/{part}" for part in ("embedding", "across", "down", "prefix")),
         _OURS + "attention/offsets",
         *(f"{_OURS}{axis}/{part}" for axis in ("row", "column") for part in (*_BLOCK_VARIABLES, "attention/offsets")),
@@ -233,7 +241,7 @@ VIT += tuple(  # for the paper's ablations; not in any published layout
 )
 
 
-TABLES = {"vit": (*VIT, *APART), "bit": BIT, "efficientnet": EFFICIENTNET}
+TABLES = {"vit": (*VIT, *APART, *OPTIONS), "bit": BIT, "efficientnet": EFFICIENTNET}
 # The variables (1, count, D) of the tokens in front of the patches, one layer each.
 PREFIX = ("class_token/token", "distillation_token/token", "registers/token")
 # RoPE-ViT's rotary positions, the only public ones with learned frequencies
@@ -258,6 +266,7 @@ def options_shown(shapes: dict[str, tuple[int, ...]], may_lack: bool) -> dict[st
         may_lack: whether a missing bias or norm is a property of the model.
     """
     shown = {field: value(shapes[path]) for field, (path, value) in SHOWN.items() if path in shapes}
+    shown |= attention_options_shown(shapes)
     block = "encoder_block_00/"
     first, second = (shapes.get(f"{block}mlp/fc{n}/kernel", (0, 0)) for n in (1, 2))
     if second[0] and first[-1] == 2 * second[0]:
@@ -277,7 +286,7 @@ def options_shown(shapes: dict[str, tuple[int, ...]], may_lack: bool) -> dict[st
     if may_lack and f"{block}attention_norm/gamma" in shapes:
         lacks = {
             "norm": ("rms", (f"{block}attention_norm/beta",)),
-            "dense_bias": (False, (f"{block}attention/out/bias",)),
+            "dense_bias": (False, (f"{block}attention/out/bias", f"{block}mlp/fc2/bias")),
             "final_norm": (False, ("encoder_norm/gamma", "pooled_norm/gamma")),
         }
         shown |= {field: value for field, (value, paths) in lacks.items() if not any(path in shapes for path in paths)}

@@ -1,7 +1,7 @@
-"""Variables that are two arrays in some files: a gate and its values, and the classifiers of a distilled model."""
+"""Variables that are several arrays in some files: query, key and value; a gate and its values; two classifiers."""
 
-from keras_vit.weights.name_rows import Cell, Row
-from keras_vit.weights.transforms import HALF_BIASES, HALVES, MEAN_BIAS, MEAN_KERNEL
+from keras_vit.weights.name_rows import Cell, Row, row_of_cells
+from keras_vit.weights.transforms import HALF_BIASES, HALVES, JOINED, MEAN_BIAS, MEAN_KERNEL, TORCH_QKV
 
 _FC1 = "encoder_block_{i:02d}/mlp/fc1/"
 APART = tuple(
@@ -17,15 +17,21 @@ APART = tuple(
     )
     for ours, word, transform in ((f"{layer}kernel", "weight", kernel), (f"{layer}bias", "bias", bias))
 )
+_QKV = "encoder_block_{i:02d}/attention/qkv/"
+# EVA-02, the official BEiT-3 and Sapiens2 name the three matrices; they are written for grouped queries alone.
+APART += (
+    row_of_cells(f"{_QKV}kernel", {"timm": ("blocks.{i}.attn.?_proj.weight", TORCH_QKV)}),
+    row_of_cells(f"{_QKV}bias", {"timm": ("blocks.{i}.attn.?_proj.bias", JOINED)}),
+)
 # (sign, name, instead): beside names that start with `sign`, `instead` replaces `name` at the start of names.
 BESIDE = (("head_dist.", "head.", "head_class."),)
 
 
 def apart_cell(row: Row, layout: str, options: dict) -> Cell | None:
-    """Return the cell by which a layout's library writes a row's variable in two arrays, or None.
+    """Return the cell by which a layout's library writes a row's variable in several arrays, or None.
 
     timm has gates apart where all norms are RMSNorm (AIMv2), or where the MLP of its class `Eva` has an inner norm
-    (EVA-02), and packed elsewhere (DINOv2).
+    (EVA-02), and packed elsewhere (DINOv2, Sapiens2).
 
     Args:
         row: a row of the table of names.
@@ -33,7 +39,9 @@ def apart_cell(row: Row, layout: str, options: dict) -> Cell | None:
         options: fields of the model's row, by name.
     """
     eva02 = (options.get("rope") or options.get("qkv_bias") == "qv") and options.get("mlp_inner_norm")
-    gates = options.get("gated_mlp") and (options.get("norm") == "rms" or eva02)
+    gates = options.get("gated_mlp") and (eva02 or options.get("norm") == "rms" and not options.get("rope"))
     apart = options.get("distillation_token") if row.ours.startswith("head/") else gates
+    if row.ours.startswith(_QKV):
+        apart = options.get("heads_per_key", 1) > 1
     found = (other.cells.get(layout) for other in APART if apart and other.ours == row.ours)
     return next(found, None)

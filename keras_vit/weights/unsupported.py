@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from keras_vit.weights.layouts import IGNORED, OPTIONAL
-from keras_vit.weights.timm_architectures import find_timm_architecture, stated_options
+from keras_vit.weights.timm_architectures import stated_options
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ FEATURES = (
     Feature("detection tokens", _AT + r"detection_tokens$"),
     Feature(
         "relative position bias outside of the blocks",
-        r"^(?!.*blocks\.\d+\.attn\.(rel_pos\.)?(relative_position_(bias_table|index)|mlp\.fc\d\.\w+)$)"
+        r"^(?!.*(blocks\.\d+\.attn\.(rel_pos\.)?|shared_rel_pos\.)(relative_position_(bias_table|index)|mlp\.fc\d\.\w+)$)"
         r"(.*[./])?(relative_position_bias\w*|relative_position_index|\w*rel_pos\w*)(\.|$)",
     ),
     Feature("windowed attention with a neck (SAM)", r"(?:^|\.)neck\."),
@@ -77,14 +77,19 @@ FEATURES = (
         _AT + r"(?<!blocks\.\d\.)(?<!blocks\.\d\d\.)\w*(attn|attention)\.[qkv]_proj\.",
         without=_CLIP,
     ),
-    Feature("a norm of query and key", _AT + r"([qk]_norm|(query|key)_(norm|ln))[./]"),
+    Feature(
+        "a norm of query and key",
+        _AT + r"(?<!blocks\.\d\.attn\.)(?<!blocks\.\d\d\.attn\.)(?<!encoder_block_\d\d/attention/)"
+        r"([qk]_norm|(query|key)_(norm|ln))[./]",
+    ),
     Feature("a norm inside attention or the MLP", _AT + r"(attn\.inner_attn_ln|ffn_ln)\."),
     Feature("a norm before the first block (CLIP)", _AT + r"(ln_pre|pre_layernorm)\."),
-    Feature("parallel blocks", r"(?:^|\.)blocks\.\d+\.(attns|ffns|in_norm|in_proj|attn_out_proj|mlp_out_proj)\."),
-    Feature("differential attention", r"(?:^|\.)lambda_[qk]\d$"),
+    Feature("parallel attentions and MLPs of one block", r"(?:^|\.)blocks\.\d+\.(attns|ffns)\."),
+    Feature("a query, key and value without bias in parallel blocks", r"(?:^|\.)blocks\.\d+\.mlp_bias$"),
+    Feature("differential attention with one lambda", r"(?:^|\.)lambda_[ab]$"),
     Feature("class attention", r"(?:^|\.)(blocks_token_only|cls_attn_blocks)\."),
     Feature("talking heads", r"(?:^|\.)attn\.proj_[lw]\."),
-    Feature("a linear patch embedding (NaFlex)", r"(?:^|\.)embeds\."),
+    Feature("a norm of patches (NaFlex)", r"(?:^|\.)embeds\.norm\w*\."),
     Feature(  # EfficientNet's names begin with the stem's
         "batch norm",
         r"^((?:(?:module|model)\.)*)(?:.*\.)?running_(mean|var)$",
@@ -92,7 +97,7 @@ FEATURES = (
     ),
     Feature("a convolutional stem", r"(?:^|\.)patch_embed\.(proj|conv\w*)\.\d+\."),
     Feature("a ResNet stem of several convolutions", r"(?:^|\.)stem\.conv1\."),
-    Feature("RMSNorm", r"^(.*(?<![qk]_)norm\d?)\.weight$", without=(r"\1.bias",)),
+    Feature("RMSNorm", r"^(.*(?<![qk]_)(?<!sub_)norm\d?)\.weight$", without=(r"\1.bias",)),
     Feature("dense layers without bias", r"^(.*\.\d+\.(?:attn\.proj|mlp\.fc\d))\.weight$", without=(r"\1.bias",)),
     Feature(
         "a patch embedding without bias",
@@ -121,9 +126,6 @@ def unsupported(file) -> dict[str, str]:
     for option, value in stated_options(file.config).items():
         signs.pop(_BY_CONFIG.get((option, value)), None)
     signs["patches in time (video)"] = next((name for name, shape in shapes.items() if len(shape) == 5), None)
-    architecture = find_timm_architecture(file.config)
-    for feature in architecture.features if architecture else ():
-        signs[feature] = signs.get(feature) or f"architecture {architecture.architecture}"
     return {name: sign for name, sign in signs.items() if sign}
 
 
