@@ -7,7 +7,6 @@ from keras_vit.layers.axial import AxialAttention as AxialAttention
 from keras_vit.layers.axial import AxialBlock as AxialBlock
 from keras_vit.layers.base import as_pair as as_pair
 from keras_vit.layers.base import require_rate as require_rate
-from keras_vit.layers.block_kinds import BLOCKS as BLOCKS
 from keras_vit.layers.block_kinds import AttentionScaleBlock as AttentionScaleBlock
 from keras_vit.layers.block_kinds import ParallelBlock as ParallelBlock
 from keras_vit.layers.block_kinds import PostNormBlock as PostNormBlock

@@ -161,7 +161,8 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         cos, sin = ops.cos(angles), ops.sin(angles)
         return (rotate(x, cos, sin, self.rope["pairs"]) for x in (query, key))
 
-    def split(self, qkv):
+    def split(self, qkv: Any) -> tuple[Any, Any, Any]:
+        """Split as plain attention does. Differential attention has 2 h queries and keys of width d / 2."""
         if self.differential is None:
             return super().split(qkv)
         query, key, value = ops.unstack(qkv, 3, axis=2)  # each (B, N, h, d)

@@ -7,7 +7,6 @@ from typing import Any
 
 import keras
 
-from keras_vit.layers.axial import AxialBlock
 from keras_vit.layers.encoder import EncoderBlock
 
 
@@ -56,13 +55,11 @@ class ParallelBlock(_OtherOrder):
 
     without_parts = ("mlp_scale",)
 
-    def make_part(self, kind: type, *args, name: str, **options) -> keras.layers.Layer:
+    def make_part(self, kind: type, *args: Any, name: str, **options: Any) -> keras.layers.Layer:
         """Create an inner layer, as every layer does. In place of the MLP's norm it has no weights."""
-        return (
-            keras.layers.Identity(name=name)
-            if name == "mlp_norm"
-            else super().make_part(kind, *args, name=name, **options)
-        )
+        if name == "mlp_norm":
+            return keras.layers.Identity(name=name)
+        return super().make_part(kind, *args, name=name, **options)
 
     def call(self, tokens, patches=None, lines=None, class_token_only=False, training=False):
         normed = self.attention_norm(tokens)
@@ -76,5 +73,4 @@ BLOCKS = {
     "post_norm": PostNormBlock,
     "parallel": ParallelBlock,
     "attention_scale": AttentionScaleBlock,
-    "axial": AxialBlock,
 }

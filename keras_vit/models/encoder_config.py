@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 
 import keras
 
-from keras_vit.layers import SharedRelativeBias, require_rate
+from keras_vit.layers import AxialBlock, SharedRelativeBias, require_rate
+from keras_vit.layers.block_kinds import BLOCKS
 from keras_vit.layers.inner_norm import norm_class
 
 
@@ -49,6 +50,11 @@ class EncoderConfig:
     def norm(self, name: str) -> keras.layers.Layer:
         """Return a norm of the encoder's kind."""
         return norm_class(self.norm_kind)(self.layer_norm_epsilon, name=name, dtype=self.policy)
+
+
+def block_kind(variant) -> type:
+    """Return the class of a row's encoder blocks."""
+    return AxialBlock if variant.axial else BLOCKS[variant.block]
 
 
 def block_inputs(patches, variant, layout, policy) -> tuple:

@@ -19,7 +19,7 @@ import keras
 from keras_vit import layers
 from keras_vit.layers.dropout import Dropout
 from keras_vit.models.conventions import follow_conventions
-from keras_vit.models.encoder_config import EncoderConfig, attention_options, block_inputs, mlp_options
+from keras_vit.models.encoder_config import EncoderConfig, attention_options, block_inputs, block_kind, mlp_options
 from keras_vit.models.inputs_and_head import classifier, finished_model, image_input
 from keras_vit.models.row_checks import check_classes, check_pooling, check_row
 from keras_vit.models.stem import resnet_stem
@@ -143,7 +143,7 @@ def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int)
     available["drop_path_rate"] = config.drop_path_rate * i / max(variant.depth - 1, 1)
     available["relative_positions"] = variant.positions == "relative"
     available |= {"attention_options": attention_options(variant, layout, i), "mlp_options": mlp_options(variant)}
-    kind = layers.BLOCKS["axial" if variant.axial else variant.block]
+    kind = block_kind(variant)
     all_options, options = (inspect.signature(block.__init__).parameters for block in (layers.EncoderBlock, kind))
     for field in fields(variant):
         received = getattr(variant, field.name)

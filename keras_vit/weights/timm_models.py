@@ -228,17 +228,7 @@ def _eva(model, arguments, rope, qkv_bias):
                              "pool_prefix=False.")  # fmt: skip
     if not options.get("final_norm", True):
         arguments["use_post_transformer_norm"] = False
-    if rope:
-        rope = {**_DEFAULTS, **rope}
-        reference = rope["reference_grid"]
-        arguments |= {
-            "rope_type": "mixed" if rope["learned"] else "dinov3" if rope["coordinates"] == "centers" else "cat",
-            "rope_temperature": rope["temperature"],
-            "rope_grid_offset": rope["offset"],
-            "rope_grid_indexing": "xy" if rope["order"] == "xy" else "ij",
-            "rope_rotate_half": rope["pairs"] == "halves",
-            "ref_feat_shape": reference and list(reference),
-        }
+    arguments |= _rope_arguments(rope) if rope else {}
     if groups > 1:
         full, heads = options.get("full_attention_blocks", 0), model.num_heads
         middle = range(full, model.depth - full)
@@ -248,6 +238,20 @@ def _eva(model, arguments, rope, qkv_bias):
         return "vit_base_patch16_sapiens2", arguments
     small = "vit_small_patch16_dinov3" if model.layer_norm_epsilon == 1e-5 else "vit_small_patch16_rope_224"
     return small, arguments
+
+
+def _rope_arguments(rope: dict) -> dict:
+    """Return timm's arguments for rotary positions."""
+    rope = {**_DEFAULTS, **rope}
+    reference = rope["reference_grid"]
+    return {
+        "rope_type": "mixed" if rope["learned"] else "dinov3" if rope["coordinates"] == "centers" else "cat",
+        "rope_temperature": rope["temperature"],
+        "rope_grid_offset": rope["offset"],
+        "rope_grid_indexing": "xy" if rope["order"] == "xy" else "ij",
+        "rope_rotate_half": rope["pairs"] == "halves",
+        "ref_feat_shape": reference and list(reference),
+    }
 
 
 def eva_names(names: dict) -> dict:
