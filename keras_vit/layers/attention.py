@@ -35,7 +35,7 @@ class MultiHeadSelfAttention(Layer):
         ValueError: `num_heads` does not divide the width, or with relative positions N is unknown or has changed.
     """
 
-    use_bias, out_bias, qkv_widths = True, True, 3  # biases of both dense layers; width of `qkv` / D
+    use_bias, out_bias, qkv_widths = True, True, 3.0  # biases of both dense layers; width of `qkv` / D
 
     def __init__(
         self, num_heads: int, attention_dropout_rate: float = 0.0, relative_positions: bool = False, **kwargs: Any
