@@ -49,7 +49,7 @@ def nchw(images: np.ndarray):
 SMALL = {"embed_dim": 96, "depth": 2, "img_size": 64, "num_classes": 5}
 
 
-def timm_folder(timm, name, folder, **changes):
+def timm_folder(timm, name, folder, std=0.5, **changes):
     """A small model of an architecture with random weights, saved as its hub folders are; the model."""
     import torch
     from safetensors.torch import save_file
@@ -57,7 +57,7 @@ def timm_folder(timm, name, folder, **changes):
     torch.manual_seed(0)
     model = quietly(lambda: timm.create_model(name, **SMALL | changes).eval())
     for parameter in model.parameters():
-        parameter.data.normal_(std=0.5)
+        parameter.data.normal_(std=std)
     folder.mkdir()
     save_file(model.state_dict(), folder / "model.safetensors")
     config = {

@@ -20,6 +20,8 @@ class Attention:
         layout: the tokens N, with the patch grid of these images.
         pooling: `token`, `gap` or `map`.
         patch_size: (height, width) of a patch in pixels of the image. With a stem, an average.
+        differential: whether the weights are of differential attention. They can then be negative, and those of a query
+            sum to 1 - lambda.
     """
 
     weights: np.ndarray
@@ -27,6 +29,15 @@ class Attention:
     layout: TokenLayout
     pooling: str
     patch_size: tuple[float, float]
+    differential: bool = False
+
+    def require_shares(self, name: str) -> None:
+        """Raise a ValueError, naming a function, if the weights are no shares of 1."""
+        if self.differential:
+            raise ValueError(
+                f"{name} expected attention weights that are positive and sum to 1, received those of differential "
+                "attention: use attention_maps or gradient_attention."
+            )
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -50,6 +61,7 @@ class Attention:
 
     def rollout(self, residual: bool = True) -> np.ndarray:
         """Return the rollout from the pooled output to each patch: (B, down, across). See the function `rollout`."""
+        self.require_shares("rollout")
         return self.on_grid(_multiply_through(self.weights, self.pooling_weights()[:, None, :], residual)[:, 0])
 
     def pooling_weights(self) -> np.ndarray:

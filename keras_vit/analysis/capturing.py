@@ -59,6 +59,7 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
         layout=replace(token_layout(model), grid=grid),
         pooling=_pooling(model),
         patch_size=patch_size_in_image(embedding, images.shape[1:3], grid),
+        differential=any(is_differential(block) for block in blocks),
     )
 
 
@@ -78,6 +79,17 @@ def encoder_blocks(model: keras.Model) -> tuple[list, list]:
     return blocks, [layer for layer in model.layers if isinstance(layer, AttentionPooling)]
 
 
+def is_differential(block) -> bool:
+    """Return whether an encoder block has differential attention."""
+    return getattr(block.attention, "differential", None) is not None
+
+
+def attends_by_shares(model: keras.Model) -> bool:
+    """Return whether a flat model has encoder blocks whose attention weights are positive and sum to 1."""
+    blocks = [layer for layer in model.layers if isinstance(layer, EncoderBlock)]
+    return bool(blocks) and not any(is_differential(block) for block in blocks)
+
+
 def _pooling(model):
     """Return `token`, `gap` or `map`."""
     poolings = [layer for layer in model.layers if isinstance(layer, TokenPooling)]
@@ -88,7 +100,7 @@ def _pooling(model):
 
 
 def attention_maps(model: keras.Model, images, batch_size: int = 32) -> np.ndarray:
-    """Return the attention weights of every block: (L, B, h, N, N). Rows sum to 1.
+    """Return the attention weights of every block: (L, B, h, N, N). Rows sum to 1, with differential attention to less.
 
     Args and raises: as `capture`.
     """

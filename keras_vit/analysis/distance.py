@@ -17,6 +17,7 @@ def mean_distance(attention: Attention) -> np.ndarray:
     The mean over images and queries q of sum_j A[q, j] |position(q) - position(j)|, with positions at the centres of
     the patches. Prefix tokens are left out, and the rows are normalised again; the paper does not state what it does.
     """
+    attention.require_shares("mean_distance")
     between_patches = patch_distances(attention.grid, attention.patch_size)
     patches = attention.layout.patches
     distances = []

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_vit.analysis.arrays import split_batches
-from keras_vit.analysis.capturing import capture
+from keras_vit.analysis.capturing import attends_by_shares, capture
 from keras_vit.analysis.class_maps import grad_cam, gradient_attention
 from keras_vit.analysis.distance import mean_distance
 from keras_vit.analysis.layer_outputs import layer_outputs, patch_size_of
@@ -30,10 +30,9 @@ MAX_QUERIES = 6  # images whose neighbours are drawn
 
 def available_parts(model: keras.Model, sample_size: int) -> list[str]:
     """Return the names of the parts that a model has with a sample of this size."""
-    has_blocks = any(isinstance(layer, EncoderBlock) for layer in model.layers)
     has_head = any(layer.name == "head" and not isinstance(layer, RegressionHead) for layer in model.layers)
     enough = sample_size >= MIN_SAMPLE
-    needs = {"attention": has_blocks, "class": has_head, "layers": enough, "neighbours": enough}
+    needs = {"attention": attends_by_shares(model), "class": has_head, "layers": enough, "neighbours": enough}
     return [name for name in PARTS if needs.get(name, True)]
 
 

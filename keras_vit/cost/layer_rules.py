@@ -60,9 +60,13 @@ def _add(*costs):
 
 
 def _attention_and_mlp(block, tokens, width, keys, grid=None):
-    """Count an encoder block. The outputs of both norms and both residual sums are saved, too."""
+    """Count an encoder block. The outputs of both norms and both residual sums are saved, too.
+
+    A parallel block has one norm and one sum.
+    """
     attention, mlp = _attention(block, tokens, width, keys), _mlp(block.mlp, tokens, width, grid)
-    return _add(attention, mlp, (0, 4 * tokens * width))
+    sums = 2 if isinstance(block, layers.ParallelBlock) else 4
+    return _add(attention, mlp, (0, sums * tokens * width))
 
 
 def _attention(layer, tokens, width, keys):
@@ -71,9 +75,12 @@ def _attention(layer, tokens, width, keys):
     Relative positions add one matmul with all offsets. The queries, keys, values, weights and weighted sums are saved.
     """
     offsets = 2 * keys - 1 if layer.relative_positions else 0
-    macs = tokens * 4 * width**2 + tokens * (2 * keys + offsets) * width
-    normed = "inner_norm" in (getattr(layer, "attention_options", None) or {})
-    return macs, (4 + normed) * tokens * width + layer.num_heads * tokens * keys
+    options = getattr(layer, "attention_options", None) or {}
+    differential = options.get("differential") is not None
+    macs = tokens * (2 + 2 / options.get("heads_per_key", 1)) * width**2 + tokens * (2 * keys + offsets) * width
+    # Norms of the output, of query and key, and of the heads of differential attention, which has two maps a head.
+    normed = ("inner_norm" in options) + 2 * ("qk_norm" in options) + differential
+    return round(macs), (4 + normed) * tokens * width + (1 + 2 * differential) * layer.num_heads * tokens * keys
 
 
 def _mlp(mlp, tokens, width, grid):
@@ -182,9 +189,11 @@ _RULES = {
     layers.Prompts: _output_only,
     layers.PositionEmbedding: _output_only,
     layers.PositionEmbedding2D: _output_only,
+    layers.FactorizedPositions: _output_only,
     layers.NoPositions: _output_only,
     layers.SinCosPositions: _output_only,
     layers.EncoderBlock: _block,
+    layers.SharedRelativeBias: _no_cost,  # computed once for a batch
     layers.AxialBlock: _axial,
     layers.LayerNorm: _output_only,
     layers.RMSNorm: _output_only,

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.analysis import rollout_maps
+from keras_vit.analysis.capturing import attends_by_shares
 from keras_vit.export import parity
-from keras_vit.layers import EncoderBlock
 from keras_vit.models.features import feature_model
 from keras_vit.models.model_interface import model_interface
 from keras_vit.preprocessing.inputs import load_image
@@ -93,8 +93,7 @@ class Expected:
 
     @property
     def _has_attention(self) -> bool:
-        blocks = [layer for layer in self._model.layers if layer.name.startswith("encoder_block_")]
-        return bool(blocks) and all(isinstance(block, EncoderBlock) for block in blocks)
+        return attends_by_shares(self._model)
 
     @functools.cached_property
     def _attention(self):

@@ -12,11 +12,14 @@ from keras_vit.models.token_layout import token_layout
 def attention_layers(model) -> list:
     """Return the attention layers of the blocks in order, and the attention pooling if there is one.
 
-    Returns an empty list for a model whose blocks do not attend from every patch to every patch.
+    Returns an empty list for a model whose blocks do not attend from every patch to every patch, or whose attention
+    weights can be negative.
     """
     layers = {layer.name: layer for layer in model.layers}
     blocks = [layer for name, layer in sorted(layers.items()) if name.startswith("encoder_block_")]
     if not blocks or not all(hasattr(block, "attention_weights") for block in blocks):
+        return []
+    if any(getattr(block.attention, "differential", None) is not None for block in blocks):
         return []
     pooling = layers.get("pooling")
     return [block.attention for block in blocks] + [pooling] * hasattr(pooling, "attention_weights")

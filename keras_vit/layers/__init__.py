@@ -7,6 +7,9 @@ from keras_vit.layers.axial import AxialAttention as AxialAttention
 from keras_vit.layers.axial import AxialBlock as AxialBlock
 from keras_vit.layers.base import as_pair as as_pair
 from keras_vit.layers.base import require_rate as require_rate
+from keras_vit.layers.block_kinds import AttentionScaleBlock as AttentionScaleBlock
+from keras_vit.layers.block_kinds import ParallelBlock as ParallelBlock
+from keras_vit.layers.block_kinds import PostNormBlock as PostNormBlock
 from keras_vit.layers.capture import capture_attention as capture_attention
 from keras_vit.layers.distillation import DistillationPooling as DistillationPooling
 from keras_vit.layers.distillation import DistillationToken as DistillationToken
@@ -31,11 +34,13 @@ from keras_vit.layers.mlp import MLPBlock as MLPBlock
 from keras_vit.layers.pooling import Head as Head
 from keras_vit.layers.pooling import MeanPooling as MeanPooling
 from keras_vit.layers.pooling import TokenPooling as TokenPooling
+from keras_vit.layers.positions import FactorizedPositions as FactorizedPositions
 from keras_vit.layers.positions import NoPositions as NoPositions
 from keras_vit.layers.positions import PositionEmbedding2D as PositionEmbedding2D
 from keras_vit.layers.positions import SinCosPositions as SinCosPositions
 from keras_vit.layers.prefix_layers import RegisterTokens as RegisterTokens
 from keras_vit.layers.prompts import Prompts as Prompts
+from keras_vit.layers.relative_bias import SharedRelativeBias as SharedRelativeBias
 from keras_vit.layers.resnet import PreActivationUnit as PreActivationUnit
 from keras_vit.layers.resnet import ResidualUnit as ResidualUnit
 from keras_vit.layers.resnet import StemPool as StemPool

@@ -35,7 +35,7 @@ class MultiHeadSelfAttention(Layer):
         ValueError: `num_heads` does not divide the width, or with relative positions N is unknown or has changed.
     """
 
-    use_bias = out_bias = True  # of query, key and value, and of the output
+    use_bias, out_bias, qkv_widths = True, True, 3.0  # biases of both dense layers; width of `qkv` / D
 
     def __init__(
         self, num_heads: int, attention_dropout_rate: float = 0.0, relative_positions: bool = False, **kwargs: Any
@@ -52,7 +52,8 @@ class MultiHeadSelfAttention(Layer):
         if width % self.num_heads:
             raise ValueError(f"num_heads expected a divisor of the width {width}, received {self.num_heads}.")
         glorot = keras.initializers.RandomUniform(-math.sqrt(3 / width), math.sqrt(3 / width))
-        self.qkv = self.make_part(Dense, 3 * width, use_bias=self.use_bias, kernel_initializer=glorot, name="qkv")
+        options = {"use_bias": self.use_bias, "kernel_initializer": glorot}
+        self.qkv = self.make_part(Dense, round(self.qkv_widths * width), **options, name="qkv")
         self.qkv.build((None, width))
         self.out = self.make_part(Dense, width, use_bias=self.out_bias, name="out")
         self.out.build((None, width))

@@ -9,7 +9,9 @@ from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.base import flatten_tokens, unflatten_tokens
-from keras_vit.layers.inner_norm import add_inner_norm
+from keras_vit.layers.differential import add_lambdas, attend_differentially, difference, halves
+from keras_vit.layers.inner_norm import add_inner_norm, norm_class
+from keras_vit.layers.override import override_of
 from keras_vit.layers.relative_bias import RELATIVE_BIASES
 from keras_vit.layers.rope import add_frequencies, axial_frequencies, rotary_angles, rotate
 
@@ -18,6 +20,8 @@ QKV_BIASES = ("qkv", "qv", "none")
 
 class AttentionWithOptions(MultiHeadSelfAttention):
     """Multi-head self-attention with options of later papers. Kernels that replace plain attention skip this class.
+
+    The attention weights of differential attention can be negative, and the sum of a row is 1 - lambda.
 
     Args:
         num_heads: h; must divide the width.
@@ -28,17 +32,22 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         out_bias: whether the output's dense layer has a bias.
         qkv_bias: which projections have a bias: `qkv`, `qv` (query and value, as in BEiT) or `none`.
         rope: fields of `keras_vit.Rope`, by which queries and keys are rotated; None for no rotation.
-        relative_bias: bias of the logits for each offset between two patches: `table` (BEiT), `mlp` (Swin V2), or None.
+        relative_bias: bias of the logits for each offset between two patches: `table` (BEiT), `mlp` (Swin V2),
+            `shared_mlp` (an input of the layer), or None.
         relative_bias_dim: width between the dense layers of the `mlp`.
         grid: (height, width) in patches, for `rope` and `relative_bias`.
         prefix_tokens: number of tokens in front of the patches, which are not rotated.
+        qk_norm: kind of the norms of each head's query and key, `layer` or `rms`; None for none.
+        heads_per_key: number of query heads that share a key and a value (grouped-query attention, arXiv 2305.13245).
+        differential: initial lambda of differential attention; None for plain attention.
 
-    Input: tokens (B, N, D) and, with `rope` and an image size that is free at run time, the embedded patches
-    (B, height, width, any), whose grid is used. Output shape: (B, N, D).
+    Input: tokens (B, N, D). With `rope` and an image size that is free at run time, also the embedded patches
+    (B, height, width, any), whose grid is used. With `relative_bias="shared_mlp"`, the output of a
+    `SharedRelativeBias` instead. Output shape: (B, N, D).
 
     Raises:
-        ValueError: `num_heads` does not divide the width, an option is unknown, or with `rope` the width of a head is
-            no multiple of 4.
+        ValueError: `num_heads` does not divide the width, an option is unknown, two options exclude each other, or with
+            `rope` the width of a head is no multiple of 4.
     """
 
     def __init__(
@@ -55,6 +64,9 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         relative_bias_dim: int = 128,
         grid: tuple[int, int] | None = None,
         prefix_tokens: int = 0,
+        qk_norm: str | None = None,
+        heads_per_key: int = 1,
+        differential: float | None = None,
         **kwargs: Any,
     ):
         super().__init__(num_heads, attention_dropout_rate, relative_positions, **kwargs)
@@ -64,8 +76,19 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         if qkv_bias not in QKV_BIASES:
             raise ValueError(f"qkv_bias expected one of {QKV_BIASES}, received {qkv_bias!r}.")
         self.qkv_bias = qkv_bias
-        if relative_bias not in (None, *RELATIVE_BIASES):
-            raise ValueError(f"relative_bias expected one of {(None, *RELATIVE_BIASES)}, received {relative_bias!r}.")
+        biases = (None, *RELATIVE_BIASES, "shared_mlp")
+        if relative_bias not in biases:
+            raise ValueError(f"relative_bias expected one of {biases}, received {relative_bias!r}.")
+        if num_heads % heads_per_key:
+            raise ValueError(f"heads_per_key expected a divisor of num_heads={num_heads}, received {heads_per_key}.")
+        others = {
+            "rope": rope,
+            "relative_bias": relative_bias,
+            "qk_norm": qk_norm,
+            "relative_positions": relative_positions,
+        }
+        if differential is not None and (found := [name for name, value in others.items() if value]):
+            raise ValueError(f"differential expected None with {found[0]}, received {differential}.")
         self.rope = rope
         self.relative_bias = relative_bias
         self.relative_bias_dim = relative_bias_dim
@@ -73,6 +96,10 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         self.grid = grid and tuple(grid)
         self.prefix_tokens = prefix_tokens
         self.use_bias = qkv_bias == "qkv"
+        self.qk_norm = qk_norm
+        self.heads_per_key = heads_per_key
+        self.qkv_widths = 1 + 2 / heads_per_key
+        self.differential = differential
 
     def build(self, tokens_shape, patches_shape=None):
         super().build(tokens_shape)
@@ -86,7 +113,14 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             raise ValueError(f"rope expected heads of a width that is a multiple of 4, received {size}.")
         if self.rope and self.rope["learned"]:
             self.frequencies = add_frequencies(self, size)
-        if self.relative_bias:
+        if self.qk_norm:
+            for name in ("query_norm", "key_norm"):
+                norm = self.make_part(norm_class(self.qk_norm), self.layer_norm_epsilon, name=name)
+                setattr(self, name, norm)
+                norm.build((None, size))
+        if self.differential is not None:
+            add_lambdas(self, size)
+        if self.relative_bias in RELATIVE_BIASES:
             hidden = {"hidden": self.relative_bias_dim} if self.relative_bias == "mlp" else {}
             sizes = (self.num_heads, self.grid, self.prefix_tokens)
             self.bias = self.make_part(RELATIVE_BIASES[self.relative_bias], *sizes, **hidden, name="bias")
@@ -100,26 +134,75 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         if self.qkv_bias == "qv":
             query, value = (ops.convert_to_tensor(bias) for bias in (self.query_bias, self.value_bias))
             flat = flat + ops.concatenate([query, ops.zeros_like(query), value])
-        qkv = self.by_head(flat, tokens)
-        if not self.rope:
-            return qkv
-        query, key, value = ops.unstack(qkv, 3, axis=2)
+        if not self.rope and self.qk_norm is None and self.heads_per_key == 1:
+            return self.by_head(flat, tokens)
+        query, key, value = self._heads(flat, tokens)
+        if self.qk_norm:
+            query, key = self.query_norm(query), self.key_norm(key)
+        if self.rope:
+            query, key = self._rotated(query, key, grid)
+        if self.heads_per_key > 1:  # (B, N, h / heads_per_key, d) -> (B, N, h, d)
+            repeated = (ops.stack([x] * self.heads_per_key, axis=3) for x in (key, value))
+            key, value = (ops.reshape(x, ops.shape(query)) for x in repeated)
+        return ops.stack([query, key, value], axis=2)
+
+    def _heads(self, flat, tokens):
+        """Split the output of `qkv` into query (B, N, h, d), and key and value (B, N, h / heads_per_key, d)."""
+        size, keys = tokens.shape[-1] // self.num_heads, self.num_heads // self.heads_per_key
+        parts = ops.split(flat, [self.num_heads * size, (self.num_heads + keys) * size], axis=-1)
+        shape = (-1, ops.shape(tokens)[1])
+        counts = (self.num_heads, keys, keys)
+        return [ops.reshape(part, (*shape, count, size)) for part, count in zip(parts, counts, strict=True)]
+
+    def _rotated(self, query, key, grid):
+        """Rotate queries and keys by the places of their patches."""
         frequencies = self.frequencies if self.rope["learned"] else axial_frequencies(self.rope, query.shape[-1])
         angles = rotary_angles(self.rope, grid or self.grid, self.prefix_tokens, frequencies)
         cos, sin = ops.cos(angles), ops.sin(angles)
-        query, key = (rotate(x, cos, sin, self.rope["pairs"]) for x in (query, key))
-        return ops.stack([query, key, value], axis=2)
+        return (rotate(x, cos, sin, self.rope["pairs"]) for x in (query, key))
 
-    def _logits(self, query, key):
+    def split(self, qkv: Any) -> tuple[Any, Any, Any]:
+        """Split as plain attention does. Differential attention has 2 h queries and keys of width d / 2."""
+        if self.differential is None:
+            return super().split(qkv)
+        query, key, value = ops.unstack(qkv, 3, axis=2)  # each (B, N, h, d)
+        query, key = halves(query), halves(key)  # (B, N, 2 h, d / 2)
+        query = ops.transpose(query, (0, 2, 1, 3)) * query.shape[-1] ** -0.5
+        return query, ops.transpose(key, (0, 2, 3, 1)), ops.transpose(value, (0, 2, 1, 3))
+
+    def _logits(self, query, key, shared=None):
         logits = super()._logits(query, key)
-        return logits + ops.cast(self.bias.bias(), logits.dtype) if self.relative_bias else logits
+        if self.relative_bias is None:
+            return logits
+        bias = self.bias.bias() if self.relative_bias in RELATIVE_BIASES else shared
+        return logits + ops.cast(bias, logits.dtype)
+
+    def attention_weights(self, tokens: Any, patches: Any = None) -> Any:
+        """Return the attention weights: (B, N, D) -> (B, h, N, N). `patches` are as in `call`."""
+        if self.relative_bias == "shared_mlp" and patches is None:
+            raise ValueError(f"patches expected the shared bias of the logits for {self.name}, received None.")
+        query, key, _ = self.split(self._project(tokens))
+        weights = ops.softmax(self._logits(query, key, patches), axis=-1)
+        return weights if self.differential is None else difference(self, weights)
+
+    def _attend(self, qkv, training, shared=None):
+        if self.differential is None and shared is None:
+            return super()._attend(qkv, training)
+        query, key, value = self.split(qkv)
+        weights = ops.softmax(self._logits(query, key, shared), axis=-1)
+        if self.differential is not None:
+            return attend_differentially(self, weights, value, training)
+        capture = override_of(self, "attention_weights", training)
+        weights = self.attention_dropout(capture(weights) if capture else weights, training=training)
+        return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
 
     def call(self, tokens, patches=None, class_token_only=False, training=False):
         if class_token_only:
             raise ValueError(
                 f"class_token_only expected False in {self.name}, an attention with options, received True."
             )
+        shared = patches if self.relative_bias == "shared_mlp" else None
         grid = None if patches is None else ops.shape(patches)[1:3]
-        attended = ops.reshape(self._attend(self._project(tokens, grid), training), (-1, tokens.shape[-1]))
+        attended = ops.reshape(self._attend(self._project(tokens, grid), training, shared), (-1, tokens.shape[-1]))
         attended = attended if self.norm is None else self.norm(attended)
         return unflatten_tokens(self.out(attended), tokens)

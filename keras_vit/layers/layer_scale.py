@@ -42,8 +42,8 @@ class LayerScale(Layer):
 
 
 def add_scale(block: Layer, name: str, shape: tuple) -> LayerScale | None:
-    """Return a new inner `LayerScale` of a block for branches of a shape, or None without `layer_scale`."""
-    if block.layer_scale is None:
+    """Return a new inner `LayerScale` of a block for branches of a shape; None where the block has none."""
+    if block.layer_scale is None or name in getattr(block, "without_parts", ()):
         return None
     scale = block.make_part(LayerScale, block.layer_scale, name=name)
     scale.build(shape)

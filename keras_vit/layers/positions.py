@@ -12,6 +12,13 @@ from keras_vit.layers.embedding import Positions
 from keras_vit.layers.resize_positions import interpolation
 
 
+def resized_side(embedding, side):
+    """Return the embedding (length, width) of one axis, resized to `side` patches."""
+    if isinstance(side, int) and side == embedding.shape[0]:
+        return ops.convert_to_tensor(embedding)
+    return ops.matmul(interpolation(side, embedding.shape[0], embedding.dtype), embedding)
+
+
 class PositionEmbedding2D(Positions):
     """Adds learned embeddings of the column and the row to every patch token (appendix D.4, "2-D").
 
@@ -51,7 +58,7 @@ class PositionEmbedding2D(Positions):
 
     def call(self, tokens, patches=None):
         h, w = self.grid if patches is None else ops.shape(patches)[1:3]
-        across, down = self._side(self.across, w), self._side(self.down, h)
+        across, down = resized_side(self.across, w), resized_side(self.down, h)
         half = tokens.shape[-1] // 2
         table = ops.concatenate(
             [ops.broadcast_to(across[None], (h, w, half)), ops.broadcast_to(down[:, None], (h, w, half))], axis=-1
@@ -61,11 +68,38 @@ class PositionEmbedding2D(Positions):
             table = ops.concatenate([ops.cast(self.prefix, table.dtype)[None], table], axis=1)
         return tokens + ops.cast(table, tokens.dtype)
 
-    def _side(self, embedding, side):
-        """Return the embedding of one axis, resized to `side` patches."""
-        if isinstance(side, int) and side == embedding.shape[0]:
-            return ops.convert_to_tensor(embedding)
-        return ops.matmul(interpolation(side, embedding.shape[0], embedding.dtype), embedding)
+
+class FactorizedPositions(Positions):
+    """Adds a learned embedding of the row and one of the column to every patch token (NaViT, arXiv 2307.06304).
+
+    Args:
+        grid: patches (down, across) of the stored embeddings.
+        prefix_tokens: tokens in front of the patches, to which nothing is added.
+        conversion: how loaded embeddings were converted; saved in the config.
+
+    Input and output: as `PositionEmbedding2D`.
+
+    Raises:
+        ValueError: the number of tokens does not match the grid.
+    """
+
+    def __init__(
+        self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs: Any
+    ):
+        super().__init__(grid, prefix_tokens, **kwargs)
+        self.conversion = conversion
+
+    def build(self, tokens_shape, patches_shape=None):
+        super().build(tokens_shape, patches_shape)
+        for name, side in zip(("down", "across"), self.grid, strict=True):
+            small = keras.initializers.RandomNormal(stddev=0.02)
+            setattr(self, name, self.add_weight(name=name, shape=(side, tokens_shape[-1]), initializer=small))
+
+    def call(self, tokens, patches=None):
+        h, w = self.grid if patches is None else ops.shape(patches)[1:3]
+        down, across = resized_side(self.down, h), resized_side(self.across, w)
+        table = ops.reshape(down[:, None] + across[None], (1, -1, tokens.shape[-1]))
+        return tokens + ops.cast(ops.pad(table, [[0, 0], [self.prefix_tokens, 0], [0, 0]]), tokens.dtype)
 
 
 class NoPositions(Positions):

@@ -104,4 +104,19 @@ class RelativeBiasMLP(Layer):
         return ops.pad(bias, [[0, 0], [self.prefix_tokens, 0], [self.prefix_tokens, 0]])
 
 
+class SharedRelativeBias(RelativeBiasMLP):
+    """A `RelativeBiasMLP` that all attentions of a model add to their logits.
+
+    Args: as `RelativeBiasMLP`.
+
+    Input: the embedded patches, which are not read. Output shape: (1, H, N, N).
+    """
+
+    def compute_output_shape(self, input_shape=None):
+        return (1, *super().compute_output_shape(input_shape))
+
+    def call(self, patches):
+        return self.bias()[None]
+
+
 RELATIVE_BIASES = {"table": RelativeBiasTable, "mlp": RelativeBiasMLP}

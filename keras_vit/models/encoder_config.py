@@ -1,11 +1,13 @@
 """Settings that all layers of an encoder share, in addition to the row."""
 
+import math
 import numbers
 from dataclasses import asdict, dataclass, field
 
 import keras
 
-from keras_vit.layers import require_rate
+from keras_vit.layers import AxialBlock, SharedRelativeBias, require_rate
+from keras_vit.layers.block_kinds import BLOCKS
 from keras_vit.layers.inner_norm import norm_class
 
 
@@ -50,21 +52,50 @@ class EncoderConfig:
         return norm_class(self.norm_kind)(self.layer_norm_epsilon, name=name, dtype=self.policy)
 
 
-def attention_options(variant, layout) -> dict | None:
+def block_kind(variant) -> type:
+    """Return the class of a row's encoder blocks."""
+    return AxialBlock if variant.axial else BLOCKS[variant.block]
+
+
+def block_inputs(patches, variant, layout, policy) -> tuple:
+    """Return the inputs of the encoder blocks beside the tokens: the embedded patches, the shared bias, or none.
+
+    Args:
+        patches: the embedded patches (B, h, w, D).
+        variant: the row.
+        layout: `TokenLayout` of the sequence.
+        policy: dtype policy of the layers.
+    """
+    if variant.relative_bias == "shared_mlp":
+        sizes = (variant.num_heads, layout.grid, layout.prefix_tokens, variant.relative_bias_dim)
+        return (SharedRelativeBias(*sizes, name="shared_bias", dtype=policy)(patches),)
+    free = None in patches.shape[1:3]
+    return (patches,) if variant.axial or variant.mlp_kernel_size or (free and variant.rope) else ()
+
+
+def attention_options(variant, layout, i: int) -> dict | None:
     """Return the further arguments of a row's attention, as fields of `AttentionWithOptions`; None for plain attention.
 
     Args:
         variant: the row.
         layout: `TokenLayout` of the sequence.
+        i: number of the block.
     """
     options = {} if variant.qkv_bias == "qkv" else {"qkv_bias": variant.qkv_bias}
     options |= {"inner_norm": variant.norm} if variant.attention_inner_norm else {}
-    options |= {} if variant.dense_bias else {"out_bias": False}
+    options |= {} if variant.dense_bias and variant.attention_out_bias else {"out_bias": False}
+    options |= {"qk_norm": variant.norm} if variant.qk_norm else {}
+    if variant.full_attention_blocks <= i < variant.depth - variant.full_attention_blocks and variant.heads_per_key > 1:
+        options["heads_per_key"] = variant.heads_per_key
+    if variant.differential_attention:
+        options["differential"] = 0.8 - 0.6 * math.exp(-0.3 * i)  # arXiv 2410.05258, section 2.1
     if variant.rope:
         options["rope"] = asdict(variant.rope)
     if variant.relative_bias:
-        options |= {"relative_bias": variant.relative_bias, "relative_bias_dim": variant.relative_bias_dim}
-    if variant.rope or variant.relative_bias:
+        options["relative_bias"] = variant.relative_bias
+    if variant.relative_bias == "mlp":
+        options["relative_bias_dim"] = variant.relative_bias_dim
+    if variant.rope or variant.relative_bias in ("table", "mlp"):
         options |= {"grid": layout.grid, "prefix_tokens": layout.prefix_tokens}
     return options or None
 

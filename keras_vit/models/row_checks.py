@@ -8,12 +8,13 @@ from keras_vit.checks import is_positive, is_text, is_whole, require
 from keras_vit.models.variants import AnyVariant, Variant
 from keras_vit.weights import require_classes
 
-POSITIONS = ("learned", "1d", "2d", "relative", "none", "sincos2d")
+POSITIONS = ("learned", "1d", "2d", "factorized", "relative", "none", "sincos2d")
 PLACES = ("stem", "layers", "shared")
 POOLINGS = ("token", "gap", "map", None)
 NORMS = ("layer", "rms")
 _CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "norm": NORMS, "pooling": POOLINGS}
-_CHOICES |= {"qkv_bias": ("qkv", "qv", "none"), "relative_bias": (None, "table", "mlp")}
+_CHOICES |= {"qkv_bias": ("qkv", "qv", "none"), "relative_bias": (None, "table", "mlp", "shared_mlp")}
+_CHOICES |= {"block": ("pre_norm", "post_norm", "parallel", "attention_scale")}
 _CHOICES |= {"coordinates": ("cells", "centers"), "order": ("yx", "xy"), "pairs": ("neighbours", "halves")}
 # Type of a field -> a check of the value, and the words of the error.
 _TYPES = {
@@ -89,6 +90,7 @@ def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
         raise ValueError(f"registers expected 0 with axial blocks, which have no place for them, received "
                          f"{variant.registers}.")  # fmt: skip
     check_attention_options(variant, sum(prefix.values()), free)
+    check_blocks(variant)
     if variant.axial and any(prefix.values()):
         raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
                          "received one.")  # fmt: skip
@@ -129,7 +131,8 @@ def check_convnet_row(variant, kind: type, include_top: bool, pooling: str | Non
 def check_attention_options(variant: Variant, prefix_tokens: int, free: bool) -> None:
     """Raise a ValueError unless the options of a row's attention and MLP fit the other fields and the image size."""
     options = {"rope": None, "qkv_bias": "qkv", "relative_bias": None, "attention_inner_norm": False}
-    options |= {"gated_mlp": False, "mlp_inner_norm": False, "dense_bias": True}
+    options |= {"gated_mlp": False, "mlp_inner_norm": False, "dense_bias": True, "attention_out_bias": True}
+    options |= {"block": "pre_norm", "qk_norm": False, "heads_per_key": 1, "differential_attention": False}
     changed = [name for name, usual in options.items() if getattr(variant, name) != usual]
     if variant.axial and changed:
         raise ValueError(f"{changed[0]} expected {options[changed[0]]!r} with axial blocks, received "
@@ -143,6 +146,27 @@ def check_attention_options(variant: Variant, prefix_tokens: int, free: bool) ->
     if variant.relative_bias == "table" and prefix_tokens > 1:
         raise ValueError(f"relative_bias expected 'mlp' or None with {prefix_tokens} tokens in front of the patches, "
                          "of which a table has biases for one, received 'table'.")  # fmt: skip
+
+
+def check_blocks(variant: Variant) -> None:
+    """Raise a ValueError unless the kind of a row's blocks and the options of its attention fit each other."""
+    if variant.block == "post_norm" and variant.layer_scale is not None:
+        raise ValueError(f"layer_scale expected None with block='post_norm', received {variant.layer_scale}.")
+    if variant.heads_per_key < 1 or variant.num_heads % variant.heads_per_key:
+        raise ValueError(f"heads_per_key expected a divisor of num_heads={variant.num_heads}, received "
+                         f"{variant.heads_per_key}.")  # fmt: skip
+    excluded = {"rope": None, "relative_bias": None, "qk_norm": False}
+    found = [name for name, usual in excluded.items() if getattr(variant, name) != usual]
+    if variant.differential_attention and (found or variant.positions == "relative"):
+        others = ", ".join(found) or "relative positions"
+        raise ValueError("differential_attention expected False with rope, relative_bias, qk_norm or "
+                         f"positions='relative', received True with {others}.")  # fmt: skip
+    if variant.differential_attention and variant.width // variant.num_heads % 2:
+        raise ValueError(f"differential_attention expected heads of an even width, received "
+                         f"{variant.width // variant.num_heads}.")  # fmt: skip
+    if variant.relative_bias == "shared_mlp" and variant.mlp_kernel_size:
+        raise ValueError("mlp_kernel_size expected 0 with relative_bias='shared_mlp', which takes the place of the "
+                         f"patches, received {variant.mlp_kernel_size}.")  # fmt: skip
 
 
 def check_classes(include_top: bool, classes: int, weights) -> None:

@@ -19,7 +19,7 @@ import keras
 from keras_vit import layers
 from keras_vit.layers.dropout import Dropout
 from keras_vit.models.conventions import follow_conventions
-from keras_vit.models.encoder_config import EncoderConfig, attention_options, mlp_options
+from keras_vit.models.encoder_config import EncoderConfig, attention_options, block_inputs, block_kind, mlp_options
 from keras_vit.models.inputs_and_head import classifier, finished_model, image_input
 from keras_vit.models.row_checks import check_classes, check_pooling, check_row
 from keras_vit.models.stem import resnet_stem
@@ -30,6 +30,7 @@ POSITIONS = {
     "learned": layers.PositionEmbedding,
     "1d": layers.PositionEmbedding,
     "2d": layers.PositionEmbedding2D,
+    "factorized": layers.FactorizedPositions,
     "relative": layers.NoPositions,  # the attention of the blocks has them
     "none": layers.NoPositions,
     "sincos2d": layers.SinCosPositions,
@@ -126,14 +127,13 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
     x = Dropout(config.dropout_rate, name="embedding_dropout", dtype=policy)(x)
     if variant.pre_norm:
         x = config.norm("pre_norm")(x)
+    beside = block_inputs(patches, variant, layout, policy)
     for i in range(variant.depth):
         if i and variant.positions_at == "layers":
             positions = position_layer(f"position_embedding_{i:02d}")
         if i and variant.positions_at != "stem":
             x = positions(x, patches) if free else positions(x)
-        block = _block(variant, config, layout, i)
-        with_patches = variant.axial or variant.mlp_kernel_size or (free and variant.rope)
-        x = block(x, patches) if with_patches else block(x)
+        x = _block(variant, config, layout, i)(x, *beside)
     return x, layout
 
 
@@ -142,8 +142,8 @@ def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int)
     available = {**vars(variant), **vars(config), "prefix_tokens": layout.prefix_tokens}
     available["drop_path_rate"] = config.drop_path_rate * i / max(variant.depth - 1, 1)
     available["relative_positions"] = variant.positions == "relative"
-    available |= {"attention_options": attention_options(variant, layout), "mlp_options": mlp_options(variant)}
-    kind = layers.AxialBlock if variant.axial else layers.EncoderBlock
+    available |= {"attention_options": attention_options(variant, layout, i), "mlp_options": mlp_options(variant)}
+    kind = block_kind(variant)
     all_options, options = (inspect.signature(block.__init__).parameters for block in (layers.EncoderBlock, kind))
     for field in fields(variant):
         received = getattr(variant, field.name)

@@ -29,7 +29,7 @@ class Architecture:
         channels: number of channels of the image.
         tokens: length of the stored position embedding, prefix tokens included.
         grid: (height, width) in patches; None if unknown.
-        positions: `learned`, `sincos2d`, `2d`, `relative` or `none`.
+        positions: `learned`, `factorized`, `sincos2d`, `2d`, `relative` or `none`.
         positions_at: `stem`, `layers` or `shared`.
         axial: whether the blocks, or a BiT's units, attend along rows and columns.
         image_size: (height, width) in pixels; None if no config states it.
@@ -161,8 +161,8 @@ def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = 
         units=units if "stem_root/kernel" in shapes else None,
         width_factor=root[3] / 64 if "stem_root/kernel" in shapes else 1.0,
         tokens=positions[-2],
-        grid=layout[1] if layout else table_grid(shapes.get(BIAS_TABLE), contents.prefix_tokens),
-        positions="learned" if positions[-1] else "sincos2d" if contents.layout.fixed_positions else "none",
+        grid=layout[1] if layout else contents.grid or table_grid(shapes.get(BIAS_TABLE), contents.prefix_tokens),
+        positions=_positions(contents),
         representation_size=shapes.get("pre_logits/kernel", (0, None))[1],
         classes=classes,
         class_token=class_token,
@@ -174,8 +174,19 @@ def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = 
     )
 
 
+def _positions(contents) -> str:
+    """Return the kind of a file's positions."""
+    if "position_embedding/embedding" in contents.entries:
+        return "learned"
+    if contents.grid:
+        return "factorized"
+    return "sincos2d" if contents.layout.fixed_positions else "none"
+
+
 def grid_of_config(contents: Contents, fields: dict) -> tuple[int, int] | None:
-    """Return the grid of a file's positions by the image size in its config; None if no config states one that fits."""
+    """Return the grid of a file's positions by the file or its config; None if neither states one."""
+    if contents.grid:
+        return contents.grid
     positions, kernel = (contents.entries.get(path) for path in ("position_embedding/embedding", "embedding/kernel"))
     if "image_size" not in fields or None in (positions, kernel) or 0 in kernel.shape:
         return None

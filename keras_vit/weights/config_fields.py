@@ -7,6 +7,7 @@ architecture of timm that implies them.
 from keras_vit.weights.configs import read_config
 from keras_vit.weights.contents import Contents
 from keras_vit.weights.efficientnets import stated_architecture
+from keras_vit.weights.naflex import naflex_resize
 from keras_vit.weights.timm_architectures import find_timm_architecture, stated_options
 from keras_vit.weights.timm_models import DINOV3_ROPE, pooling_heads_of_timm, rope_of_timm, states_rope, timm_image_size
 from keras_vit.weights.transformers_models import (
@@ -53,6 +54,7 @@ def config_fields(file, contents: Contents) -> dict:
         "rope": rope_of_timm(config) or (DINOV3_ROPE if contents.periods else None),
         "pooling_heads": pooling_heads_of_timm(config),
     }
+    stated["block"] = stated_options(config).get("block")
     fields["options"] = {name: value for name, value in stated.items() if value}
     if contents.options.get("gated_mlp") and contents.options.get("qkv_bias") == "qv" and not states_rope(config):
         raise ValueError(
@@ -63,8 +65,12 @@ def config_fields(file, contents: Contents) -> dict:
         width = contents.entries["embedding/kernel"].shape[-1] if "embedding/kernel" in contents.entries else 0
         activation = "silu" if contents.options.get("gated_mlp") else "gelu"
         fields |= {"layer_norm_epsilon": 1e-5, "num_heads": width // (4 * contents.periods), "activation": activation}
-    if "position_embedding/embedding" not in contents.entries and (size := timm_image_size(config)):
+    # NaFlexVit's positions are stored for another size than that of its images.
+    in_sequence = "position_embedding/embedding" in contents.entries and not contents.grid
+    if not in_sequence and (size := timm_image_size(config)):
         fields.setdefault("image_size", size)
+    if method := naflex_resize(config):
+        fields["position_resize"] = method
     implied = find_timm_architecture(config)
     return fields if implied is None else {**implied.fields, **fields}
 

@@ -54,10 +54,9 @@ _BIT_FIXED = {
 # Keys of timm's `model_args` that no array shows, with the values that this package supports.
 _TIMM_FIXED = {
     "norm_layer": ("layernorm", "rmsnorm"),
-    "pos_embed": ("learn",),
-    "use_post_norm": (False,),
+    "pos_embed": ("learn", "learned", "factorized"),
     "rope_type": ("cat", "mixed", "dinov3"),
-    "attn_layer": (),
+    "attn_layer": ("attn", "diff"),
     "block_fn": (),
     "mlp_layer": (),
 }

@@ -21,7 +21,8 @@ from keras_vit.weights.layouts import (
 )
 from keras_vit.weights.names import PREFIX, TABLES, options_shown
 from keras_vit.weights.names_apart import APART, BESIDE
-from keras_vit.weights.transforms import SAME, Transform, zeros
+from keras_vit.weights.names_options import fused_parts
+from keras_vit.weights.transforms import SAME, TRANSPOSED, Transform, zeros
 from keras_vit.weights.unsupported import require_supported
 from keras_vit.weights.views import plain_name, with_views
 
@@ -95,7 +96,22 @@ class Contents:
     def options(self) -> dict[str, object]:
         """Fields of the row that the shapes show, by name."""
         shapes = {path: entry.shape for path, entry in self.entries.items()}
-        return options_shown(shapes, may_lack=self.layout.name in ("timm", "keras"))
+        shown = options_shown(shapes, may_lack=self.layout.name in ("timm", "keras"))
+        if "in_proj." in "".join(getattr(self.entries.get("encoder_block_00/mlp/fc1/kernel"), "names", ())):
+            one_bias = "encoder_block_00/attention/out/bias" not in shapes
+            shown |= {"block": "parallel"} | ({"attention_out_bias": False} if one_bias else {})
+        return shown
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """(height, width) in patches of positions that the file stores as a grid (NaFlex); None for a sequence."""
+        learned = self.entries.get("position_embedding/embedding")
+        shape = learned.shapes[0] if learned else ()
+        if len(shape) == 4:
+            return shape[1], shape[2]
+        sides = [self.entries.get(f"position_embedding/{name}") for name in ("down", "across")]
+        factorized = self.layout.name == "timm" and all(sides)
+        return (sides[0].shape[0], sides[1].shape[0]) if factorized else None
 
     @property
     def position_resize(self) -> str:
@@ -140,6 +156,10 @@ def read_contents(file, allow_unsupported: bool = False) -> Contents:
             f"source expected weights of a layout among {tuple(LAYOUTS)}, received {file.source!r} with {some} ..."
         )
     entries, used = _entries(shapes, {name: place for name, place in best.places.items() if name in shapes})
+    for path, (name, shape, is_matrix) in (fused_parts(file.shapes) if best.layout == "timm" else {}).items():
+        transform = TRANSPOSED if is_matrix else SAME
+        entries[path] = Entry((name,), (shape,), transform, transform.shape(shape))
+        used.add(plain_name(name))
     if not allow_unsupported:
         require_supported(file, {plain_name(name) for name in used})
     for name in sorted(file.integers.keys() & best.places.keys()):

@@ -148,8 +148,10 @@ def _fit_side(target, entry) -> Conversion:
     (old, width), (new, wanted) = entry.shape, target.shape
     if width != wanted:
         return None
-    sentence = f"positions {target.path.partition('/')[2]} resized from {old} to {new} by {target.position_resize!r}"
-    return lambda array: resize_grid(array[:, None], (new, 1), target.position_resize)[:, 0], sentence
+    method, longer = target.position_resize, max(target.layer.grid)
+    sentence = f"positions {target.path.partition('/')[2]} resized from {old} to {new} by {method!r}"
+    length = longer if method.endswith("_square") else new
+    return lambda array: resize_grid(array[:, None], (length, 1), method)[:new, 0], sentence
 
 
 def _fit_kernel(target, entry) -> Conversion:

@@ -80,6 +80,13 @@ SYNONYMS = tuple(
             r"blocks.\1.attn.relative_position_bias_table",
         ),
         (r"^register_tokens$", "reg_token"),  # DINOv2
+        (r"^(blocks\.\d+)\.(lambda_[qk]\d|sub_norm\.weight)$", r"\1.attn.\2"),  # timm's parallel blocks
+        (r"^(blocks\.\d+)\.in_norm\.", r"\1.norm1."),
+        (r"^(blocks\.\d+)\.ls\.gamma$", r"\1.ls1.gamma"),
+        (r"^(blocks\.\d+)\.attn_out_proj\.", r"\1.attn.proj."),
+        (r"^(blocks\.\d+)\.mlp_out_proj\.", r"\1.mlp.fc2."),
+        (r"^embeds\.(cls_token|reg_token)$", r"\1"),  # timm's NaFlexVit
+        (r"^embeds\.proj\.bias$", "patch_embed.proj.bias"),
         (r"^(blocks\.\d+\.mlp)\.w12\.", r"\1.fc1."),  # DINOv2's SwiGLU
         (r"^(blocks\.\d+\.mlp)\.w3\.", r"\1.fc2."),
         (r"^(encoder\.layer\.\d+|layernorm)\.", r"vit.\1."),  # transformers' ViTMSN, and the last norm of its BEiT

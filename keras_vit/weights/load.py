@@ -21,6 +21,7 @@ from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.notes import difference_notes, preprocessing_notes, record_source
 from keras_vit.weights.report import Report
 from keras_vit.weights.resize import require_method
+from keras_vit.weights.transforms import heads_of
 
 if TYPE_CHECKING:  # some commands do not import Keras
     import keras
@@ -50,8 +51,10 @@ def load_weights(
             Any other missing or extra array is an error in both cases, except decoders, projectors and language
             models of pre-training, which are always left out and printed.
         position_resize: `official` (corner-aligned bilinear, section 3.2), `timm` (antialiased bicubic), `timm_npz`
-            (bilinear), `hf` (bicubic) or `dinov2` (bicubic of a grid 0.1 cells larger, as in Meta's code). None for
-            the method of the file's publisher; it is `official` for `.keras` and `.h5` files.
+            (bilinear), `hf` (bicubic), `dinov2` (bicubic of a grid 0.1 cells larger, as in Meta's code) or `siglip2`
+            (antialiased bilinear). `official_square`, `timm_square` and `timm_npz_square` resize to a square of the
+            longer side and crop it (NaFlex). None for the method of the file's publisher; it is `official` for
+            `.keras` and `.h5` files.
         source_grid: (height, width) of the file's position embedding in patches, if it is not square and no config
             states it.
 
@@ -130,7 +133,7 @@ def load_open_file(
     report = Report(contents.source, contents.layout.name, notes=list(file.notes))
     _require_heads(model, file, fields)
     source_grid = source_grid or file.grid or grid_of_config(contents, fields)
-    method = position_resize or contents.position_resize
+    method = position_resize or fields.get("position_resize") or contents.position_resize
     steps, misfits, changed = _plan(model, variables, contents, report, method, source_grid)
     has_head = any(step.variable.path.startswith("head/") for step in steps)
     for path, entry in contents.entries.items():
@@ -177,7 +180,7 @@ def _plan(model, variables, contents, report, position_resize, source_grid):
             report.missing.append(path)
             continue
         layer = model.get_layer(path.split("/")[0])
-        heads = getattr(layer, "num_heads", 1)
+        heads = heads_of(layer)
         expected = tuple(entry.transform.shapes(tuple(variable.shape), heads))
         target = Target(path, tuple(variable.shape), layer, position_resize, source_grid)
         if _same_shapes(entry.shapes, expected) and not other_grid(target, entry, contents):

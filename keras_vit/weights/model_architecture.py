@@ -5,6 +5,7 @@ from collections import Counter
 from keras_vit.private import calls_in
 from keras_vit.weights.architecture import Architecture
 from keras_vit.weights.names import PREFIX
+from keras_vit.weights.names_options import grouped_queries
 
 
 def architecture_of_model(model) -> Architecture:
@@ -72,7 +73,8 @@ def _vit(model, layers: dict, known: dict) -> Architecture:
         norm_after_pooling="pooled_norm" in layers,
         options={
             **config,
-            **_block_options(config),
+            **_block_options(blocks, config),
+            **({"relative_bias_dim": layers["shared_bias"].hidden} if "shared_bias" in layers else {}),
             **prefix,
             "prefix_positions": getattr(positions, "prefix_positions", True),
             "pre_norm": "pre_norm" in layers,
@@ -94,20 +96,30 @@ def _pooling_options(pooling, block: dict) -> dict:
     return {field: own for field, (own, usual) in found.items() if own not in (None, usual)}
 
 
-def _block_options(config: dict) -> dict:
-    """Return the fields of a row that a block's config has in its options of attention and MLP."""
+def _block_options(blocks: list, config: dict) -> dict:
+    """Return the fields of a row that blocks have in their class and their options of attention and MLP."""
     attention, mlp = (config.get(name) or {} for name in ("attention_options", "mlp_options"))
+    kinds = {type(block).__name__ for block in blocks[:1]}
+    groups = [(getattr(block, "attention_options", None) or {}).get("heads_per_key", 1) for block in blocks]
+    dense_bias = mlp.get("use_bias", True)
     return {
-        **attention,
+        **{name: value for name, value in attention.items() if name != "heads_per_key"},
+        **grouped_queries(groups),
+        "block": next((_BLOCKS[kind] for kind in kinds if kind in _BLOCKS), "pre_norm"),
+        "qk_norm": attention.get("qk_norm") is not None,
+        "differential_attention": attention.get("differential") is not None,
+        "attention_out_bias": attention.get("out_bias", True) or not dense_bias,
         "attention_inner_norm": attention.get("inner_norm") is not None,
         "gated_mlp": mlp.get("gated", False),
         "mlp_inner_norm": mlp.get("inner_norm") is not None,
-        "dense_bias": attention.get("out_bias", True),
+        "dense_bias": dense_bias,
     }
 
 
+_BLOCKS = {"PostNormBlock": "post_norm", "ParallelBlock": "parallel", "AttentionScaleBlock": "attention_scale"}
 _POSITIONS = {
     "PositionEmbedding": "learned", "SinCosPositions": "sincos2d", "PositionEmbedding2D": "2d", "NoPositions": "none",
+    "FactorizedPositions": "factorized",
 }  # fmt: skip
 _POOLING = {
     "TokenPooling": "token", "DistillationPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map",

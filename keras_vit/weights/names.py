@@ -9,6 +9,7 @@ from keras_vit.weights.name_rows import Row, make_row, row_of_cells
 from keras_vit.weights.names_apart import APART
 from keras_vit.weights.names_bit import BIT
 from keras_vit.weights.names_efficientnet import EFFICIENTNET
+from keras_vit.weights.names_options import OPTIONS, attention_options_shown
 from keras_vit.weights.transforms import (
     CHANNELS,
     HALF_BIASES,
@@ -177,9 +178,6 @@ VIT = (
             (f"fc{n}/bias", f"fc{n}.bias", SAME),
         )
     ),
-    # EVA-02 and the official BEiT-3 name the three matrices; they are read only.
-    row_of_cells(_OURS + "attention/qkv/kernel", {"timm": ("blocks.{i}.attn.?_proj.weight", TORCH_QKV)}),
-    row_of_cells(_OURS + "attention/qkv/bias", {"timm": ("blocks.{i}.attn.?_proj.bias", JOINED)}),
     *_torch_norm(_OURS + "attention/norm", timm="blocks.{i}.attn.norm"),
     make_row(
         _OURS + "attention/out/kernel",
@@ -238,7 +236,7 @@ _BLOCK_VARIABLES = [row.ours.removeprefix(_OURS) for row in VIT if row.ours.star
 VIT += tuple(  # for the paper's ablations; not in any published layout
     row_of_cells(path, {})
     for path in (
-        *(f"position_embedding/{part}" for part in ("across", "down", "prefix")),
+        "position_embedding/prefix",
         *(f"position_embedding_{{i:02d}}/{part}" for part in ("embedding", "across", "down", "prefix")),
         _OURS + "attention/offsets",
         *(f"{_OURS}{axis}/{part}" for axis in ("row", "column") for part in (*_BLOCK_VARIABLES, "attention/offsets")),
@@ -246,7 +244,7 @@ VIT += tuple(  # for the paper's ablations; not in any published layout
 )
 
 
-TABLES = {"vit": (*VIT, *APART), "bit": BIT, "efficientnet": EFFICIENTNET}
+TABLES = {"vit": (*VIT, *APART, *OPTIONS), "bit": BIT, "efficientnet": EFFICIENTNET}
 # The variables (1, count, D) of the tokens in front of the patches, one layer each.
 PREFIX = ("class_token/token", "distillation_token/token", "registers/token")
 # RoPE-ViT's rotary positions, the only public ones with learned frequencies
@@ -271,6 +269,7 @@ def options_shown(shapes: dict[str, tuple[int, ...]], may_lack: bool) -> dict[st
         may_lack: whether a missing bias or norm is a property of the model.
     """
     shown = {field: value(shapes[path]) for field, (path, value) in SHOWN.items() if path in shapes}
+    shown |= attention_options_shown(shapes)
     block = "encoder_block_00/"
     first, second = (shapes.get(f"{block}mlp/fc{n}/kernel", (0, 0)) for n in (1, 2))
     if second[0] and first[-1] == 2 * second[0]:
@@ -290,7 +289,7 @@ def options_shown(shapes: dict[str, tuple[int, ...]], may_lack: bool) -> dict[st
     if may_lack and f"{block}attention_norm/gamma" in shapes:
         lacks = {
             "norm": ("rms", (f"{block}attention_norm/beta",)),
-            "dense_bias": (False, (f"{block}attention/out/bias",)),
+            "dense_bias": (False, (f"{block}attention/out/bias", f"{block}mlp/fc2/bias")),
             "final_norm": (False, ("encoder_norm/gamma", "pooled_norm/gamma")),
         }
         shown |= {field: value for field, (value, paths) in lacks.items() if not any(path in shapes for path in paths)}

@@ -1,13 +1,23 @@
-"""Variables that are other arrays in some files: a gate and its values, two classifiers, a masked bias, a projection.
+"""Variables that are other arrays in some files: query, key and value; a gate and its values; two classifiers; others.
 
 The rows are read only, except those that `apart_cell` returns.
 """
 
 import re
 
-from keras_vit.weights.name_rows import Cell, Row
-from keras_vit.weights.transforms import HALF_BIASES, HALVES, MASKED, MEAN_BIAS, MEAN_KERNEL, TRANSPOSED
+from keras_vit.weights.name_rows import Cell, Row, row_of_cells
+from keras_vit.weights.transforms import (
+    HALF_BIASES,
+    HALVES,
+    JOINED,
+    MASKED,
+    MEAN_BIAS,
+    MEAN_KERNEL,
+    TORCH_QKV,
+    TRANSPOSED,
+)
 
+_QKV = "encoder_block_{i:02d}/attention/qkv/"
 _FC1 = "encoder_block_{i:02d}/mlp/fc1/"
 APART = tuple(
     Row(ours, {layout: Cell(tuple(f"{name}.{word}" for name in names), transform) for layout, names in files.items()})
@@ -30,8 +40,11 @@ APART = tuple(
     )
     for ours, word, transform in ((f"{layer}kernel", "weight", kernel), (f"{layer}bias", "bias", bias))
 ) + (
+    # EVA-02, the official BEiT-3 and Sapiens2 name the three matrices; they are written for grouped queries alone.
+    row_of_cells(f"{_QKV}kernel", {"timm": ("blocks.{i}.attn.?_proj.weight", TORCH_QKV)}),
+    row_of_cells(f"{_QKV}bias", {"timm": ("blocks.{i}.attn.?_proj.bias", JOINED)}),
     Row(
-        "encoder_block_{i:02d}/attention/qkv/bias",
+        f"{_QKV}bias",
         {"timm": Cell(("blocks.{i}.attn.qkv.masked_bias", "blocks.{i}.attn.qkv.bias_mask"), MASKED)},
     ),
     # CLIP's projections, which have no bias
@@ -51,10 +64,10 @@ BESIDE = tuple(
 
 
 def apart_cell(row: Row, layout: str, options: dict) -> Cell | None:
-    """Return the cell by which a layout's library writes a row's variable in two arrays, or None.
+    """Return the cell by which a layout's library writes a row's variable in several arrays, or None.
 
     timm has gates apart where all norms are RMSNorm (AIMv2), or where the MLP of its class `Eva` has an inner norm
-    (EVA-02), and packed elsewhere (DINOv2).
+    (EVA-02), and packed elsewhere (DINOv2, Sapiens2).
 
     Args:
         row: a row of the table of names.
@@ -65,7 +78,9 @@ def apart_cell(row: Row, layout: str, options: dict) -> Cell | None:
         gated = options.get("gated_mlp") and (options.get("norm") == "rms" or options.get("rope"))
         return next((other.cells["hf"] for other in APART if other.ours == row.ours), None) if gated else None
     eva02 = (options.get("rope") or options.get("qkv_bias") == "qv") and options.get("mlp_inner_norm")
-    gates = options.get("gated_mlp") and (options.get("norm") == "rms" or eva02)
+    gates = options.get("gated_mlp") and (eva02 or options.get("norm") == "rms" and not options.get("rope"))
     apart = options.get("distillation_token") if row.ours.startswith("head/") else gates
+    if row.ours.startswith(_QKV):
+        apart = options.get("heads_per_key", 1) > 1
     found = (other.cells.get(layout) for other in APART if apart and other.ours == row.ours)
     return next((cell for cell in found if cell), None)

@@ -3,9 +3,12 @@
 h w grid, P patch height or width, C channels, D width.
 """
 
+from functools import partial
+
 import numpy as np
 
-POSITION_METHODS = ("official", "timm", "timm_npz", "hf", "dinov2")
+POSITION_METHODS = ("official", "timm", "timm_npz", "hf", "dinov2", "siglip2")
+POSITION_METHODS += ("official_square", "timm_square", "timm_npz_square")
 
 
 def require_method(method: str | None) -> None:
@@ -22,13 +25,17 @@ def resize_grid(grid: np.ndarray, size: tuple[int, int], method: str = "official
         size: (height, width) of the new grid.
         method: `official` is the official code's corner-aligned bilinear `zoom(order=1)` (section 3.2), `timm` is
             timm's antialiased bicubic, `timm_npz` is timm's bilinear for official files, `hf` is transformers'
-            bicubic, and `dinov2` is that of Meta's DINOv2 without registers, a bicubic of a grid 0.1 cells larger.
+            bicubic, `dinov2` is that of Meta's DINOv2 without registers, a bicubic of a grid 0.1 cells larger, and
+            `siglip2` is an antialiased bilinear. A method that ends in `_square` resizes to a square of the longer
+            side and crops it (NaFlex).
 
     Raises:
         ValueError: the method is unknown.
     """
     require_method(method)
-    down, across = (_MATRICES[method](new, old) for new, old in zip(size, grid.shape[:2], strict=True))
+    resized = (max(size),) * 2 if method.endswith("_square") else size
+    matrix = _MATRICES[method.removesuffix("_square")]
+    down, across = (matrix(new, old)[:kept] for new, old, kept in zip(resized, grid.shape[:2], size, strict=True))
     return np.einsum("ih,jw,hwd->ijd", down, across, grid, optimize=True).astype("float32")
 
 
@@ -100,19 +107,20 @@ def _bicubic_of_a_larger_grid(new: int, old: int) -> np.ndarray:
     return _taps(source, old, _cubic(-0.75), 2)
 
 
-def _bicubic_antialiased(new: int, old: int) -> np.ndarray:
+def _antialiased(weight, new: int, old: int) -> np.ndarray:
     stretch = max(old / new, 1.0)
     distance = np.abs(_centers(new, old)[:, None] - np.arange(old)[None, :])
-    matrix = _cubic(-0.5)(distance / stretch)
+    matrix = weight(distance / stretch)
     return matrix / matrix.sum(axis=1, keepdims=True)
 
 
 _MATRICES = {
     "official": _corner_aligned,
-    "timm": _bicubic_antialiased,
+    "timm": partial(_antialiased, _cubic(-0.5)),
     "timm_npz": _bilinear,
     "hf": _bicubic,
     "dinov2": _bicubic_of_a_larger_grid,
+    "siglip2": partial(_antialiased, _triangle),
 }
 
 

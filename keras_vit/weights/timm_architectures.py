@@ -1,7 +1,6 @@
 """Look up what timm's architecture names imply: heads, activation, epsilon and pooling.
 
-`timm_architectures.csv` has a row for each Vision Transformer of timm 1.0.31. Its column `features` lists unsupported
-parts of the model that no array shows.
+`timm_architectures.csv` has a row for each Vision Transformer of timm 1.0.31.
 """
 
 import csv
@@ -21,7 +20,6 @@ class TimmArchitecture:
         activation: activation of the MLPs.
         layer_norm_epsilon: epsilon of all layer norms.
         pooling: `token`, `gap` or `map`; None for the token sequence.
-        features: unsupported parts that no array shows.
     """
 
     architecture: str
@@ -29,7 +27,6 @@ class TimmArchitecture:
     activation: str
     layer_norm_epsilon: float
     pooling: str | None
-    features: tuple[str, ...] = ()
 
     @property
     def fields(self) -> dict:
@@ -45,16 +42,15 @@ def timm_architectures() -> dict[str, TimmArchitecture]:
         return {row["architecture"]: _parse(**row) for row in csv.DictReader(file)}
 
 
-def _parse(architecture, num_heads, activation, layer_norm_epsilon, pooling, features) -> TimmArchitecture:
-    features = tuple(features.split(";")) if features else ()
-    return TimmArchitecture(
-        architecture, int(num_heads), activation, float(layer_norm_epsilon), pooling or None, features
-    )
+def _parse(architecture, num_heads, activation, layer_norm_epsilon, pooling) -> TimmArchitecture:
+    return TimmArchitecture(architecture, int(num_heads), activation, float(layer_norm_epsilon), pooling or None)
 
 
 # (architectures, field of the row, value): parts that some architectures have.
 _STATED = (
-    (r"aimv2_|test_vit4$", "norm", "rms"),
+    (r"aimv2_|test_vit4$|\w+_sapiens2", "norm", "rms"),
+    (r"\w+_rpn_\d+$|eva02_enormous_", "block", "post_norm"),
+    (r"\w+_sapiens2", "block", "attention_scale"),
     (r"aimv2_", "dense_bias", False),
     (r"\w+_radio_|vit_intern300m_|vit_pe_(lang|spatial)_", "final_norm", False),
     (r"test_vit3$|vit_pe_core_", "pool_prefix", True),
@@ -79,6 +75,9 @@ def stated_options(config: dict) -> dict[str, object]:
     for field, (key, values) in _ARGUMENTS.items():
         if isinstance(arguments.get(key), str | bool) and arguments[key] in values:
             stated[field] = values[arguments[key]]
+    for key, block in (("use_post_norm", "post_norm"), ("attn_only_layer_scale", "attention_scale")):
+        if arguments.get(key) is True:
+            stated["block"] = block
     if arguments.get("use_post_transformer_norm") is False and not arguments.get("use_fc_norm"):
         stated["final_norm"] = False  # timm's class `Eva`
     return stated

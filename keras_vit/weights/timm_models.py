@@ -5,6 +5,7 @@ The arguments state options of a row that no array shows.
 
 import re
 
+from keras_vit.weights.naflex import naflex_model
 from keras_vit.weights.timm_arguments import ratio, timm_arguments, timm_base
 
 DINOV3_ROPE = {"temperature": 100.0, "coordinates": "centers", "pairs": "halves"}
@@ -107,6 +108,12 @@ def timm_model(model, arguments: dict) -> tuple[str, dict]:
     if not is_eva(model) and (options.get("pooling_heads") or options.get("pooling_mlp_dim")):
         raise ValueError("layout 'timm' expected attention pooling with the sizes of the blocks, or rotary positions, "
                          "received pooling_heads or pooling_mlp_dim of its own.")  # fmt: skip
+    if model.positions == "factorized":
+        return naflex_model(model, arguments)
+    if options.get("differential_attention") and (options.get("relative_bias") or is_eva(model)):
+        raise ValueError(
+            "layout 'timm' expected differential_attention=False without a bias of the key, received True."
+        )
     if options.get("relative_bias"):
         return _relative(model, arguments, qkv_bias)
     if is_eva(model):
@@ -142,6 +149,10 @@ def _relative(model, arguments, qkv_bias):
         "gated_mlp": (options.get("gated_mlp", False), False),
         "mlp_inner_norm": (options.get("mlp_inner_norm", False), False),
         "qkv_bias": (qkv_bias != "qv" or beit, True),
+        "block": (options.get("block", "pre_norm") in ("pre_norm", *["post_norm"] * (not beit)), True),
+        "qk_norm": (options.get("qk_norm", False), False),
+        "heads_per_key": (options.get("heads_per_key", 1), 1),
+        "attention_out_bias": (options.get("attention_out_bias", True), True),
     }
     for name, (value, expected) in received.items():
         if value != expected:
@@ -155,10 +166,17 @@ def _relative(model, arguments, qkv_bias):
     if beit:
         fields = {"use_abs_pos_emb": False, "use_rel_pos_bias": True, "use_fc_norm": model.norm_after_pooling}
         return "beit_base_patch16_224", arguments | fields
-    kind = {"table": "bias", "mlp": "mlp"}[options["relative_bias"]]
+    shared = options["relative_bias"] == "shared_mlp"
+    kind = {"table": "bias", "mlp": "mlp", "shared_mlp": "mlp"}[options["relative_bias"]]
     fields = {"rel_pos_type": kind, "class_token": model.class_token, "fc_norm": model.norm_after_pooling}
     fields |= {"rel_pos_dim": options.get("relative_bias_dim", 128)} if kind == "mlp" else {}
-    return "vit_relpos_small_patch16_224", arguments | fields
+    if options.get("block") == "post_norm":
+        if shared:
+            raise ValueError(
+                "layout 'timm' expected relative_bias='mlp' with block='post_norm', received 'shared_mlp'."
+            )
+        return "vit_relpos_medium_patch16_rpn_224", arguments | fields
+    return "vit_srelpos_small_patch16_224" if shared else "vit_relpos_small_patch16_224", arguments | fields
 
 
 _RENAMED = {"reg_tokens": "num_reg_tokens", "pre_norm": "use_pre_transformer_norm", "fc_norm": "use_fc_norm"}
@@ -168,13 +186,16 @@ def _eva(model, arguments, rope, qkv_bias):
     """Return an architecture of timm's class `Eva`, which has no argument for the activation and the epsilon."""
     options, gated = model.options, model.options.get("gated_mlp", False)
     activation = "silu" if gated else "gelu"
-    if model.activation != activation or model.layer_norm_epsilon not in (1e-5, 1e-6):
+    rms = options.get("norm") == "rms"
+    if model.activation != activation or model.layer_norm_epsilon not in ((1e-6,) if rms else (1e-5, 1e-6)):
         raise ValueError(
             f"layout 'timm' expected activation={activation!r} and a layer_norm_epsilon of 1e-5 or 1e-6 for a model "
             f"with rotary positions or without a bias of the key, received {model.activation!r} and "
             f"{model.layer_norm_epsilon}."
         )
-    parts = {"norm": "layer", "dense_bias": True, "distillation_token": 0, "patch_norm": False}
+    block, groups = options.get("block", "pre_norm"), options.get("heads_per_key", 1)
+    parts = {"dense_bias": True, "distillation_token": 0, "patch_norm": False, "attention_out_bias": True}
+    parts |= {"block": block if block != "parallel" else "pre_norm"}
     if others := [name for name, usual in parts.items() if options.get(name, usual) != usual]:
         raise ValueError(
             "layout 'timm' expected a model with rotary positions or without a bias of the key and no other parts, "
@@ -185,6 +206,10 @@ def _eva(model, arguments, rope, qkv_bias):
         "qkv_bias": qkv_bias != "none",
         "qkv_fused": True,
         "attn_type": "rope" if qkv_bias == "qkv" else "eva",  # the second has no bias of the key
+        "qk_norm": options.get("qk_norm", False),
+        "attn_only_layer_scale": block == "attention_scale",
+        "use_post_norm": block == "post_norm",
+        "num_kv_heads": None,
         "use_abs_pos_emb": model.positions == "learned",
         "use_rot_pos_emb": rope is not None,
         "dynamic_img_size": False,
@@ -203,19 +228,30 @@ def _eva(model, arguments, rope, qkv_bias):
                              "pool_prefix=False.")  # fmt: skip
     if not options.get("final_norm", True):
         arguments["use_post_transformer_norm"] = False
-    if rope:
-        rope = {**_DEFAULTS, **rope}
-        reference = rope["reference_grid"]
-        arguments |= {
-            "rope_type": "mixed" if rope["learned"] else "dinov3" if rope["coordinates"] == "centers" else "cat",
-            "rope_temperature": rope["temperature"],
-            "rope_grid_offset": rope["offset"],
-            "rope_grid_indexing": "xy" if rope["order"] == "xy" else "ij",
-            "rope_rotate_half": rope["pairs"] == "halves",
-            "ref_feat_shape": reference and list(reference),
-        }
+    arguments |= _rope_arguments(rope) if rope else {}
+    if groups > 1:
+        full, heads = options.get("full_attention_blocks", 0), model.num_heads
+        middle = range(full, model.depth - full)
+        arguments["num_kv_heads"] = [heads // groups if i in middle else heads for i in range(model.depth)]
+        arguments["qkv_fused"] = False
+    if rms:
+        return "vit_base_patch16_sapiens2", arguments
     small = "vit_small_patch16_dinov3" if model.layer_norm_epsilon == 1e-5 else "vit_small_patch16_rope_224"
     return small, arguments
+
+
+def _rope_arguments(rope: dict) -> dict:
+    """Return timm's arguments for rotary positions."""
+    rope = {**_DEFAULTS, **rope}
+    reference = rope["reference_grid"]
+    return {
+        "rope_type": "mixed" if rope["learned"] else "dinov3" if rope["coordinates"] == "centers" else "cat",
+        "rope_temperature": rope["temperature"],
+        "rope_grid_offset": rope["offset"],
+        "rope_grid_indexing": "xy" if rope["order"] == "xy" else "ij",
+        "rope_rotate_half": rope["pairs"] == "halves",
+        "ref_feat_shape": reference and list(reference),
+    }
 
 
 def eva_names(names: dict) -> dict:

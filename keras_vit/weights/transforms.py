@@ -35,6 +35,26 @@ class Transform:
         return [part.shape for part in self.write(np.broadcast_to(np.int8(0), shape), heads)]
 
 
+class Heads(int):
+    """A number of attention heads, of which `per_key` share a key and a value."""
+
+    per_key = 1
+
+
+def heads_of(layer) -> Heads:
+    """Return the number of attention heads of a layer; 1 without attention."""
+    heads = Heads(getattr(layer, "num_heads", 1))
+    heads.per_key = (getattr(layer, "attention_options", None) or {}).get("heads_per_key", 1)
+    return heads
+
+
+def _query_key_value(x: np.ndarray, heads: int) -> tuple[np.ndarray, ...]:
+    """Split the first axis of query, key and value, of which the last two can be shorter."""
+    per_key = heads.per_key if isinstance(heads, Heads) else 1
+    query = len(x) * per_key // (per_key + 2)
+    return tuple(np.split(x, [query, (len(x) + query) // 2]))
+
+
 SAME = Transform(lambda x: x, lambda x, heads: (x,))
 CHANNELS = Transform(lambda x: x.reshape(-1), lambda x, heads: (x.reshape(1, 1, 1, -1),))  # (1, 1, 1, C) <-> (C,)
 POINTWISE = Transform(lambda x: x.reshape(x.shape[-2:]), lambda x, heads: (x[None, None],))  # (1, 1, C, K) <-> (C, K)
@@ -81,10 +101,32 @@ TORCH_DEPTHWISE = Transform(  # (C, 1, H, W) <-> (H, W, C, 1)
 TORCH_POINTWISE = Transform(  # (K, C, 1, 1) <-> (C, K)
     lambda x: x.reshape(x.shape[:2]).T, lambda x, heads: (x.T[:, :, None, None],)
 )
+
+
+def _square_patches(x: np.ndarray) -> np.ndarray:
+    """Convert the kernel (O, P P I) of flattened patches to (P, P, I, O), for 3, 1 or 4 channels I."""
+    sides = {channels: math.isqrt(x.shape[1] // channels) for channels in (3, 1, 4)}
+    channels = next((count for count, side in sides.items() if side * side * count == x.shape[1]), None)
+    if channels is None:
+        raise ValueError(f"a kernel of flattened patches expected square patches, received shape {x.shape}.")
+    return x.T.reshape(sides[channels], sides[channels], channels, -1)
+
+
+def _on_square_grid(x: np.ndarray, heads: int) -> tuple[np.ndarray, ...]:
+    """Convert positions (1, T, D) to (1, h, w, D), with h = 1 if T is no square."""
+    side = math.isqrt(x.shape[1])
+    return (x.reshape(1, side if side * side == x.shape[1] else 1, -1, x.shape[2]),)
+
+
+LINEAR_PATCHES = Transform(_square_patches, lambda x, heads: (x.reshape(-1, x.shape[-1]).T,))
+POSITION_GRID = Transform(lambda x: x.reshape(1, -1, x.shape[-1]), _on_square_grid)  # (1, h, w, D) <-> (1, h w, D)
+FIRST = Transform(lambda x: x[0], lambda x, heads: (x[None],))  # (1, n, D) <-> (n, D)
 TORCH_QKV = Transform(  # three (D, D), each (O, I) <-> (D, 3 D)
-    lambda *qkv: np.concatenate(qkv).T, lambda x, heads: tuple(np.split(x.T, 3))
+    lambda *qkv: np.concatenate(qkv).T, lambda x, heads: _query_key_value(x.T, heads)
 )
-JOINED = Transform(lambda *qkv: np.concatenate(qkv), lambda x, heads: tuple(np.split(x, 3)))  # three (D,) <-> (3 D,)
+JOINED = Transform(
+    lambda *qkv: np.concatenate(qkv), lambda x, heads: _query_key_value(x, heads)
+)  # three (D,) <-> (3 D,)
 HALVES = Transform(  # two (M, D), each (O, I) <-> (D, 2 M)
     lambda *halves: np.concatenate(halves).T, lambda x, heads: tuple(np.split(x.T, 2))
 )

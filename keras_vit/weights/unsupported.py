@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from keras_vit.weights.layouts import ASIDE, IGNORED, OPTIONAL
-from keras_vit.weights.timm_architectures import find_timm_architecture, stated_options
+from keras_vit.weights.timm_architectures import stated_options
 from keras_vit.weights.transformers_models import hub_options
 
 
@@ -83,11 +83,12 @@ FEATURES = (
     Feature("a norm of query and key", _AT + r"([qk]_norm|(query|key)_(norm|ln))[./]"),
     Feature("a norm inside attention or the MLP", _AT + r"(attn\.inner_attn_ln|ffn_ln)\."),
     Feature("a norm before the first block (CLIP)", _AT + r"(ln_pre|pre_layernorm)\."),
-    Feature("parallel blocks", r"(?:^|\.)blocks\.\d+\.(attns|ffns|in_norm|in_proj|attn_out_proj|mlp_out_proj)\."),
-    Feature("differential attention", r"(?:^|\.)lambda_[qk]\d$"),
+    Feature("parallel attentions and MLPs of one block", r"(?:^|\.)blocks\.\d+\.(attns|ffns)\."),
+    Feature("a query, key and value without bias in parallel blocks", r"(?:^|\.)blocks\.\d+\.mlp_bias$"),
+    Feature("differential attention with one lambda", r"(?:^|\.)lambda_[ab]$"),
     Feature("class attention", r"(?:^|\.)(blocks_token_only|cls_attn_blocks)\."),
     Feature("talking heads", r"(?:^|\.)attn\.proj_[lw]\."),
-    Feature("a linear patch embedding (NaFlex)", r"(?:^|\.)embeds\."),
+    Feature("a norm of patches (NaFlex)", r"(?:^|\.)embeds\.norm\w*\."),
     Feature(  # EfficientNet's names begin with the stem's
         "batch norm",
         r"^((?:(?:module|model)\.)*)(?:.*\.)?running_(mean|var)$",
@@ -95,7 +96,7 @@ FEATURES = (
     ),
     Feature("a convolutional stem", r"(?:^|\.)patch_embed\.(proj|conv\w*)\.\d+\."),
     Feature("a ResNet stem of several convolutions", r"(?:^|\.)stem\.conv1\."),
-    Feature("RMSNorm", r"^(.*(?<![qk]_)norm\d?)\.weight$", without=(r"\1.bias",)),
+    Feature("RMSNorm", r"^(.*(?<![qk]_)(?<!sub_)norm\d?)\.weight$", without=(r"\1.bias",)),
     Feature("dense layers without bias", r"^(.*\.\d+\.(?:attn\.proj|mlp\.fc\d))\.weight$", without=(r"\1.bias",)),
     Feature(
         "a patch embedding without bias",
@@ -131,9 +132,6 @@ def unsupported(file, placed=()) -> dict[str, str]:
         if stated.get(option) == value:
             signs.pop(part)
     signs["patches in time (video)"] = next((name for name in names if len(file.shapes.get(name, ())) == 5), None)
-    architecture = find_timm_architecture(file.config)
-    for feature in architecture.features if architecture else ():
-        signs[feature] = signs.get(feature) or f"architecture {architecture.architecture}"
     return {name: sign for name, sign in signs.items() if sign}
 
 

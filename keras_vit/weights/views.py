@@ -1,6 +1,7 @@
 """Arrays of a file that hold several variables, as one name per variable.
 
-`name[3]` is entry 3 of an array that stacks the blocks, `name[:,3]` of one that stacks them on axis 1. `name[|1]` is
+`name[3]` is entry 3 of an array that stacks the blocks, `name[:,3]` of one that stacks them on axis 1, and
+`name[3:5]` or `name[:,3:5]` a part of an axis. `name[|1]` is
 the second third of the first axis, as torch's attention stores query, key and value. `name[=3]` is the array itself,
 for block 3 of the blocks that share it.
 """
@@ -9,7 +10,7 @@ import re
 
 import numpy as np
 
-_VIEW = re.compile(r"^(.*)\[([:|=],?)?(\d+)\]$")
+_VIEW = re.compile(r"^(.*)\[([:|=],?)?(\d+)(?::(\d+))?\]$")
 _THIRDS = re.compile(r"(^|\.)head\.attention\.in_proj_(weight|bias)$")
 _SHARED = re.compile(r"(^|\.)(encoder\.relative_position_bias|rel_pos_bias)\.relative_position_bias_table$")
 _BLOCK = re.compile(r"(?:^|\.)(?:blocks|layer)\.(\d{1,3})\.")
@@ -27,6 +28,7 @@ def view_of(name: str):
     if not match:
         return name, None
     kind, index = match[2], int(match[3])
+    index = slice(index, int(match[4])) if match[4] else index
     views = {
         None: lambda array: array[index],
         ":,": lambda array: array[:, index],

@@ -21,11 +21,13 @@ from keras_vit.weights.image_configs import processor_config
 from keras_vit.weights.keras_file import write_checksums
 from keras_vit.weights.layouts import LAYOUTS, WRITABLE, find_place, format_name, spell
 from keras_vit.weights.model_architecture import architecture_of_model
+from keras_vit.weights.naflex import naflex_names
 from keras_vit.weights.names_apart import apart_cell
+from keras_vit.weights.names_options import parallel_names
 from keras_vit.weights.timm_architectures import find_timm_architecture
 from keras_vit.weights.timm_models import eva_names, is_beit, is_eva, relative_names
 from keras_vit.weights.transformers_write import hub_arrays
-from keras_vit.weights.transforms import SAME
+from keras_vit.weights.transforms import SAME, heads_of
 
 if TYPE_CHECKING:  # some commands do not import Keras
     import keras
@@ -96,7 +98,8 @@ def _require_place(architecture, layout: str) -> None:
     positions, fixed = architecture.positions, LAYOUTS[layout].fixed_positions
     others = ("rope", "relative_bias")
     in_attention = layout in ("timm", "hf") and positions == "none" and any(map(architecture.options.get, others))
-    if positions != "learned" and not (fixed and positions == "sincos2d") and not in_attention:
+    factorized = layout == "timm" and positions == "factorized"
+    if positions != "learned" and not (fixed and positions == "sincos2d") and not in_attention and not factorized:
         raise ValueError(f"layout {layout!r} expected learned positions, received {positions!r}.")
     if architecture.positions_at != "stem":
         raise ValueError(f"layout {layout!r} expected positions only after the stem, received "
@@ -127,6 +130,11 @@ _TORCH_ONLY = {
     "pooling_heads": 0,
     "pooling_mlp_dim": 0,
     "relative_bias": None,
+    "block": "pre_norm",
+    "attention_out_bias": True,
+    "qk_norm": False,
+    "heads_per_key": 1,
+    "differential_attention": False,
 }
 
 
@@ -141,7 +149,7 @@ def _arrays(model, architecture, layout):
             unsupported.append(path)
             continue
         layer = model.get_layer(path.split("/")[0])
-        heads = getattr(layer, "num_heads", 1)
+        heads = heads_of(layer)
         if layout != "timm" and getattr(layer, "stored_prefix", None) == 0:
             read = partial(_with_prefix, read, layer.prefix_tokens)
         for part, name in enumerate(cell.names):
@@ -154,6 +162,10 @@ def _arrays(model, architecture, layout):
     arrays = _with_stacks(arrays)
     if layout == "timm" and (is_eva(architecture) or is_beit(architecture)):
         return eva_names(arrays)
+    if layout == "timm" and architecture.options.get("block") == "parallel":
+        return parallel_names(arrays, _array)
+    if layout == "timm" and architecture.positions == "factorized":
+        return naflex_names(arrays)
     return relative_names(arrays) if layout == "timm" else arrays
 
 

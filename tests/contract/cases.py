@@ -50,6 +50,10 @@ GATED = replace(
 RMS = replace(TINY, norm="rms", dense_bias=False, gated_mlp=True, activation="silu", patch_norm=True)
 DISTILLED = replace(TINY, distillation_token=True)
 POOLED = replace(TINY, registers=2, pool_prefix=False, mlp_inner_norm=True)
+POST_NORM = replace(TINY, block="post_norm", heads_per_key=2, qk_norm=True)
+PARALLEL = replace(TINY, block="parallel", differential_attention=True, attention_out_bias=False, layer_scale=0.5)
+SHARED_BIAS = replace(TINY, relative_bias="shared_mlp", positions="none", block="attention_scale", layer_scale=0.5)
+FACTORIZED = replace(TINY, positions="factorized", registers=2)
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
 EFFICIENTNET = keras_vit.EfficientNetVariant("tiny_efficientnet", 0.25, 0.1)
 AXIAL_BIT = replace(BIT, axial=True)
@@ -92,6 +96,9 @@ LAYERS = (
         {"grid": (3, 2), "prefix_tokens": 1},
         ((7, 16), (2, 3, 16)),
     ),
+    Case(
+        "FactorizedPositions", layers.FactorizedPositions, {"grid": (3, 2), "prefix_tokens": 1}, ((7, 16), (2, 3, 16))
+    ),
     Case("NoPositions", layers.NoPositions, {"grid": (2, 3)}, TOKENS),
     Case("SinCosPositions", layers.SinCosPositions, {"grid": (2, 3)}, TOKENS),
     Case("SinCosPositions_free", layers.SinCosPositions, {"grid": 1, "prefix_tokens": 1}, ((7, 16), (2, 3, 16))),
@@ -129,6 +136,25 @@ LAYERS = (
         {"num_heads": 4, "inner_norm": "layer", "layer_norm_epsilon": 1e-5, "out_bias": False},
         TOKENS,
     ),
+    Case(
+        "AttentionWithOptions_of_grouped_queries",
+        layers.AttentionWithOptions,
+        {"num_heads": 4, "heads_per_key": 2, "qk_norm": "rms", "rope": asdict(ROPE.rope), "grid": (2, 3)},
+        TOKENS,
+    ),
+    Case(
+        "AttentionWithOptions_of_a_difference",
+        layers.AttentionWithOptions,
+        {"num_heads": 4, "differential": 0.2},
+        TOKENS,
+    ),
+    Case(
+        "AttentionWithOptions_of_a_shared_bias",
+        layers.AttentionWithOptions,
+        {"num_heads": 4, "relative_bias": "shared_mlp", "attention_dropout_rate": 0.1},
+        ((6, 16), (4, 6, 6)),
+    ),
+    Case("SharedRelativeBias", layers.SharedRelativeBias, {"num_heads": 2, "grid": (2, 3)}, ((2, 3, 5),)),
     Case("ExtendedMLP", layers.ExtendedMLP, {"mlp_dim": 24, "dropout_rate": 0.1, "inner_norm": "layer"}, TOKENS),
     Case(
         "ExtendedMLP_without_a_gate",
@@ -168,6 +194,9 @@ LAYERS = (
     Case("LayerNorm", layers.LayerNorm, {"epsilon": 1e-6}, TOKENS),
     Case("StochasticDepth", layers.StochasticDepth, {"rate": 0.5}, TOKENS),
     Case("EncoderBlock", layers.EncoderBlock, {**BLOCK, **DROPS}, TOKENS),
+    Case("AttentionScaleBlock", layers.AttentionScaleBlock, {**BLOCK, **DROPS, "layer_scale": 0.5}, TOKENS),
+    Case("PostNormBlock", layers.PostNormBlock, {**BLOCK, **DROPS}, TOKENS),
+    Case("ParallelBlock", layers.ParallelBlock, {**BLOCK, **DROPS, "layer_scale": 0.5}, TOKENS),
     Case(
         "EncoderBlock_local",
         layers.EncoderBlock,
@@ -252,6 +281,10 @@ MODELS = (
     Case("rms_norm", arguments={"variant": RMS, "pooling": "gap"}),
     Case("distilled", arguments={"variant": DISTILLED}),
     Case("map_of_patches", arguments={"variant": POOLED, "pooling": "map"}),
+    Case("post_norm", arguments={"variant": POST_NORM, **DROPS}),
+    Case("parallel", arguments={"variant": PARALLEL, "pooling": "gap"}),
+    Case("shared_bias", arguments={"variant": SHARED_BIAS, "pooling": "gap"}, shapes=((8, 12, 3),)),
+    Case("factorized", arguments={"variant": FACTORIZED, "pooling": "gap"}, shapes=((8, 12, 3),)),
     Case("without_a_final_norm", arguments={"variant": replace(TINY, final_norm=False)}),
     Case("free_size", shapes=((None, None, 3),), static_size=False),
     Case("gap_beside_a_class_token", arguments={"pooling": "gap", "class_token": True, "norm_after_pooling": True}),
@@ -290,7 +323,7 @@ CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
 PRINCIPAL += ("registers", "clip", "rope", "relative_bias", "gated", "rms_norm", "distilled", "map_of_patches")
-PRINCIPAL += ("efficientnet",)
+PRINCIPAL += ("efficientnet", "post_norm", "parallel", "shared_bias", "factorized")
 
 
 SINGLE_LAYERS = tuple(case for case in LAYERS if "_" not in case.name)  # one for each class

@@ -230,7 +230,7 @@ def test_finding_on_the_hub(capsys, monkeypatch, tmp_path):
     assert (row["loads"], row["refusal"], row["licence"]) == (True, None, "apache-2.0")
     assert row["hub"] == "hf://timm/vit_base_patch14_dinov2.lvd142m" and row["parameters"] == 86_579_712
     assert row["preprocessing"]["size"] == [518, 518] and row["preprocessing"]["interpolation"] == "bicubic"
-    assert main(["weights", "find", "naflexvit"]) == 0
+    assert main(["weights", "find", "resnetv2_50d"]) == 0
     assert "refused, unsupported:" in capsys.readouterr().out
     assert main(["weights", "find", "clip", "--licence", "cc-by-nc-4.0", "--json"]) == 0
     assert {row["licence"] for row in json.loads(capsys.readouterr().out)["weights"]} == {"cc-by-nc-4.0"}

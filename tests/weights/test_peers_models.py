@@ -59,17 +59,19 @@ TIMM = {
     "eva02_tiny_patch14_224": (),
     "eva02_base_patch14_224": (),
     "vit_small_patch16_dinov3": (),
-    "vit_base_patch16_sapiens2": ("a norm of query and key", "RMSNorm"),
+    "vit_base_patch16_sapiens2": (),
     "vit_relpos_small_patch16_224": (),
-    "vit_base_patch16_rpn_224": ("post-norm blocks",),
+    "vit_base_patch16_rpn_224": (),
     "vit_base_patch16_224_miil": (),
     "vit_base_patch16_radio_v3": (),
     "vit_intern300m_patch14_448": (),
     "vit_pe_core_tiny_patch16_384": (),
-    "vit_dwee_patch16_reg1_gap_256": ("differential attention",),
-    "vit_pwee_patch16_reg1_gap_256": ("parallel blocks",),
+    "vit_dwee_patch16_reg1_gap_256": (),
+    "vit_pwee_patch16_reg1_gap_256": (),
     "aimv2_large_patch14_224": (),
-    "naflexvit_base_patch16_siglip": ("a linear patch embedding (NaFlex)",),
+    "naflexvit_base_patch16_siglip": (),
+    "vit_small_patch16_18x2_224": ("parallel attentions and MLPs of one block",),
+    "vit_srelpos_small_patch16_224": (),
     "samvit_base_patch16": ("windowed attention with a neck (SAM)", "decomposed or other relative position biases"),
     "vit_small_resnet26d_224": ("batch norm",),
     "resnetv2_50d_gn": ("a ResNet stem of several convolutions",),
@@ -91,6 +93,9 @@ def test_each_kind_of_timm_is_read_or_named(name):
     row = timm_architectures().get(name)
     if row is not None:
         block = model.blocks[0]
+        if name == "vit_pwee_patch16_reg1_gap_256":
+            assert (row.num_heads, row.layer_norm_epsilon) == (block.num_heads, block.in_norm.eps)
+            return
         assert (row.num_heads, row.layer_norm_epsilon) == (block.attn.num_heads, block.norm1.eps)
         activation = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu", "SiLU": "silu"}
         assert row.activation == activation[type(block.mlp.act).__name__]

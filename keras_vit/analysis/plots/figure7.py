@@ -6,12 +6,11 @@ import keras
 import numpy as np
 
 from keras_vit.analysis.arrays import as_model_input
-from keras_vit.analysis.capturing import capture
+from keras_vit.analysis.capturing import attends_by_shares, capture
 from keras_vit.analysis.distance import attention_distance, uniform_distance
 from keras_vit.analysis.plots.style import BLUE, COLOUR_MAP, GREY, VERMILION, canvas, evenly_spaced, show_image
 from keras_vit.analysis.positions import embedding_filters, has_positions, position_similarity
 from keras_vit.composed import flattened
-from keras_vit.layers import EncoderBlock
 
 MAX_POSITIONS = 7  # drawn patches per side, as in the paper
 FILTER_COLUMNS = 6
@@ -45,7 +44,7 @@ def plot_figure7(
     filters, shares = embedding_filters(model, components)
     positions = position_similarity(model) if has_positions(model) else None
     distance = None
-    if images is not None and any(isinstance(layer, EncoderBlock) for layer in model.layers):
+    if images is not None and attends_by_shares(model):
         images = as_model_input(model, images)
         distance = attention_distance(model, images, batch_size)
     count = 1 + (positions is not None) + (distance is not None)

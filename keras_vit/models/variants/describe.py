@@ -54,6 +54,13 @@ def _patch(row) -> str:
     return str(row.patch_size) if row.stem is None else f"{row.stem.stride} × {row.patch_size}"
 
 
+_BLOCKS = {
+    "post_norm": "norms after the branches",
+    "parallel": "attention and MLP in parallel",
+    "attention_scale": "no LayerScale after the MLPs",
+}
+
+
 def _extras(row: Variant) -> str:
     """Return the parts that a row has in addition to a plain Vision Transformer's, in words."""
     extras = ["LayerScale"] if row.layer_scale is not None else []
@@ -64,6 +71,11 @@ def _extras(row: Variant) -> str:
     extras += ["RMSNorm"] if row.norm == "rms" else []
     extras += ["rotary positions"] if row.rope else []
     extras += ["relative position biases"] if row.relative_bias else []
+    extras += ["factorized positions"] if row.positions == "factorized" else []
+    extras += ["differential attention"] if row.differential_attention else []
+    extras += ["norms of query and key"] if row.qk_norm else []
+    extras += [f"{row.heads_per_key} query heads for each key in the middle blocks"] if row.heads_per_key > 1 else []
+    extras += [_BLOCKS[row.block]] if row.block != "pre_norm" else []
     extras += ["no final norm"] if not row.final_norm else []
     return f", {' and '.join(extras)}" if extras else ""
 

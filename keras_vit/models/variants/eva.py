@@ -49,4 +49,10 @@ CLIP_L14 = replace(
     parameters=ParameterCounts(303_317_952, 304_342_952, 325_707_027),
 )  # fmt: skip
 
-ROWS: tuple[Variant, ...] = (G14, EVA02_Ti14, EVA02_S14, EVA02_B14, EVA02_L14, CLIP_B16, CLIP_L14)
+CLIP_E14 = replace(
+    vit.L16, name="EVA02_CLIP_E14", paper_name="EVA-02-CLIP-E/14", timm_name="eva02_enormous_patch14_clip",
+    width=1792, depth=64, mlp_dim=15360, patch_size=14, qkv_bias="qv", block="post_norm", activation="gelu",
+    parameters=ParameterCounts(4_348_720_896, 4_350_513_896, 4_387_885_395),
+)  # fmt: skip
+
+ROWS: tuple[Variant, ...] = (G14, EVA02_Ti14, EVA02_S14, EVA02_B14, EVA02_L14, CLIP_B16, CLIP_L14, CLIP_E14)

@@ -20,11 +20,13 @@ from keras_vit.models.variants import (
     flexivit,
     hybrid,
     ijepa,
+    naflex,
     perception,
     radio,
     registers,
     relpos,
     rope_vit,
+    sapiens,
     siglip,
     tips,
     vit,
@@ -54,6 +56,8 @@ FAMILIES = (
     rope_vit,
     perception,
     relpos,
+    naflex,
+    sapiens,
 )
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 VARIANTS = tuple(row for row in ROWS if isinstance(row, Variant))

@@ -1,4 +1,7 @@
-"""timm's Vision Transformers with register tokens and without a class token. Parameter counts are timm's."""
+"""timm's Vision Transformers with register tokens and without a class token.
+
+Some have differential attention (arXiv 2410.05258) or parallel blocks (arXiv 2302.05442). Parameter counts are timm's.
+"""
 
 from dataclasses import replace
 
@@ -68,6 +71,27 @@ SO150M2_16_1 = replace(
     parameters=ParameterCounts(135_226_560, 136_059_560, 153_421_779),
 )  # fmt: skip
 
+DWee16_1 = replace(
+    Wee16_1, name="ViT_DWee16_reg1", paper_name="ViT-DWee/16-reg1", timm_name="vit_dwee_patch16_reg1_gap",
+    differential_attention=True,
+    parameters=ParameterCounts(13_168_256, 13_425_256, 18_781_907),
+)  # fmt: skip
+DLittle16_1 = replace(
+    Little16_1, name="ViT_DLittle16_reg1", paper_name="ViT-DLittle/16-reg1", timm_name="vit_dlittle_patch16_reg1_gap",
+    differential_attention=True,
+    parameters=ParameterCounts(22_196_736, 22_517_736, 29_208_339),
+)  # fmt: skip
+PWee16_1 = replace(
+    Wee16_1, name="ViT_PWee16_reg1", paper_name="ViT-PWee/16-reg1", timm_name="vit_pwee_patch16_reg1_gap", depth=16,
+    block="parallel",
+    parameters=ParameterCounts(14_996_480, 15_253_480, 20_610_131),
+)  # fmt: skip
+DPWee16_1 = replace(
+    PWee16_1, name="ViT_DPWee16_reg1", paper_name="ViT-DPWee/16-reg1", timm_name="vit_dpwee_patch16_reg1_gap",
+    differential_attention=True, attention_out_bias=False,
+    parameters=ParameterCounts(14_995_456, 15_252_456, 20_609_107),
+)  # fmt: skip
+
 ROWS: tuple[Variant, ...] = (
     Wee16_1,
     Little16_1,
@@ -79,4 +103,8 @@ ROWS: tuple[Variant, ...] = (
     B16_4,
     SO150M16_4,
     SO150M2_16_1,
+    DWee16_1,
+    DLittle16_1,
+    PWee16_1,
+    DPWee16_1,
 )

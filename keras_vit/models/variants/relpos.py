@@ -1,6 +1,6 @@
-"""timm's ViTs with relative position biases that an MLP computes (Swin V2, arXiv 2111.09883).
+"""timm's ViTs with relative position biases that an MLP computes, and with norms after the branches.
 
-Parameter counts are timm's.
+Both are from Swin V2 (arXiv 2111.09883). Parameter counts are timm's.
 """
 
 from dataclasses import replace
@@ -39,4 +39,43 @@ B16_CLSGAP = replace(
     parameters=ParameterCounts(85_661_328, 86_430_328, 102_458_595),
 )  # fmt: skip
 
-ROWS: tuple[Variant, ...] = (S16, M16, B16, M16_CLS, B16_CLSGAP)
+S16_SHARED = replace(
+    S16, name="SRelPos_ViT_S16", paper_name="ViT-S/16 shared relpos", timm_name="vit_srelpos_small_patch16",
+    relative_bias="shared_mlp", relative_bias_dim=384, norm_after_pooling=False,
+    parameters=ParameterCounts(21_588_486, 21_973_486, 29_998_041),
+)  # fmt: skip
+M16_SHARED = replace(
+    M16, name="SRelPos_ViT_M16", paper_name="ViT-M/16 shared relpos", timm_name="vit_srelpos_medium_patch16",
+    relative_bias="shared_mlp", relative_bias_dim=512, norm_after_pooling=False,
+    parameters=ParameterCounts(38_222_856, 38_735_856, 49_428_315),
+)  # fmt: skip
+_POST_NORM = {"block": "post_norm", "layer_scale": None, "norm_after_pooling": False}
+M16_RPN = replace(
+    M16, name="RelPos_ViT_M16_rpn", paper_name="ViT-M/16 relpos post-norm", timm_name="vit_relpos_medium_patch16_rpn",
+    **_POST_NORM,
+    parameters=ParameterCounts(38_221_920, 38_734_920, 49_427_379),
+)  # fmt: skip
+B32_PLUS_RPN = replace(
+    B16, name="RelPos_ViT_B32_plus_rpn", paper_name="ViT-B+/32 relpos post-norm",
+    timm_name="vit_relpos_base_patch32_plus_rpn", width=896, mlp_dim=3584, num_heads=14, patch_size=32, qkv_bias="qkv",
+    image_size=256, **_POST_NORM,
+    parameters=ParameterCounts(118_526_760, 119_423_760, 138_119_931),
+)  # fmt: skip
+B16_RPN = replace(
+    vit.B16, name="ViT_B16_rpn", paper_name="ViT-B/16 post-norm", timm_name="vit_base_patch16_rpn",
+    block="post_norm", qkv_bias="none", activation="gelu", pooling="gap", norm_after_pooling=True,
+    parameters=ParameterCounts(85_769_472, 86_538_472, 102_566_739),
+)  # fmt: skip
+
+ROWS: tuple[Variant, ...] = (
+    S16,
+    M16,
+    B16,
+    M16_CLS,
+    B16_CLSGAP,
+    S16_SHARED,
+    M16_SHARED,
+    M16_RPN,
+    B32_PLUS_RPN,
+    B16_RPN,
+)

@@ -82,9 +82,9 @@ class Variant:
         patch_size: side of a patch in pixels (in a hybrid, in cells of the stem's map), one int or (height, width).
         stem: the ResNet in front of the patches; None for a plain ViT.
         positions: kind of the position embedding. `learned` (or `1d`, the paper's): one embedding per place in the
-            sequence. `2d`: an embedding of the column, concatenated with one of the row. `relative`: relative positions
-            in the attention of every block. `none`: no positions (appendix D.4). `sincos2d`: fixed sines and cosines
-            (arXiv 2205.01580).
+            sequence. `2d`: an embedding of the column, concatenated with one of the row. `factorized`: the sum of an
+            embedding of the column and one of the row (NaViT). `relative`: relative positions in the attention of every
+            block. `none`: no positions (appendix D.4). `sincos2d`: fixed sines and cosines (arXiv 2205.01580).
         positions_at: where positions are added (table 8). `stem`: once, before the first block. `layers`: before every
             block, each time with other embeddings. `shared`: before every block, with the same embeddings.
         mlp_kernel_size: kernel size in patches of the depth-wise convolution between the MLP's dense layers (LocalViT,
@@ -108,10 +108,19 @@ class Variant:
             classifier then reads both tokens.
         pool_prefix: whether attention pooling pools the tokens in front of the patches, too.
         activation: activation of the MLPs if neither the builder's argument nor the weights state one.
+        attention_out_bias: whether the attentions' last dense layers have a bias, if `dense_bias` is True.
+        block: kind of the blocks. `pre_norm`: as in the paper. `post_norm`: the norms follow attention and MLP (Swin
+            V2, EVA-CLIP's E/14). `parallel`: attention and MLP beside each other after one norm (ViT-22B, arXiv
+            2302.05442). `attention_scale`: as `pre_norm`, with LayerScale after attention alone (Sapiens2).
+        qk_norm: whether the query and the key of each head are normalised (arXiv 2302.05442).
+        heads_per_key: number of query heads that share a key and a value (grouped-query attention, arXiv 2305.13245).
+        full_attention_blocks: number of first blocks, and of last ones, whose heads all have a key of their own.
+        differential_attention: whether attention is the difference of two attentions (arXiv 2410.05258).
         qkv_bias: which of query, key and value have a bias: `qkv`, `qv` (BEiT, EVA, DINOv3) or `none`.
         rope: rotary positions of all attentions; None for none.
         relative_bias: learned bias of the attention logits for each offset between two patches: `table` (BEiT), `mlp`
-            (Swin V2), or None. A table is resized with the image size, and has entries for a class token.
+            (Swin V2), `shared_mlp` (one for all blocks), or None. A table is resized with the image size, and has
+            entries for a class token.
         relative_bias_dim: width between the dense layers of the `mlp`.
         layer_norm_epsilon: epsilon of the layer norms if neither the builder's argument nor the weights state one.
         pooling_heads: number of heads of attention pooling; 0 for that of the blocks.
@@ -152,6 +161,12 @@ class Variant:
     pool_prefix: bool = True
     activation: str = "gelu_tanh"
     layer_norm_epsilon: float = 1e-6
+    attention_out_bias: bool = True
+    block: str = "pre_norm"
+    qk_norm: bool = False
+    heads_per_key: int = 1
+    full_attention_blocks: int = 0
+    differential_attention: bool = False
     qkv_bias: str = "qkv"
     rope: Rope | None = None
     relative_bias: str | None = None
