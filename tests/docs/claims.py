@@ -16,6 +16,7 @@ from docs.sources import (
     exaflops,
     golden_tolerances,
     headline,
+    over_full_training,
     patches,
     python,
     ranks,
@@ -113,6 +114,22 @@ CLAIMS = [
             cores(name),
         )
         for machine, name in (("A", "bench-2026-11-26-211647"), ("B", "bench-2026-11-26-234341"))
+    ),
+    Claim(
+        "docs/performance.md", "for ViT-S/16 at batch 32, on machine C", "the settings of the run that the page links"
+    ),
+    Claim("docs/performance.md", "| LoRA, rank 8, queries and values |", "the rank of the contestant keras_vit-lora"),
+    *(
+        Claim(
+            "docs/performance.md",
+            f"| {words} | {{}} ({{}} – {{}}) | {{}} | {{}} ({{}} – {{}}) | {{}} |",
+            over_full_training("bench-2026-11-29-081315", library),
+        )
+        for words, library in (
+            ("LoRA, rank 8, queries and values", "keras_vit-lora"),
+            ("the classifier", "keras_vit-probe"),
+            ("all, with `recompute`", "keras_vit-recompute"),
+        )
     ),
     Claim("docs/performance.md", "in bfloat16 at batch 256.", "the batch of the preset `gpu`"),
     Claim("docs/prediction.md", "the exit status is {}.", some_failed),
