@@ -83,7 +83,7 @@ def export(
         count, shared = (0, 0) if calibration is None else (len(calibration), _shared(calibration, sample.inputs))
         real = images is not None
         report = ExportReport(folder, model.name, len(sample.pixels), real, sample.accuracy, rows, count, shared)
-        _describe(folder, model, report, origin or Origin(), evaluation)
+        _describe(folder, model, report, origin or Origin(), evaluation, adapters)
         reports.append(report)
 
     path = write_version(output, fill)
@@ -116,10 +116,12 @@ def _check_formats(model, formats, dtype, calibration, adapters) -> None:
         raise ValueError(f"calibration expected real images for {', '.join(missing)}, received None.")
 
 
-def _describe(folder: Path, model, report: ExportReport, origin: Origin, evaluation) -> None:
+def _describe(folder: Path, model, report: ExportReport, origin: Origin, evaluation, adapters: dict) -> None:
     """Write the model card and the manifest."""
     (folder / "model_card.md").write_text(model_card(model, report, origin, evaluation), encoding="utf-8")
-    text = json.dumps(manifest(model, folder, report, origin), indent=1, ensure_ascii=False)
+    content = manifest(model, folder, report, origin)
+    content |= {"adapters": {name: model_interface(m).labels for name, m in adapters.items()}} if adapters else {}
+    text = json.dumps(content, indent=1, ensure_ascii=False)
     (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -43,6 +43,10 @@ def adapt_model(model: keras.Model, settings: Adapt, frozen: tuple[str, ...] = (
     Raises:
         ValueError: the model has no place for the kind.
     """
+    if kinds := adapted_kinds(model):
+        advice = "load the plain model" if {"vpt", "adapter"} & {*kinds} else "call keras_vit.merge_adapters first"
+        raise ValueError(f"model expected none that is adapted already, received {model.name!r} with {kinds[0]}: "
+                         f"{advice}.")  # fmt: skip
     blocks = [layer for layer in model.layers if isinstance(layer, EncoderBlock)]
     if not blocks and settings.kind not in _ON_ANY:
         raise ValueError(f"kind expected 'bitfit' or 'probe' with {model.name}, which has no plain Transformer blocks, "
@@ -61,6 +65,18 @@ def adapt_model(model: keras.Model, settings: Adapt, frozen: tuple[str, ...] = (
     elif settings.kind == "vpt":
         return _with_prompts(model, blocks, settings.size)
     return model
+
+
+def adapted_kinds(model: keras.Model) -> list[str]:
+    """Return the kinds of the adapters that a model has layers or variables of."""
+    layers = layers_of(model)
+    shown = {
+        "vpt": any(isinstance(layer, Prompts) for layer in layers),
+        "adapter": any(getattr(layer, "adapter_dim", 0) for layer in layers),
+        "ssf": any(getattr(layer, "scaled", False) for layer in layers),
+        "lora": any(getattr(layer, "lora_enabled", False) for layer in layers),
+    }
+    return [kind for kind, is_shown in shown.items() if is_shown]
 
 
 def adapted_variables(model: keras.Model, kind: str) -> list:

@@ -10,9 +10,8 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_vit.composed import flattened
-from keras_vit.layers import Prompts
-from keras_vit.models.adapt import HEAD, adapt_model, adapted_variables, rebuilt
+from keras_vit.composed import Classifier, flattened
+from keras_vit.models.adapt import HEAD, adapt_model, adapted_kinds, adapted_variables, rebuilt
 from keras_vit.models.adapt_settings import RANKS, Adapt
 from keras_vit.models.lora_files import fill_lora, lora_arrays, lora_config
 from keras_vit.private import layers_of
@@ -47,7 +46,7 @@ def save_adapter(
     Raises:
         ValueError: the model is not adapted, its adapters differ in rank, or the path has another suffix.
     """
-    model, path = flattened(model), Path(path)
+    model, path = _flat(model), Path(path)
     file = path / IN_FOLDER if path.is_dir() or not path.suffix else path
     if file.suffix != ".safetensors":
         raise ValueError(f"path expected a folder or a file that ends in .safetensors, received {str(path)!r}.")
@@ -91,7 +90,7 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> keras.Model:
         FileNotFoundError: the file or its config does not exist.
         ValueError: the adapter does not fit the model, or uses an option of peft that is not supported.
     """
-    model, path = flattened(model), Path(path)
+    model, path = _flat(model), Path(path)
     file = path / IN_FOLDER if path.is_dir() else path
     with open_weights(file) as opened:
         arrays = {name: np.asarray(opened[name], "float32") for name in opened.shapes}
@@ -115,18 +114,20 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> keras.Model:
 
 def _kind_of(model) -> str:
     """Return the kind of the adapters in a model; raise a ValueError if there are none, or of several kinds."""
-    layers = layers_of(model)
-    shown = {
-        "vpt": any(isinstance(layer, Prompts) for layer in layers),
-        "adapter": any(getattr(layer, "adapter_dim", 0) for layer in layers),
-        "ssf": any(getattr(layer, "scaled", False) for layer in layers),
-        "lora": any(getattr(layer, "lora_enabled", False) for layer in layers),
-    }
-    kinds = [kind for kind, is_shown in shown.items() if is_shown]
+    kinds = adapted_kinds(model)
     if len(kinds) != 1:
         raise ValueError(f"model expected the layers of one kind of adapter, or kind='bitfit' or 'probe', received "
                          f"{model.name!r} with {' and '.join(kinds) or 'none'}.")  # fmt: skip
     return kinds[0]
+
+
+def _flat(model) -> keras.Model:
+    """Return the flat model; raise a ValueError if its classifier is a user's dense layer."""
+    flat = flattened(model)
+    if any(isinstance(layer, Classifier) for layer in flat.layers):
+        raise ValueError(f"model expected a ViT of this package with its own classifier or without one, received "
+                         f"{model.name!r} with a dense layer at the end: pass the ViT inside.")  # fmt: skip
+    return flat
 
 
 def _described(file: Path) -> tuple[dict, list | None]:

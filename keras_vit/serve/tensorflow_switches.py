@@ -1,5 +1,6 @@
 """Set TensorFlow's switches of a process that only serves models."""
 
+import json
 import os
 from pathlib import Path
 
@@ -21,10 +22,11 @@ def use_system_allocator() -> None:
 
 
 def prepack_weights(folders) -> None:
-    """Make oneDNN prepack each weight once, if all models are stored in bfloat16.
+    """Make oneDNN prepack each weight once, if all models are stored in bfloat16 and have no adapters.
 
-    In float32, prepacking is slower. After prepacking, matmuls ignore later changes of a weight, so the process must
-    only serve. TensorFlow reads the switch at its first matmul. A value in the environment is not changed.
+    In float32, prepacking is slower. With adapters, each would have a copy of the weights of their common base. After
+    prepacking, matmuls ignore later changes of a weight, so the process must only serve. TensorFlow reads the switch at
+    its first matmul. A value in the environment is not changed.
 
     Args:
         folders: folders of the models, `saved_models/NAME`. Folders without an export turn the switch off.
@@ -37,7 +39,7 @@ def _in_bfloat16(folder: Path) -> bool:
     """Return whether most weights of a model's newest SavedModel are in bfloat16."""
     versions = [folder / str(number) for number in version_numbers(folder)]
     saved = [version for version in versions if (version / "saved_model.pb").is_file()]
-    if not saved:
+    if not saved or _has_adapters(saved[-1]):
         return False
     try:
         weights = tf.train.load_checkpoint(str(saved[-1] / "variables" / "variables"))
@@ -48,3 +50,11 @@ def _in_bfloat16(folder: Path) -> bool:
         size = tf.TensorShape(shapes[name]).num_elements()
         half, count = half + size * (dtype == tf.bfloat16), count + size
     return 2 * half > count
+
+
+def _has_adapters(version: Path) -> bool:
+    """Return whether a version holds adapters next to their base, by its manifest."""
+    try:
+        return "adapters" in json.loads((version / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False

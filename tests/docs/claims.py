@@ -16,6 +16,7 @@ from docs.sources import (
     exaflops,
     golden_tolerances,
     headline,
+    over_full_training,
     patches,
     python,
     ranks,
@@ -46,6 +47,7 @@ COMPARED = (
     ),
     ("weights/test_peers_models.py", "test_an_architecture_of_timm_needs_no_options", r"< ([\de.-]+) \* scale"),
     ("weights/test_transformers_resnets.py", "test_bit_of_the_hub", r"expected\) < ([\de.-]+)"),
+    ("models/test_adapt.py", "test_peft_loads_a_folder_onto_transformers_vit", r"logits\) < ([\de.-]+)"),
     ("evaluate/test_probe.py", "test_the_head_is_big_visions", r"relative\(.*?\) < ([\de.-]+)"),
     ("cost/test_operations.py", "test_tensorflows_profiler_counts_the_same", r"products (==) cost.flops"),
     ("cost/test_operations.py", "test_tensorflows_profiler_counts_the_same", r"rel=([\d.]+)"),
@@ -113,6 +115,22 @@ CLAIMS = [
             cores(name),
         )
         for machine, name in (("A", "bench-2026-11-26-211647"), ("B", "bench-2026-11-26-234341"))
+    ),
+    Claim(
+        "docs/performance.md", "for ViT-S/16 at batch 32, on machine C", "the settings of the run that the page links"
+    ),
+    Claim("docs/performance.md", "| LoRA, rank 8, queries and values |", "the rank of the contestant keras_vit-lora"),
+    *(
+        Claim(
+            "docs/performance.md",
+            f"| {words} | {{}} ({{}} – {{}}) | {{}} | {{}} ({{}} – {{}}) | {{}} |",
+            over_full_training("bench-2026-11-29-081315", library),
+        )
+        for words, library in (
+            ("LoRA, rank 8, queries and values", "keras_vit-lora"),
+            ("the classifier", "keras_vit-probe"),
+            ("all, with `recompute`", "keras_vit-recompute"),
+        )
     ),
     Claim("docs/performance.md", "in bfloat16 at batch 256.", "the batch of the preset `gpu`"),
     Claim("docs/prediction.md", "the exit status is {}.", some_failed),

@@ -231,6 +231,20 @@ def cores(name: str):
     return values
 
 
+def over_full_training(name: str, library: str):
+    """The step time of a contestant over ours, with its range, and its memory over ours, in both precisions."""
+
+    def values() -> tuple:
+        found = []
+        for question in run(name)["questions"]:
+            (ours,) = [row for row in question["rows"] if row["library"] == "keras_vit"]
+            (row,) = [row for row in question["rows"] if row["library"] == library]
+            found += [row["first_over_it"], *row["first_over_it_range"], row["peak_bytes"] / ours["peak_bytes"]]
+        return tuple(f"{value:.2f}" for value in found)
+
+    return values
+
+
 def shared_tolerance() -> tuple:
     found = re.findall(
         r"max_difference\(weights, expected\) < (\S+)$", text_of("tests/train/test_cores.py"), re.MULTILINE

@@ -1,6 +1,7 @@
 """Several adapters on one base in one SavedModel: each answers as its Keras model does, and the base is stored once."""
 
 import base64
+import json
 import math
 
 import keras
@@ -52,6 +53,8 @@ def exported(tmp_path_factory):
 
 def test_every_adapter_has_signatures_that_answer_as_its_model_does(exported):
     folder, models = exported
+    manifest = json.loads((folder / "animals" / "1" / "manifest.json").read_text())
+    assert manifest["adapters"] == {name: list(labels) for name, labels in LABELS.items()}
     loaded = tf.saved_model.load(str(folder / "animals" / "1"))
     assert max_difference(loaded.signatures["serving_default"](images=IMAGES)["probabilities"], built()(IMAGES)) < 1e-6
     files = tf.constant([encoded(picture(seed), "PNG") for seed in range(2)])

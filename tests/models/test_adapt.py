@@ -301,6 +301,12 @@ def test_a_model_without_a_place_is_refused(tmp_path):
         ValueError, match="kind expected 'bitfit' or 'probe' with small, which has no plain Transformer"
     ):
         adapt_model(bit, Adapt("lora"))
+    for kind, advice in (("lora", "call keras_vit.merge_adapters first"), ("vpt", "load the plain model")):
+        with pytest.raises(ValueError, match=f"model expected none that is adapted already, .* with {kind}: {advice}"):
+            adapt_model(adapted(kind), Adapt("ssf"))
+    users = keras.Sequential([keras.Input((8, 8, 3)), keras_vit.build(ROW, include_top=False), keras.layers.Dense(4)])
+    with pytest.raises(ValueError, match="received 'sequential.*' with a dense layer at the end: pass the ViT inside"):
+        keras_vit.save_adapter(users, tmp_path / "a.safetensors", "probe")
     relative = built(replace(ROW, positions="relative"))
     with pytest.raises(ValueError, match="kind expected 'lora' with tiny, whose positions or convolutions .* 'vpt'"):
         adapt_model(relative, Adapt("vpt"))

@@ -43,6 +43,13 @@ def test_weights_are_prepacked_if_all_models_gain_by_it(models, held, stored, en
     assert os.environ.get(SWITCH) == held
 
 
+def test_a_base_with_adapters_is_not_prepacked_once_for_each(stored, tmp_path, environment):
+    shutil.copytree(stored / "half" / "2", tmp_path / "1")
+    (tmp_path / "1" / "manifest.json").write_text('{"adapters": {"pets": ["cat", "dog"]}}')
+    prepack_weights([tmp_path])
+    assert SWITCH not in os.environ
+
+
 def test_what_the_environment_says_stays(stored, environment):
     environment.setenv(SWITCH, "0")
     prepack_weights([stored / "half"])
