@@ -255,17 +255,17 @@ class Run:
             report.picture(step, "layer_outputs", self.pictures(step))
         if step % self.data.report_steps == 0 or step == self.steps:
             self.counters.seconds = time.perf_counter() - self.begun
+            loss, found = self.counters.mean_loss, {}
             report.train(step, *progress)
             for split in self.measure.due(step):
-                self.result = self.measure(split)
-                report.evaluation(step, split, self.result)
+                found[split] = self.result = self.measure(split)
+                report.write(step, split, self.result)
                 if split == self.measure.on_the_way:
                     self._select(self.result)
+            report.epoch(step, loss, found, self.measure.best(self.counters.best))
 
     def _select(self, result: dict) -> None:
         """Count the evaluations since the best one, and write `best.keras` there if the recipe asks for it."""
-        if not (self.recipe.checkpoint.best or self.recipe.evaluate.patience):
-            return
         self.counters.waited += 1
         score = self.measure.score(result)
         if score > self.counters.best:

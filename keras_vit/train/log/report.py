@@ -66,10 +66,25 @@ class Report:
         counters.next_report()
 
     def evaluation(self, step: int, split: str, values: dict) -> None:
-        """Write and print the metrics of an evaluation."""
+        """Write and print the metrics of an evaluation after the run."""
         self.write(step, split, values)
-        shown = {name: value for name, value in values.items() if name != "examples"}
-        self.say(f"step {step:,} of {self._data.steps:,}, {split}: {', '.join(figures_of(shown))}")
+        self.say(f"step {step:,} of {self._data.steps:,}, {split}: {', '.join(_shown(values))}")
+
+    def epoch(self, step: int, loss: float, evaluations: dict[str, dict], best: str) -> None:
+        """Print one line about the updates since the last report, and about the evaluations after them.
+
+        Args:
+            step: number of updates.
+            loss: mean training loss since the last report.
+            evaluations: metrics by split.
+            best: the best metric so far with its name; empty for none.
+        """
+        epoch = (step - 1) // self._data.epoch_steps + 1
+        parts = [f"train loss {loss:.4f}"]
+        parts += [f"{split} {', '.join(_shown(values))}" for split, values in evaluations.items()]
+        parts += [f"best {best}"] if best else []
+        self.say(f"epoch {epoch}/{self._data.epochs}, step {step:,} of {self._data.steps:,}: {', '.join(parts)}, "
+                 f"{self._progress.left(step)} left")  # fmt: skip
 
     def write(self, step: int, split: str, values: dict) -> None:
         """Write the metrics of a split."""
@@ -104,6 +119,10 @@ class Report:
             # An error that is already raised, for example of a checkpoint on a full disk, says more than this one.
             with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
                 self._events.close()
+
+
+def _shown(values: dict) -> list[str]:
+    return figures_of({name: value for name, value in values.items() if name != "examples"})
 
 
 class Events:
