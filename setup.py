@@ -23,6 +23,8 @@ heic = ["pillow-heif>=1"]
 hub = ["huggingface_hub>=1.0"]  # resumes and caches downloads of `hf://ORG/NAME`, as other libraries do
 search = ["optuna>=5"]  # proposes the settings of `keras-vit sweep`
 completion = ["shtab>=1.13"]  # writes the scripts of `keras-vit completion`
+mlflow = ["mlflow-skinny>=3"]  # `keras-vit train --log mlflow`, without MLflow's own server
+wandb = ["wandb>=0.22"]  # `keras-vit train --log wandb`
 docs = [
     "sphinx>=8.2",  # builds the site and its search index
     "myst-nb>=1.3",  # reads Markdown and executes the guides
@@ -69,6 +71,8 @@ setup(
         "hub": hub,
         "search": search,
         "completion": completion,
+        "mlflow": mlflow,
+        "wandb": wandb,
         "docs": docs,
         "parity": ["torch", "torchvision", "timm>=1.0.31", "transformers>=5", "keras-hub>=0.32", "kserve>=0.15"],
         "dev": [

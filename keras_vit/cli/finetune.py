@@ -40,6 +40,7 @@ def add(verb) -> None:
     sub.add_argument("--splits", metavar="FILE.csv", help="splits.csv of an earlier run, whose files keep their splits")
     sub.add_argument("--plan", action="store_true", help="write the recipe and stop before the training")
     add_table_options(sub)
+    sub.add_argument("--log", help="mlflow or wandb, which then follows the run and keeps the report")
     sub.add_argument("--formats", help="formats of the export; see `keras-vit export --help`")
 
 
@@ -60,8 +61,13 @@ def run(options) -> Result:
     from keras_vit.train.engine import train
     from keras_vit.train.recipe.file import load_recipe
 
-    summary = train(load_recipe(recipe_file), workdir)
+    recipe = load_recipe(recipe_file)
+    summary = train(recipe, workdir, log=options.log)
     _further(options, workdir)
+    if options.log:
+        from keras_vit.train.log.trackers import send_report
+
+        send_report(options.log, recipe, workdir)
     from keras_vit.train.log.figures import NUMBERS, headline
 
     measured = {name: value for name, value in summary.items() if name.startswith(("accuracy", *NUMBERS[1:]))}

@@ -34,6 +34,7 @@ def add(verb) -> None:
         action="store_true",
         help="draw loss and accuracy during training; needs a notebook: %%run -m keras_vit.cli train ...",
     )
+    sub.add_argument("--log", help="mlflow or wandb, which then follows the run (extra of the same name)")
     sub.add_argument("--dry-run", action="store_true", help="take two steps with a small model on generated data")
     sub.add_argument(
         "--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE", help="replace fields of the recipe"
@@ -62,8 +63,9 @@ def run(options) -> Result:
     from keras_vit.train.engine import train
 
     summary = train(
-        recipe, options.workdir, options.data_dir, options.strategy, options.tpu, options.profile, options.live_plot
-    )
+        recipe, options.workdir, options.data_dir, options.strategy, options.tpu, options.profile, options.live_plot,
+        options.log,
+    )  # fmt: skip
     from keras_vit.train.log.figures import headline
 
     metric = headline(summary) + " of masked patches" * (recipe.masked is not None)

@@ -41,6 +41,8 @@ def row_of_file(source) -> tuple[AnyVariant, tuple[int, int] | None, str | None]
     Raises:
         ValueError: the file holds no model of this package, or does not state its number of heads.
     """
+    import keras_vit.models.vision_model  # noqa: F401  registers the classes of a `.keras` file
+
     with open_weights(source) as file:
         if isinstance(file, KerasFile):
             architecture = architecture_of_model(file.model)

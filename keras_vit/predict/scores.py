@@ -80,6 +80,9 @@ def thumbnails_of(files: Sequence[str], interface: ModelInterface, progress: Pro
 def require_classifier(model) -> ModelInterface:
     """Return the interface of a model, or raise a ValueError if the model has no classifier."""
     interface = interface_of(model)
+    if interface.targets:
+        raise ValueError(f"model expected a classifier, received {model.name}, a regression of "
+                         f"{', '.join(interface.targets)}.")  # fmt: skip
     if interface.classes is None:
         raise ValueError(f"model expected a classifier, received {model.name} without one (include_top=False).")
     return interface

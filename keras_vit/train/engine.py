@@ -25,6 +25,7 @@ from keras_vit.train.log.pictures import Pictures
 from keras_vit.train.log.report import Report
 from keras_vit.train.log.speed import Profile, Speed
 from keras_vit.train.log.summary import summarise
+from keras_vit.train.log.trackers import tracker
 from keras_vit.train.measure import Measure
 from keras_vit.train.process import record_process
 from keras_vit.train.recipe import Recipe
@@ -48,6 +49,7 @@ def train(
     tpu: str | None = None,
     profile: bool = False,
     live_plot: bool = False,
+    log: str | None = None,
 ) -> dict:
     """Train the model of a recipe. A second call with the same arguments resumes a stopped run.
 
@@ -71,6 +73,7 @@ def train(
         tpu: name or address of a TPU.
         profile: whether to write a TensorBoard profile of a few steps to `workdir/profile`.
         live_plot: whether to draw loss and accuracy while the run goes on. This needs a notebook and Matplotlib.
+        log: `mlflow` or `wandb`, which then follow the run; see `keras_vit.train.log.trackers`.
 
     Returns:
         The content of `summary.json`; see `keras_vit.train.log.summary`.
@@ -90,12 +93,13 @@ def train(
     check_sizes(recipe)
     check_selection(recipe)
     check_labels(recipe)
-    plot = LivePlot(Path(workdir) / "metrics.jsonl") if live_plot else None
+    followers = [LivePlot(Path(workdir) / "metrics.jsonl")] if live_plot else []
+    followers += [tracker(log, recipe, Path(workdir))] if log else []
     devices = choose(strategy, recipe.data.batch_size, recipe.optimizer.accumulate, tpu)
     # The signal handler is set after the workers have connected, during which TensorFlow handles SIGTERM.
     lock = locked(workdir) if devices.chief else contextlib.nullcontext()  # the other workers share the chief's folder
     with lock, devices.naming_lost_workers(), Interrupt() as interrupt:
-        return Run(recipe, Path(workdir), data_dir, devices, profile, plot).train(interrupt)
+        return Run(recipe, Path(workdir), data_dir, devices, profile, followers).train(interrupt)
 
 
 class Run:
@@ -103,7 +107,7 @@ class Run:
 
     def __init__(
         self, recipe: Recipe, workdir: Path, data_dir: str | None, devices: Devices, profile: bool = False,
-        plot: LivePlot | None = None,
+        followers=(),
     ):  # fmt: skip
         self.recipe, self.workdir, self.devices = recipe, workdir, devices
         self.directory, self.batch_size = data_dir or recipe.data.directory, recipe.data.batch_size
@@ -120,7 +124,7 @@ class Run:
         self.measure = Measure(recipe, average, self.data, devices)
         self.pictures = Pictures(recipe, average, self.data)
         self.speed = Speed(self.counters.images, self.counters.images_seconds)
-        self.plot = plot if devices.chief else None
+        self.followers = followers if devices.chief else ()
         self.profile = Profile(workdir / "profile" if profile and devices.chief else None)
         self.stages = [span for span in spans_of(recipe, self.steps) if span.end > self.step]
         self.learning = self.state  # of the head only, with cached features
@@ -152,7 +156,7 @@ class Run:
             naming_lack_of_memory(self.batch_size),
             remembering_broken(self.workdir, self.directory),
             naming_broken_files(*self.data.splits),
-            Report(recipe, self.workdir, self.data, self.step, devices.chief, self.plot) as self.report,
+            Report(recipe, self.workdir, self.data, self.step, devices.chief, self.followers) as self.report,
         ):
             self.report.begin(self.state.model.count_params(), self.state.rate)
             self._cache_features(interrupt)
@@ -258,17 +262,17 @@ class Run:
             report.picture(step, "layer_outputs", self.pictures(step))
         if step % self.data.report_steps == 0 or step == self.steps:
             self.counters.seconds = time.perf_counter() - self.begun
+            loss, found = self.counters.mean_loss, {}
             report.train(step, *progress)
             for split in self.measure.due(step):
-                self.result = self.measure(split)
-                report.evaluation(step, split, self.result)
+                found[split] = self.result = self.measure(split)
+                report.write(step, split, self.result)
                 if split == self.measure.on_the_way:
                     self._select(self.result)
+            report.epoch(step, loss, found, self.measure.best(self.counters.best))
 
     def _select(self, result: dict) -> None:
         """Count the evaluations since the best one, and write `best.keras` there if the recipe asks for it."""
-        if not (self.recipe.checkpoint.best or self.recipe.evaluate.patience):
-            return
         self.counters.waited += 1
         score = self.measure.score(result)
         if score > self.counters.best:
@@ -297,4 +301,6 @@ class Run:
                 base = self.recipe.model.weights or str(self.recipe.model.variant)
                 save_adapter(self.state.average, self.workdir / "adapter.safetensors", self.recipe.adapt.kind, base)
             write_summary(self.workdir / "summary.json", summary)
+            for follower in self.followers:
+                follower.finish()
         return summary

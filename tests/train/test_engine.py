@@ -131,9 +131,12 @@ def test_the_saved_model_gives_the_figure_of_the_summary(run):
 @pytest.mark.broad
 def test_a_second_run_is_equal_to_the_bit_and_says_what_its_evaluations_find(run, tmp_path, capsys):
     train(RECIPE, tmp_path / "again")
-    last = rf"^step 12 of 12, test: loss {run[1]['loss']:.4f}, accuracy {run[1]['accuracy']:.2%}$"
+    figures = rf"test loss {run[1]['loss']:.4f}, accuracy {run[1]['accuracy']:.2%}"
+    last = rf"^epoch 3/3, step 12 of 12: train loss \d\.\d+, {figures}, best accuracy \d+\.\d\d%, 00:00 left$"
     said = capsys.readouterr().err
-    assert re.search(last, said, re.MULTILINE) and re.search(r"^step 8 of 12, test: loss \d", said, re.MULTILINE)
+    assert re.search(last, said, re.MULTILINE) and re.search(
+        r"^epoch 2/3, step 8 of 12: train loss \d\S+, test loss \d", said, re.MULTILINE
+    )
     assert equal(run[0], tmp_path / "again")
     assert timeless(run[0]) == timeless(tmp_path / "again")
 

@@ -71,6 +71,9 @@ class LivePlot:
         self._drawn = now
         self._display(png.getvalue(), [round(side * SCREEN_DPI * 0.8) for side in figure.get_size_inches()])
 
+    def finish(self) -> None:
+        """Do nothing: the last plot stays."""
+
     def _display(self, png, size):
         from IPython.display import Image, display
 

@@ -44,12 +44,17 @@ class Progress:
             self._bar.update(step - self._bar.n)
         elif not compiled and not self.quiet and (now - self._said >= LINE_SECONDS or step == self.steps):
             self._said = now
-            begun, since = self._first
-            left = tqdm.format_interval((now - since) / (step - begun) * (self.steps - step))
             self.say(
                 f"epoch {epoch}/{self.epochs}, step {step}/{self.steps}, {speed:,.0f} images/s, loss {loss:.4f}, "
-                f"rate {rate:.2g}, {left} left"
+                f"rate {rate:.2g}, {self.left(step)} left"
             )
+
+    def left(self, step: int) -> str:
+        """Return the time that the remaining steps take at the mean speed so far; `??:??` after the first call."""
+        begun, since = self._first or (step, 0.0)
+        if step == begun:
+            return "??:??" if step < self.steps else "00:00"
+        return tqdm.format_interval((time.perf_counter() - since) / (step - begun) * (self.steps - step))
 
     def say(self, line: str) -> None:
         """Print one line above the bar."""

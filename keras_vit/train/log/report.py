@@ -1,13 +1,13 @@
 """The reports of a run: `metrics.jsonl`, TensorBoard events, progress, and a plot in a notebook."""
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow as tf
 
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.log.figures import figures_of
-from keras_vit.train.log.notebook import LivePlot
 from keras_vit.train.log.progress import Progress
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.workdir import Metrics
@@ -16,17 +16,17 @@ from keras_vit.train.workdir import Metrics
 class Report:
     """Writes the metrics of a run to its files and the terminal, from `step` on. Only the chief reports.
 
-    `plot` is a `LivePlot` or None.
+    `followers` read the metrics file after each line, such as a `LivePlot` or a `Tracker`.
     """
 
     def __init__(
-        self, recipe: Recipe, workdir: Path, data: Datasets, step: int, chief: bool = True, plot: LivePlot | None = None
+        self, recipe: Recipe, workdir: Path, data: Datasets, step: int, chief: bool = True, followers: Sequence = ()
     ):
         self._recipe, self._data, self._step, self._chief = recipe, data, step, chief
         if chief:
             self._metrics = Metrics(workdir / "metrics.jsonl", step)
             self._events = Events(workdir / "tensorboard")
-        self._plot = plot
+        self._followers = followers
         self._progress = Progress(data.steps, data.epochs, step, quiet=not chief)
 
     def begin(self, parameters: int, rate) -> None:
@@ -67,10 +67,25 @@ class Report:
         counters.next_report()
 
     def evaluation(self, step: int, split: str, values: dict) -> None:
-        """Write and print the metrics of an evaluation."""
+        """Write and print the metrics of an evaluation after the run."""
         self.write(step, split, values)
-        shown = {name: value for name, value in values.items() if name != "examples"}
-        self.say(f"step {step:,} of {self._data.steps:,}, {split}: {', '.join(figures_of(shown))}")
+        self.say(f"step {step:,} of {self._data.steps:,}, {split}: {', '.join(_shown(values))}")
+
+    def epoch(self, step: int, loss: float, evaluations: dict[str, dict], best: str) -> None:
+        """Print one line about the updates since the last report, and about the evaluations after them.
+
+        Args:
+            step: number of updates.
+            loss: mean training loss since the last report.
+            evaluations: metrics by split.
+            best: the best metric so far with its name; empty for none.
+        """
+        epoch = (step - 1) // self._data.epoch_steps + 1
+        parts = [f"train loss {loss:.4f}"]
+        parts += [f"{split} {', '.join(_shown(values))}" for split, values in evaluations.items()]
+        parts += [f"best {best}"] if best else []
+        self.say(f"epoch {epoch}/{self._data.epochs}, step {step:,} of {self._data.steps:,}: {', '.join(parts)}, "
+                 f"{self._progress.left(step)} left")  # fmt: skip
 
     def write(self, step: int, split: str, values: dict) -> None:
         """Write the metrics of a split."""
@@ -78,8 +93,8 @@ class Report:
             values = {name: value for name, value in values.items() if name != "examples"}
             self._metrics.write(step, split, **values)
             self._events.write(step, split, **values)
-        if self._plot is not None:
-            self._plot.update()
+        for follower in self._followers:
+            follower.update()
 
     def has(self, step: int, split: str) -> bool:
         """Return whether the file has the metrics of a split at a step."""
@@ -99,12 +114,16 @@ class Report:
 
     def __exit__(self, kind, *_):
         self._progress.__exit__()
-        if self._plot is not None:
-            self._plot.update(last=True)
+        for follower in self._followers:
+            follower.update(last=True)
         if self._chief:
             # An error that is already raised, for example of a checkpoint on a full disk, says more than this one.
             with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
                 self._events.close()
+
+
+def _shown(values: dict) -> list[str]:
+    return figures_of({name: value for name, value in values.items() if name != "examples"})
 
 
 class Events:

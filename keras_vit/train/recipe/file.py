@@ -106,8 +106,13 @@ def override(recipe: Recipe, settings: list[str]) -> Recipe:
 
 def differences(one: Recipe, other: Recipe) -> list[str]:
     """Return the paths of the fields in which two recipes differ."""
-    a, b = _flat(dataclasses.asdict(one)), _flat(dataclasses.asdict(other))
+    a, b = flat_fields(one), flat_fields(other)
     return sorted(path for path in a.keys() | b.keys() if a.get(path) != b.get(path))
+
+
+def flat_fields(recipe: Recipe) -> dict:
+    """Return the fields of a recipe by path, such as `optimizer.learning_rate`."""
+    return _flat(dataclasses.asdict(recipe))
 
 
 def _flat(value, path=""):
