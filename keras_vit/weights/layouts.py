@@ -60,6 +60,7 @@ LAYOUTS = {
             "timm", "gelu", **_TORCH_RESNETS, position_resize="timm", never_written=("pre_logits/",), varying=_VARYING
         ),
         Layout("hf", "gelu", 1e-12, **_TORCH_RESNETS, position_resize="hf", varying=_VARYING),
+        Layout("keras_hub", "gelu"),  # preset folders, whose names are in `keras_hub_models`
         Layout("applications", writable=False),  # keras.applications
         Layout("keras", writable=False),
     )

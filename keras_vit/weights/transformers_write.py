@@ -82,21 +82,27 @@ _HOLDS = {
 }
 
 
-def hub_model_of(model: Architecture) -> HubModel:
+def hub_model_of(model: Architecture, layout: str = "hf", kinds: tuple[str, ...] = tuple(_HOLDS)) -> HubModel:
     """Return the row of the class of transformers that computes as a ViT.
+
+    Args:
+        model: the ViT.
+        layout: name of the layout in error messages.
+        kinds: the values of `model_type` to choose from.
 
     Raises:
         ValueError: transformers has no such model; the message names the differences from the most similar one.
     """
     if model.units is not None:
-        raise ValueError("layout 'hf' expected a ViT without a stem, which is what transformers has.")
-    differences = {name: _differences(model, _PLAIN | own) for name, own in _HOLDS.items()}
+        raise ValueError(f"layout {layout!r} expected a ViT without a stem, which is what the library has.")
+    differences = {name: _differences(model, _PLAIN | _HOLDS[name]) for name in kinds}
     nearest = min(differences, key=lambda name: len(differences[name]))
     row = HUB_MODELS[nearest]
     if differences[nearest]:
         raise ValueError(
-            f"layout 'hf' expected a model of transformers, of which {row.classifier or row.class_name} is the most "
-            f"similar, received one with {', '.join(differences[nearest])}; timm's layout has more kinds."
+            f"layout {layout!r} expected a model like those of transformers, of which "
+            f"{row.classifier or row.class_name} is the most similar, received one with "
+            f"{', '.join(differences[nearest])}; timm's layout has more kinds."
         )
     return row
 

@@ -19,6 +19,7 @@ from keras_vit.weights.configs import write_config
 from keras_vit.weights.files import CHECKSUMS, config_path
 from keras_vit.weights.image_configs import processor_config
 from keras_vit.weights.keras_file import write_checksums
+from keras_vit.weights.keras_hub_write import write_preset
 from keras_vit.weights.layouts import LAYOUTS, WRITABLE, find_place, format_name, spell
 from keras_vit.weights.model_architecture import architecture_of_model
 from keras_vit.weights.naflex import naflex_names
@@ -47,8 +48,9 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
         path: path of the file: `.npz` for `npz` and `linen`; for `timm` and `hf` either `NAME.safetensors`, which gets
             a `NAME.config.json`, or a folder for the `model.safetensors` and `config.json` that these libraries load;
             `.keras` or `.weights.h5` for Keras's formats.
-        layout: `npz` (the released files), `linen` (the current official code), `timm` or `hf` (transformers). The
-            default is `npz` for `.npz`, and Keras's formats for `.keras` and `.weights.h5`.
+        layout: `npz` (the released files), `linen` (the current official code), `timm`, `hf` (transformers) or
+            `keras_hub` (a preset folder). The default is `npz` for `.npz`, and Keras's formats for `.keras` and
+            `.weights.h5`.
 
     Raises:
         ValueError: the model is quantized, the layout is unknown or does not support a part of the model, or the path
@@ -61,6 +63,9 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
     layout = layout or ("npz" if path.suffix == ".npz" else None)
     if layout not in WRITABLE:
         raise ValueError(f"layout expected one of {WRITABLE}, received {layout!r}.")
+    if layout == "keras_hub":
+        _write_preset(model, path)
+        return
     as_folder = _SUFFIXES[layout] == ".safetensors" and (path.is_dir() or not path.suffix)
     file = path / "model.safetensors" if as_folder else path
     if file.suffix != _SUFFIXES[layout]:
@@ -91,6 +96,23 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
         size = architecture.full_size or spec.size or (224, 224)
         processor = processor_config(spec, architecture.channels, size)
         _write_atomically(file.with_name("preprocessor_config.json"), lambda partial: _write_json(partial, processor))
+
+
+def _write_preset(model, folder: Path) -> None:
+    """Write a model as a preset folder of keras-hub."""
+    from keras_vit.composed import flattened, require_direct_classifier  # imports Keras
+
+    if folder.suffix or folder.is_file():
+        raise ValueError(f"path expected a folder for layout 'keras_hub', received {str(folder)!r}.")
+    model = flattened(model)
+    require_direct_classifier(model, "layout 'keras_hub'")
+    require_float(model, "layout 'keras_hub'", "save the model before `quantize`, or quantized as .keras")
+    architecture = architecture_of_model(model)
+    if architecture.family != "vit":
+        raise ValueError(f"layout 'keras_hub' expected a ViT, received a model of family {architecture.family!r}.")
+    write_preset(folder, architecture, readers(model), preprocessing_of(model), _write_atomically)
+    if note := merge_note(model):
+        print(f"layout 'keras_hub': {note}.", file=sys.stderr)
 
 
 def _require_place(architecture, layout: str) -> None:

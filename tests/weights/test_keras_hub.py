@@ -59,6 +59,12 @@ def test_a_backbone_computes_alike(name, form, tmp_path, capsys):
     assert max_difference(ours(IMAGES), expected) < 2e-5 * np.abs(expected).max()
     assert "preprocess_input" in capsys.readouterr().err  # nothing states how images are prepared
     assert max_difference(keras_vit.load_model(path)(IMAGES), ours(IMAGES)) == 0
+    if form == "folder" and name != "DeiT":
+        keras_vit.save_weights(ours, tmp_path / "back", layout="keras_hub")
+        again = keras_hub().models.Backbone.from_preset(str(tmp_path / "back"))
+        inputs = {key: IMAGES for key in again.input} if isinstance(again.input, dict) else IMAGES
+        assert max_difference(np.asarray(again(inputs)), expected) < 2e-5 * np.abs(expected).max()
+        assert max_difference(keras_vit.from_pretrained(tmp_path / "back")(IMAGES), ours(IMAGES)) < 1e-6
 
 
 @pytest.mark.parametrize("form", ["folder", "keras"])
@@ -73,6 +79,13 @@ def test_a_classifier_computes_alike_and_its_converter_states_the_images(options
     model.save(path) if form == "keras" else model.save_to_preset(str(path))
     ours = keras_vit.from_pretrained(path)
     assert max_difference(ours(IMAGES), expected) < 2e-5 * np.abs(expected).max()
+    keras_vit.save_weights(ours, tmp_path / "back", layout="keras_hub")
+    again = hub.models.ImageClassifier.from_preset(str(tmp_path / "back"))
+    assert max_difference(np.asarray(again(IMAGES)), expected) < 2e-5 * np.abs(expected).max()
+    back = keras_vit.from_pretrained(tmp_path / "back")
+    assert max_difference(back(IMAGES), ours(IMAGES)) < 1e-6
+    assert (back.preprocessing.size, back.preprocessing.resize_mode) == ((32, 32), ours.preprocessing.resize_mode)
+    assert back.preprocessing.mean == pytest.approx((0.5,) * 3)
     if form == "folder":
         assert ours.preprocessing.size == (32, 32) and ours.preprocessing.mean == pytest.approx((0.5,), abs=1e-6)
     other = keras_vit.from_pretrained(path, classes=3, input_shape=(48, 48, 3))
@@ -93,3 +106,17 @@ def test_what_computes_otherwise_is_refused_by_name(tmp_path):
             ValueError, match="expected a keras-hub model with a backbone among ViTBackbone, .*received"
         ):
             keras_vit.from_pretrained(path)
+
+
+def test_what_keras_hub_lacks_is_named_when_written(tmp_path):
+    row = keras_vit.Variant("tiny", 24, 2, 48, 3, patch_size=8, image_size=32)
+    sentences = {
+        "expected activation='gelu' in keras-hub's ViTBackbone, received 'gelu_tanh'": {},
+        "expected a model like those of transformers, .* received one with pooling='map'": {"pooling": "map"},
+    }
+    for sentence, options in sentences.items():
+        with pytest.raises(ValueError, match=sentence):
+            keras_vit.save_weights(keras_vit.build(row, classes=3, **options), tmp_path / "out", layout="keras_hub")
+    with pytest.raises(ValueError, match="path expected a folder for layout 'keras_hub', received"):
+        keras_vit.save_weights(keras_vit.build(row, classes=3), tmp_path / "out.h5", layout="keras_hub")
+    assert not (tmp_path / "out").exists()

@@ -48,7 +48,7 @@ REFUSED = {
     ("hf", "representation"): "layout 'hf' expected a classifier on the class token alone",
     ("hf", "fc_norm"): "IJepaForImageClassification is the most similar, received one with norm_after_pooling=True",
     ("hf", "fc_norm_beside_a_class_token"): "the most similar, received one with norm_after_pooling=True; timm's",
-    ("hf", "map"): "layout 'hf' expected a model of transformers, .* received one with pooling='map'",
+    ("hf", "map"): "layout 'hf' expected a model like those of transformers, .* received one with pooling='map'",
     ("hf", "map_with_a_class_token"): "ViTForImageClassification is the most similar, received one with pooling='map'",
     **{("hf", kind): "layout 'hf' expected a ViT without a stem" for kind in ("hybrid", "stem_only")},
 }
