@@ -105,12 +105,15 @@ def _require_place(architecture, layout: str) -> None:
                          f"positions_at={architecture.positions_at!r}.")  # fmt: skip
     if layout != "timm" and not architecture.options.get("patch_bias", True):
         raise ValueError(f"layout {layout!r} expected a patch embedding with a bias, received one without.")
-    parts = [name for name, usual in _TIMM_ONLY.items() if architecture.options.get(name, usual) != usual]
+    plain = _PLAIN_BIT if architecture.family == "bit" else _TIMM_ONLY
+    parts = [name for name, usual in plain.items() if architecture.options.get(name, usual) != usual]
     if layout != "timm" and parts:
-        raise ValueError(f"layout {layout!r} expected a plain ViT, received one with {', '.join(parts)}; timm's layout "
+        kind = "BiT" if architecture.family == "bit" else "plain ViT"
+        raise ValueError(f"layout {layout!r} expected a {kind}, received one with {', '.join(parts)}; timm's layout "
                          "has them.")  # fmt: skip
 
 
+_PLAIN_BIT = {"norm": "group", "standardized": True, "basic": False, "deep_stem": False}
 # Fields of a row that other layouts than timm's have no place for, with the only value that they support.
 _TIMM_ONLY = {
     "gated_mlp": False,
@@ -155,6 +158,8 @@ def _arrays(model, architecture, layout):
         raise ValueError(f"layout {layout!r} has no place for {', '.join(unsupported)}.")
     arrays = {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
     arrays = _with_stacks(arrays)
+    if layout == "timm" and architecture.options.get("deep_stem"):
+        return {name.replace("stem.conv.", "stem.conv1."): array for name, array in arrays.items()}
     if layout == "timm" and (is_eva(architecture) or is_beit(architecture)):
         return eva_names(arrays)
     if layout == "timm" and architecture.options.get("block") == "parallel":
