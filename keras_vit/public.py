@@ -43,6 +43,14 @@ from keras_vit.models.zoo.bit import BiT_R152x1 as BiT_R152x1
 from keras_vit.models.zoo.bit import BiT_R152x2 as BiT_R152x2
 from keras_vit.models.zoo.bit import BiT_R152x4 as BiT_R152x4
 from keras_vit.models.zoo.bit import BiT_R200x3 as BiT_R200x3
+from keras_vit.models.zoo.bit import ResNetV2_18 as ResNetV2_18
+from keras_vit.models.zoo.bit import ResNetV2_18d as ResNetV2_18d
+from keras_vit.models.zoo.bit import ResNetV2_34 as ResNetV2_34
+from keras_vit.models.zoo.bit import ResNetV2_34d as ResNetV2_34d
+from keras_vit.models.zoo.bit import ResNetV2_50 as ResNetV2_50
+from keras_vit.models.zoo.bit import ResNetV2_50d_evos as ResNetV2_50d_evos
+from keras_vit.models.zoo.bit import ResNetV2_50d_gn as ResNetV2_50d_gn
+from keras_vit.models.zoo.bit import ResNetV2_101 as ResNetV2_101
 from keras_vit.models.zoo.clip import CLIP_ViT_B16 as CLIP_ViT_B16
 from keras_vit.models.zoo.clip import CLIP_ViT_B32 as CLIP_ViT_B32
 from keras_vit.models.zoo.clip import CLIP_ViT_H14 as CLIP_ViT_H14

@@ -28,7 +28,7 @@ TITLES = {
     "flexivit": "FlexiViT",
     "registers": "Registers",
     "hybrid": "Hybrids",
-    "bit": "BiT",
+    "bit": "BiT and ResNet-v2",
     "efficientnet": "EfficientNet",
     "axial": "Axial",
     "dinov3": "DINOv3",
@@ -63,7 +63,7 @@ EXPORTED = {
     "naflex": ("registers", "factorized", "map"),
     "sapiens": ("rope", "rms_norm", "post_norm", "shared_bias"),
     "hybrid": ("hybrid", "stem_only"),
-    "bit": ("bit",),
+    "bit": ("bit", "bit_batch_norm", "bit_evo_norm"),
     "efficientnet": ("efficientnet",),
     "axial": ("axial",),
 }

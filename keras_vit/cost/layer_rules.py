@@ -140,6 +140,13 @@ def _unit(layer, inputs, output):
     *in_sides, channels = inputs[0]
     *out_sides, out_channels = output
     filters, in_cells, out_cells = layer.filters, math.prod(in_sides), math.prod(out_sides)
+    if isinstance(layer, layers.BasicPreActivationUnit):
+        macs = (
+            convolution(in_sides, 3, layer.strides, channels, filters)[0]
+            + convolution(out_sides, 3, 1, filters, filters)[0]
+        )
+        macs += out_cells * channels * filters if layer.projects else 0
+        return macs, 2 * in_cells * channels + 2 * out_cells * filters
     macs = in_cells * channels * filters + out_cells * filters * out_channels
     macs += out_cells * channels * out_channels if layer.projects else 0
     saved = 2 * filters * (in_cells + out_cells) + out_cells * out_channels
@@ -201,6 +208,7 @@ _RULES = {
     layers.AttentionPooling: _attention_pooling,
     layers.StdConv: _std_conv,
     layers.StemPool: _output_only,
+    layers.EvoNorm: _output_only,
     layers.ResidualUnit: _unit,
     layers.InvertedResidual: _inverted_residual,
 }

@@ -26,6 +26,8 @@ from keras_vit.layers.extended_mlp import ExtendedMLP as ExtendedMLP
 from keras_vit.layers.groupnorm import GroupNorm as GroupNorm
 from keras_vit.layers.initial_values import use_initial_values as use_initial_values
 from keras_vit.layers.layer_scale import LayerScale as LayerScale
+from keras_vit.layers.map_norms import BatchNorm as BatchNorm
+from keras_vit.layers.map_norms import EvoNorm as EvoNorm
 from keras_vit.layers.masked import PatchCorruption as PatchCorruption
 from keras_vit.layers.masked import PatchPrediction as PatchPrediction
 from keras_vit.layers.mbconv import ImageConv as ImageConv
@@ -41,6 +43,7 @@ from keras_vit.layers.positions import SinCosPositions as SinCosPositions
 from keras_vit.layers.prefix_layers import RegisterTokens as RegisterTokens
 from keras_vit.layers.prompts import Prompts as Prompts
 from keras_vit.layers.relative_bias import SharedRelativeBias as SharedRelativeBias
+from keras_vit.layers.resnet import BasicPreActivationUnit as BasicPreActivationUnit
 from keras_vit.layers.resnet import PreActivationUnit as PreActivationUnit
 from keras_vit.layers.resnet import ResidualUnit as ResidualUnit
 from keras_vit.layers.resnet import StemPool as StemPool

@@ -5,13 +5,17 @@ B batch, H W C feature map, F filters of a unit's narrow convolutions, 4 F outpu
 
 from typing import Any
 
+import keras
 from keras import ops
 
 from keras_vit.layers.axial import AxialAttention
 from keras_vit.layers.base import Layer, require_rank
 from keras_vit.layers.groupnorm import GroupNorm
+from keras_vit.layers.map_norms import MAP_NORMS
 from keras_vit.layers.stdconv import StdConv
 
+# Finite values below every map, in place of minus infinity, which some formats do not have.
+_LEAST = {"float16": -6e4, "bfloat16": -1e38, "float32": -1e38, "float64": -1e38}
 _AXIAL_HEADS = 8  # as in Axial-DeepLab (arXiv 2003.07853)
 
 
@@ -20,7 +24,7 @@ class StemPool(Layer):
 
     Args:
         padding: `same` pads as TensorFlow does, with minus infinity (the hybrids); `zeros` pads every side with zeros
-            (BiT), which matters where the map is negative.
+            (BiT), which matters where the map is negative; `symmetric` pads every side with minus infinity (torch).
 
     Input shape: (B, H, W, C). Output shape: (B, H / 2, W / 2, C).
 
@@ -30,8 +34,8 @@ class StemPool(Layer):
 
     def __init__(self, padding: str = "same", **kwargs: Any):
         super().__init__(**kwargs)
-        if padding not in ("same", "zeros"):
-            raise ValueError(f"padding expected 'same' or 'zeros', received {padding!r}.")
+        if padding not in ("same", "zeros", "symmetric"):
+            raise ValueError(f"padding expected 'same', 'zeros' or 'symmetric', received {padding!r}.")
         self.padding = padding
 
     def build(self, input_shape):
@@ -42,9 +46,10 @@ class StemPool(Layer):
         return (batch, height and -(-height // 2), width and -(-width // 2), channels)
 
     def call(self, x):
-        if self.padding == "zeros":
-            x = ops.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-        padding = "valid" if self.padding == "zeros" else "same"
+        if self.padding != "same":
+            border = 0.0 if self.padding == "zeros" else _LEAST[keras.backend.standardize_dtype(x.dtype)]
+            x = ops.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=border)
+        padding = "same" if self.padding == "same" else "valid"
         return ops.max_pool(x, 3, 2, padding, data_format="channels_last")
 
 
@@ -61,6 +66,8 @@ class ResidualUnit(Layer):
 
     Input shape: (B, H, W, C). Output shape: (B, H / strides, W / strides, 4 F).
     """
+
+    expansion = 4
 
     def __init__(
         self,
@@ -104,7 +111,8 @@ class ResidualUnit(Layer):
         self.conv3.build((*shape[:3], self.filters))
         self.projects = self.strides != 1 or input_shape[-1] != 4 * self.filters
         if self.projects:
-            self.proj = self.make_part(StdConv, 4 * self.filters, 1, self.strides, **options, name="proj")
+            strides = 1 if getattr(self, "average", False) else self.strides
+            self.proj = self.make_part(StdConv, 4 * self.filters, 1, strides, **options, name="proj")
             self.proj.build(input_shape)
         return shape
 
@@ -115,7 +123,8 @@ class ResidualUnit(Layer):
 
     def compute_output_shape(self, input_shape):
         batch, height, width, _ = input_shape
-        return (batch, *(side and -(-side // self.strides) for side in (height, width)), 4 * self.filters)
+        sides = (side and -(-side // self.strides) for side in (height, width))
+        return (batch, *sides, self.expansion * self.filters)
 
     def call(self, x):
         y = self.norm1(self.conv1(x), relu=True)
@@ -134,6 +143,8 @@ class PreActivationUnit(ResidualUnit):
         weight_epsilon: epsilon of the weight standardisation; 1e-10 in BiT.
         weight_epsilon_on: where it is added, to the `variance` in BiT.
         axial: whether axial attention with 8 heads replaces the 3 x 3 convolution (arXiv 2010.11929, D.6).
+        norm: kind of the norms: `group`, `batch` or `evo` (EvoNorm-S0).
+        average: whether a strided shortcut averages 2 x 2 cells before its convolution (ResNet-D, arXiv 1812.01187).
 
     Input shape: (B, H, W, C). Output shape: (B, H / strides, W / strides, 4 F).
     """
@@ -146,9 +157,15 @@ class PreActivationUnit(ResidualUnit):
         weight_epsilon: float = 1e-10,
         weight_epsilon_on: str = "variance",
         axial: bool = False,
+        norm: str = "group",
+        average: bool = False,
         **kwargs: Any,
     ):
         super().__init__(filters, strides, group_norm_epsilon, weight_epsilon, weight_epsilon_on, axial, **kwargs)
+        if norm not in MAP_NORMS:
+            raise ValueError(f"norm expected one of {tuple(MAP_NORMS)}, received {norm!r}.")
+        self.norm = norm
+        self.average = average
 
     def build(self, input_shape):
         shape = self._convolutions(input_shape, padding="symmetric")
@@ -156,8 +173,62 @@ class PreActivationUnit(ResidualUnit):
         self.norm2 = self._norm("norm2", (*input_shape[:3], self.filters))
         self.norm3 = self._norm("norm3", (*shape[:3], self.filters))
 
-    def call(self, x):
-        active = self.norm1(x, relu=True)
-        y = self.conv2(self.norm2(self.conv1(active), relu=True))
-        y = self.conv3(self.norm3(y, relu=True))
-        return y + (self.proj(active) if self.projects else x)
+    def _norm(self, name, shape, gamma_initializer="ones"):
+        norm = self.make_part(MAP_NORMS[self.norm], self.group_norm_epsilon, gamma_initializer, name=name)
+        norm.build(shape)
+        return norm
+
+    def call(self, x, training=False):
+        active = self._normed(self.norm1, x, training)
+        y = self.conv2(self._normed(self.norm2, self.conv1(active), training))
+        y = self.conv3(self._normed(self.norm3, y, training))
+        return y + self._shortcut(x, active)
+
+    def _normed(self, norm, x, training):
+        """Call a norm and its activation."""
+        return norm(x, relu=True, **({"training": training} if self.norm == "batch" else {}))
+
+    def _shortcut(self, x, active):
+        """Return the input of the unit, or its projection."""
+        if not self.projects:
+            return x
+        if self.average and self.strides > 1:
+            active = _averaged(active, self.strides)
+        return self.proj(active)
+
+
+class BasicPreActivationUnit(PreActivationUnit):
+    """A `PreActivationUnit` of two 3 x 3 convolutions, of which the first has the stride (ResNet-18 and 34).
+
+    Args: as `PreActivationUnit`. Input shape: (B, H, W, C). Output shape: (B, H / strides, W / strides, F).
+    """
+
+    expansion = 1
+
+    def build(self, input_shape):
+        require_rank(self, input_shape, 4, "a feature map (batch, height, width, channels)")
+        shape = self.compute_output_shape(input_shape)
+        self.norm1 = self._norm("norm1", input_shape)
+        self.conv1 = self._conv("conv1", input_shape, 3, self.strides)
+        self.norm2 = self._norm("norm2", shape)
+        self.conv2 = self._conv("conv2", shape, 3, 1)
+        self.projects = self.strides != 1 or input_shape[-1] != self.filters
+        if self.projects:
+            self.proj = self._conv("proj", input_shape, 1, 1 if self.average else self.strides)
+
+    def _conv(self, name, input_shape, size, strides):
+        """Return a built convolution of F filters."""
+        options = {"padding": "symmetric", "epsilon": self.weight_epsilon, "epsilon_on": self.weight_epsilon_on}
+        conv = self.make_part(StdConv, self.filters, size, strides, **options, name=name)
+        conv.build(input_shape)
+        return conv
+
+    def call(self, x, training=False):
+        active = self._normed(self.norm1, x, training)
+        y = self.conv2(self._normed(self.norm2, self.conv1(active), training))
+        return y + self._shortcut(x, active)
+
+
+def _averaged(x, strides: int):
+    """Return the means of 2 x 2 cells; cells outside the map do not count: (B, H, W, C) -> (B, H / 2, W / 2, C)."""
+    return ops.average_pool(x, 2, strides, "same", data_format="channels_last")

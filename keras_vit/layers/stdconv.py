@@ -22,7 +22,7 @@ class StdConv(Layer):
             zeros on every side.
         epsilon: avoids division by zero.
         epsilon_on: `std` divides by std + epsilon (the official hybrids), `variance` by sqrt(variance + epsilon)
-            (BiT and timm).
+            (BiT and timm). `none` leaves the kernel as it is (ResNets with batch norm).
         conversion: how a loaded kernel was converted; saved in the config.
         image_spec: fields of the `keras_vit.ImageSpec` of the weights; saved in the config of BiT's first layer.
 
@@ -49,8 +49,8 @@ class StdConv(Layer):
             raise ValueError(f"padding expected 'same' or 'symmetric', received {padding!r}.")
         if padding == "symmetric" and not all(side % 2 for side in as_pair(kernel_size, "kernel_size")):
             raise ValueError(f"kernel_size expected odd sides with padding='symmetric', received {kernel_size!r}.")
-        if epsilon_on not in ("std", "variance"):
-            raise ValueError(f"epsilon_on expected 'std' or 'variance', received {epsilon_on!r}.")
+        if epsilon_on not in ("std", "variance", "none"):
+            raise ValueError(f"epsilon_on expected 'std', 'variance' or 'none', received {epsilon_on!r}.")
         self.filters = filters
         self.kernel_size = as_pair(kernel_size, "kernel_size")
         self.strides = strides
@@ -71,7 +71,9 @@ class StdConv(Layer):
         return (batch, *(side and -(-side // self.strides) for side in sides), self.filters)
 
     def standardized_kernel(self, training: bool = False) -> Any:
-        """Return the kernel that the convolution uses, with mean 0 and variance 1 for each filter."""
+        """Return the kernel that the convolution uses, with mean 0 and variance 1 for each filter unless plain."""
+        if self.epsilon_on == "none":
+            return self.kernel
         override = override_of(self, "standardized_kernel", training)
         return override() if override else standardized(ops.cast(self.kernel, "float32"), self.epsilon, self.epsilon_on)
 

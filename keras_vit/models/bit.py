@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from keras_vit import layers
+from keras_vit.layers.map_norms import MAP_NORMS
 from keras_vit.models.conventions import follow_conventions
 from keras_vit.models.inputs_and_head import classifier, finished_model, image_input
 from keras_vit.models.row_checks import check_classes, check_convnet_row
@@ -45,8 +46,7 @@ def build_bit(
         raise ValueError("input_shape expected a known size with axial=True, whose relative positions are stored for "
                          "one, received a free one.")  # fmt: skip
     x = _stages(x, variant, policy)  # (B, H / 32, W / 32, F)
-    x = layers.GroupNorm(_GROUP_NORM_EPSILON, name="norm", dtype=policy)(x)
-    x = keras.layers.ReLU(name="relu", dtype=policy)(x)
+    x = _norm(x, variant, "norm", "relu", policy)
     if pooling == "gap":
         x = keras.layers.GlobalAveragePooling2D("channels_last", name="pooling", dtype=policy)(x)  # (B, F)
     if include_top:
@@ -54,16 +54,34 @@ def build_bit(
     return finished_model(images, x, name or variant.name, weights)
 
 
+def _norm(x, variant: BiTVariant, name: str, relu: str, policy):
+    """Call a norm and a ReLU, in whose place EvoNorm has an activation inside: (B, H, W, C) -> (B, H, W, C)."""
+    x = MAP_NORMS[variant.norm](_GROUP_NORM_EPSILON, name=name, dtype=policy)(x)
+    if variant.norm == "evo":
+        return keras.layers.Activation("linear", name=relu, dtype=policy)(x)
+    return keras.layers.ReLU(name=relu, dtype=policy)(x)
+
+
 def _stages(x, variant: BiTVariant, policy):
     """Call the first convolution and the stages: (B, H, W, C) -> (B, H / 32, W / 32, F)."""
     width, epsilon = int(64 * variant.width_factor), variant.weight_epsilon
-    options = {"group_norm_epsilon": _GROUP_NORM_EPSILON, "weight_epsilon": epsilon, "axial": variant.axial}
-    x = layers.StdConv(width, 7, 2, "symmetric", epsilon, "variance", name="root", dtype=policy)(x)
-    x = layers.StemPool("zeros", name="root_pool", dtype=policy)(x)
+    epsilon_on = "variance" if variant.standardized else "none"
+    options = {"group_norm_epsilon": _GROUP_NORM_EPSILON, "weight_epsilon": epsilon, "weight_epsilon_on": epsilon_on}
+    options |= {"axial": variant.axial, "norm": variant.norm, "average": variant.deep_stem}
+    unit_kind = layers.BasicPreActivationUnit if variant.basic else layers.PreActivationUnit
+    kernel = ("symmetric", epsilon, epsilon_on)
+    if variant.deep_stem:
+        x = layers.StdConv(width // 2, 3, 2, *kernel, name="root", dtype=policy)(x)
+        for i, filters in ((1, width // 2), (2, width)):
+            x = _norm(x, variant, f"root_norm{i}", f"root_relu{i}", policy)
+            x = layers.StdConv(filters, 3, 1, *kernel, name=f"root{i + 1}", dtype=policy)(x)
+    else:
+        x = layers.StdConv(width, 7, 2, *kernel, name="root", dtype=policy)(x)
+    x = layers.StemPool("zeros" if variant.standardized else "symmetric", name="root_pool", dtype=policy)(x)
     for stage, units in enumerate(variant.units):
         for unit in range(units):
             strides = 2 if stage and not unit else 1
             name = f"stage{stage + 1}_unit{unit + 1:02d}"
-            x = layers.PreActivationUnit(width * 2**stage, strides, **options, name=name, dtype=policy)(x)
+            x = unit_kind(width * 2**stage, strides, **options, name=name, dtype=policy)(x)
         x = keras.layers.Activation("linear", name=f"stage{stage + 1}", dtype=policy)(x)
     return x

@@ -5,13 +5,14 @@ from dataclasses import fields, is_dataclass
 from types import UnionType
 
 from keras_vit.checks import is_positive, is_text, is_whole, require
-from keras_vit.models.variants import AnyVariant, Variant
+from keras_vit.models.variants import AnyVariant, BiTVariant, Variant
 from keras_vit.weights import require_classes
 
 POSITIONS = ("learned", "1d", "2d", "factorized", "relative", "none", "sincos2d")
 PLACES = ("stem", "layers", "shared")
 POOLINGS = ("token", "gap", "map", None)
 NORMS = ("layer", "rms")
+MAP_NORMS = ("group", "batch", "evo")
 _CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "norm": NORMS, "pooling": POOLINGS}
 _CHOICES |= {"qkv_bias": ("qkv", "qv", "none"), "relative_bias": (None, "table", "mlp", "shared_mlp")}
 _CHOICES |= {"block": ("pre_norm", "post_norm", "parallel", "attention_scale")}
@@ -52,7 +53,7 @@ def require_row(row: AnyVariant) -> None:
         valid, expected = _SPECIAL.get(field.name) or _TYPES[field.type]
         is_default = type(value) is type(field.default) and value == field.default
         require(is_default or valid(value), field.name, expected, value)
-        choices = _CHOICES.get(field.name)
+        choices = MAP_NORMS if (field.name, type(row)) == ("norm", BiTVariant) else _CHOICES.get(field.name)
         require(not choices or value in choices, field.name, f"one of {choices}", value)
 
 

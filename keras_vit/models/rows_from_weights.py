@@ -60,7 +60,7 @@ def _row(architecture: Architecture, source: str) -> AnyVariant:
 
 def bit_row(architecture: Architecture) -> BiTVariant:
     """Return the row of the table with a BiT's sizes, or a new row."""
-    sizes = {name: getattr(architecture, name) for name in ("units", "width_factor", "axial")}
+    sizes = {name: getattr(architecture, name) for name in ("units", "width_factor", "axial")} | architecture.options
     same = (row for row in BIT_VARIANTS if all(getattr(row, name) == sizes[name] for name in sizes))
     return replace(next(same, BiTVariant("BiT", **sizes)), weight_epsilon=architecture.weight_epsilon)
 

@@ -138,7 +138,11 @@ def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = 
         widths = widths_of(shapes, len(units), contents.source)
         return Architecture("efficientnet", root[2], units=units, classes=classes, options={"widths": widths})
     if contents.family == "bit":
-        return Architecture("bit", root[2], units=units, width_factor=root[3] / 64, classes=classes, **conventions)
+        width = shapes.get("root3/kernel", root)[3]
+        options = resnet_options(shapes)
+        return Architecture(
+            "bit", root[2], units=units, width_factor=width / 64, classes=classes, options=options, **conventions
+        )
     class_token = "class_token" in contents.prefix
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
     layout = prefix_and_grid(positions, contents.prefix_tokens, grid)
@@ -181,6 +185,22 @@ def _positions(contents) -> str:
     if contents.grid:
         return "factorized"
     return "sincos2d" if contents.layout.fixed_positions else "none"
+
+
+def resnet_options(shapes) -> dict[str, object]:
+    """Return the fields of a ResNet's row that the shapes of its variables show.
+
+    Arrays do not show whether kernels are standardised. Those of the published models with the first convolution and
+    the group norms of BiT are.
+    """
+    norm = "batch" if "norm/moving_mean" in shapes else "evo" if "norm/slope" in shapes else "group"
+    deep = "root3/kernel" in shapes
+    return {
+        "norm": norm,
+        "deep_stem": deep,
+        "basic": "stage1_unit01/conv3/kernel" not in shapes,
+        "standardized": norm == "group" and not deep,
+    }
 
 
 def grid_of_config(contents: Contents, fields: dict) -> tuple[int, int] | None:

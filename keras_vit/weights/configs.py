@@ -251,16 +251,35 @@ def _timm_hybrid(model):
     return _TIMM_HYBRIDS[model.units]
 
 
+_TIMM_RESNETS = {"resnetv2_50d_gn", "resnetv2_50d_evos"}
+_TIMM_RESNETS |= {f"resnetv2_{depth}{deep}" for depth in (18, 34, 50, 101, 152) for deep in ("", "d")}
+
+
+def _timm_resnet(model):
+    """Return timm's name of a ResNet whose kernels are not standardised."""
+    options, bottlenecks = model.options, {(3, 4, 6, 3): 50, (3, 4, 23, 3): 101, (3, 8, 36, 3): 152}
+    depth = ({(2, 2, 2, 2): 18, (3, 4, 6, 3): 34} if options["basic"] else bottlenecks).get(model.units)
+    norm = {"batch": "", "group": "_gn", "evo": "_evos"}[options["norm"]]
+    name = f"resnetv2_{depth}{'d' * options['deep_stem']}{norm}"
+    if name not in _TIMM_RESNETS or model.width_factor != 1:
+        raise ValueError(f"layout 'timm' expected a ResNet among {', '.join(sorted(_TIMM_RESNETS))}, received "
+                         f"{model.units} units, {model.width_factor:g} times as wide, and {options}.")  # fmt: skip
+    return name
+
+
 def _timm_bit(model, spec):
     depth = {(3, 4, 6, 3): 50, (3, 4, 23, 3): 101, (3, 8, 36, 3): 152}.get(model.units)
-    if (depth, model.width_factor) not in {(50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4)}:
+    name = f"resnetv2_{depth}x{model.width_factor:g}_bit"
+    if not model.options.get("standardized", True):
+        name = _timm_resnet(model)
+    elif (depth, model.width_factor) not in {(50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4)}:
         raise ValueError(
             "layout 'timm' expected a BiT among R50x1, R50x3, R101x1, R101x3, R152x2, R152x4, "
             f"received units {model.units}, {model.width_factor:g} times as wide."
         )
     size = model.image_size or spec.size or (224, 224)
     return {
-        "architecture": f"resnetv2_{depth}x{model.width_factor:g}_bit",
+        "architecture": name,
         "num_classes": model.classes or 0,
         "model_args": {"in_chans": model.channels},
         "keras_vit": {"weight_epsilon": model.weight_epsilon},

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from keras_vit.private import calls_in
-from keras_vit.weights.architecture import Architecture
+from keras_vit.weights.architecture import Architecture, resnet_options
 from keras_vit.weights.names import PREFIX
 from keras_vit.weights.names_options import grouped_queries
 
@@ -35,12 +35,23 @@ def architecture_of_model(model) -> Architecture:
         stem = {"units": tuple(counts.values()), "width_factor": root.filters / 64}
         stem |= {"weight_epsilon": root.epsilon, "weight_epsilon_on": root.epsilon_on}
     if "root" in layers:
-        return Architecture("bit", axial=any(unit.axial for unit in units), **common, **stem)
+        options = resnet_options({weight.path for weight in model.weights} | _unit_paths(units))
+        options["standardized"] = root.epsilon_on != "none"
+        if not options["standardized"]:
+            stem["weight_epsilon_on"] = "variance"  # as in any BiT; plain kernels have no epsilon
+        if "root3" in layers:
+            stem["width_factor"] = layers["root3"].filters / 64
+        return Architecture("bit", axial=any(unit.axial for unit in units), options=options, **common, **stem)
     if "embedding" not in layers or "position_embedding" not in layers:
         raise ValueError(f"model expected a model of keras_vit, received {model.name!r}.")
     if root is not None:
         stem["group_norm_epsilon"] = layers["stem_root_norm"].epsilon
     return _vit(model, layers, {**common, **stem})
+
+
+def _unit_paths(units: list) -> set[str]:
+    """Return the paths of the last convolutions of a ResNet's units, which basic units do not have."""
+    return {f"{unit.name}/conv3/kernel" for unit in units if unit.expansion > 1}
 
 
 def _vit(model, layers: dict, known: dict) -> Architecture:

@@ -33,6 +33,8 @@ def _bit_norm(ours: str, npz: str, big_vision: str, timm: str, hf: str):
 
 _UNIT, _BIT_NPZ, _BIT_BV = "stage{s}_unit{u:02d}/", "block{s}/unit{u:02d}/", "block{s}/unit{u:02d}/"
 _BIT_TIMM, _BIT_HF = "stages.{s0}.blocks.{u0}.", "bit.encoder.stages.{s0}.layers.{u0}."
+# Variables of batch norms, and of EvoNorms.
+_MORE = (("moving_mean", "running_mean"), ("moving_variance", "running_var"), ("slope", "v"))
 _LETTERS = ((1, "a"), (2, "b"), (3, "c"))
 BIT = (
     _bit_conv("root", "root_block/", "root_block/conv_root", "stem.conv", "bit.embedder.convolution"),
@@ -56,6 +58,20 @@ BIT = (
         for part in ("offsets", "qkv/kernel", "qkv/bias", "out/kernel", "out/bias")
     ),
     *_bit_norm("norm", "", "norm-pre-head", "norm", "bit.norm"),
+    *(  # timm's other ResNets: three convolutions in the stem, batch norms and EvoNorms
+        row_of_cells(f"{ours}/kernel", {"timm": (f"stem.conv{n}.weight", TORCH_CONV)})
+        for ours, n in (("root", 1), ("root2", 2), ("root3", 3))
+    ),
+    *(
+        row_of_cells(f"root_norm{n}/{ours}", {"timm": (f"stem.norm{n}.{theirs}", SAME)})
+        for n in (1, 2)
+        for ours, theirs in (("gamma", "weight"), ("beta", "bias"), *_MORE)
+    ),
+    *(
+        row_of_cells(f"{layer}/{ours}", {"timm": (f"{torch}.{theirs}", SAME)})
+        for layer, torch in (*((f"{_UNIT}norm{n}", f"{_BIT_TIMM}norm{n}") for n in (1, 2, 3)), ("norm", "norm"))
+        for ours, theirs in _MORE
+    ),
     row_of_cells(
         "head/kernel",
         {

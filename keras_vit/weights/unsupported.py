@@ -89,13 +89,13 @@ FEATURES = (
     Feature("class attention", r"(?:^|\.)(blocks_token_only|cls_attn_blocks)\."),
     Feature("talking heads", r"(?:^|\.)attn\.proj_[lw]\."),
     Feature("a norm of patches (NaFlex)", r"(?:^|\.)embeds\.norm\w*\."),
-    Feature(  # EfficientNet's names begin with the stem's
+    Feature(  # EfficientNet's names begin with the stem's; those of ResNetV2 have its stages
         "batch norm",
         r"^((?:(?:module|model)\.)*)(?:.*\.)?running_(mean|var)$",
-        without=(r"\1conv_stem.weight",),
+        without=(r"\1conv_stem.weight", r"\1stages.0.blocks.0.conv2.weight"),
     ),
     Feature("a convolutional stem", r"(?:^|\.)patch_embed\.(proj|conv\w*)\.\d+\."),
-    Feature("a ResNet stem of several convolutions", r"(?:^|\.)stem\.conv1\."),
+    Feature("a ResNet stem of several convolutions", r"(?:^|\.)\w+\.stem\.conv1\."),
     Feature("RMSNorm", r"^(.*(?<![qk]_)(?<!sub_)norm\d?)\.weight$", without=(r"\1.bias",)),
     Feature("dense layers without bias", r"^(.*\.\d+\.(?:attn\.proj|mlp\.fc\d))\.weight$", without=(r"\1.bias",)),
     Feature(

@@ -126,17 +126,30 @@ def _require_place(architecture, layout: str) -> None:
     if architecture.positions_at != "stem":
         raise ValueError(f"layout {layout!r} expected positions only after the stem, received "
                          f"positions_at={architecture.positions_at!r}.")  # fmt: skip
-    if layout in ("timm", "hf"):  # their configs check the other parts
+    if layout == "timm":
         return
-    if not architecture.options.get("patch_bias", True):
+    if layout != "hf" and not architecture.options.get("patch_bias", True):
         raise ValueError(f"layout {layout!r} expected a patch embedding with a bias, received one without.")
-    parts = [name for name, usual in _TORCH_ONLY.items() if architecture.options.get(name, usual) != usual]
+    plain = _PLAIN_BIT if architecture.family == "bit" else _TIMM_ONLY
+    if layout != "hf":  # whose configs check the others
+        plain = plain if architecture.family == "bit" else {**plain, **_TORCH_ONLY}
+    parts = [name for name, usual in plain.items() if architecture.options.get(name, usual) != usual]
     if parts:
-        raise ValueError(f"layout {layout!r} expected a plain ViT, received one with {', '.join(parts)}; timm's layout "
+        kind = "BiT" if architecture.family == "bit" else "plain ViT"
+        raise ValueError(f"layout {layout!r} expected a {kind}, received one with {', '.join(parts)}; timm's layout "
                          "has them.")  # fmt: skip
 
 
-# Fields of a row that the official layouts have no place for, with the only value that they support.
+_PLAIN_BIT = {"norm": "group", "standardized": True, "basic": False, "deep_stem": False}
+# Fields of a row that only timm's layout has a place for, with the only value that the others support.
+_TIMM_ONLY = {
+    "block": "pre_norm",
+    "attention_out_bias": True,
+    "qk_norm": False,
+    "heads_per_key": 1,
+    "differential_attention": False,
+}
+# Likewise the fields that the official layouts have no place for.
 _TORCH_ONLY = {
     "gated_mlp": False,
     "mlp_inner_norm": False,
@@ -152,11 +165,6 @@ _TORCH_ONLY = {
     "pooling_heads": 0,
     "pooling_mlp_dim": 0,
     "relative_bias": None,
-    "block": "pre_norm",
-    "attention_out_bias": True,
-    "qk_norm": False,
-    "heads_per_key": 1,
-    "differential_attention": False,
 }
 
 
@@ -182,6 +190,8 @@ def _arrays(model, architecture, layout):
         return _with_thirds(hub_arrays(arrays, architecture))
     arrays = {spelt: arrays[name] for name, spelt in spell(layout, list(arrays)).items()}
     arrays = _with_stacks(arrays)
+    if layout == "timm" and architecture.options.get("deep_stem"):
+        return {name.replace("stem.conv.", "stem.conv1."): array for name, array in arrays.items()}
     if layout == "timm" and (is_eva(architecture) or is_beit(architecture)):
         return eva_names(arrays)
     if layout == "timm" and architecture.options.get("block") == "parallel":

@@ -57,6 +57,8 @@ FACTORIZED = replace(TINY, positions="factorized", registers=2)
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
 EFFICIENTNET = keras_vit.EfficientNetVariant("tiny_efficientnet", 0.25, 0.1)
 AXIAL_BIT = replace(BIT, axial=True)
+BATCH_NORM = replace(BIT, norm="batch", standardized=False, basic=True)
+EVO_NORM = replace(BIT, norm="evo", standardized=False, deep_stem=True, width_factor=1)
 TOKENS = ((6, 16),)
 BLOCK = {"num_heads": 2, "mlp_dim": 24}
 DROPS = {"dropout_rate": 0.1, "attention_dropout_rate": 0.1, "drop_path_rate": 0.2}
@@ -230,6 +232,15 @@ LAYERS = (
     Case("ResidualUnit", layers.ResidualUnit, {"filters": 32, "strides": 2}, ((5, 6, 64),)),
     Case("ResidualUnit_identity", layers.ResidualUnit, {"filters": 32}, ((4, 4, 128),)),
     Case("PreActivationUnit", layers.PreActivationUnit, {"filters": 32, "strides": 2}, ((5, 6, 64),)),
+    Case(
+        "BasicPreActivationUnit",
+        layers.BasicPreActivationUnit,
+        {"filters": 8, "strides": 2, "norm": "batch", "weight_epsilon_on": "none", "average": True},
+        ((5, 6, 4),),
+    ),
+    Case("BatchNorm", layers.BatchNorm, {"epsilon": 1e-4}, ((3, 5, 8),)),
+    Case("EvoNorm", layers.EvoNorm, {"epsilon": 1e-4, "gamma_initializer": "zeros"}, ((3, 5, 64),)),
+    Case("StemPool_symmetric", layers.StemPool, {"padding": "symmetric"}, ((6, 7, 4),)),
     Case("ImageConv", layers.ImageConv, {"filters": 8}, ((7, 8, 3),)),
     Case("InvertedResidual", layers.InvertedResidual, {"filters": 8, "drop_path_rate": 0.2}, ((5, 6, 8),)),
     Case(
@@ -313,6 +324,8 @@ MODELS = (
         "axial_free_size", arguments={"variant": AXIAL, "pooling": "map"}, shapes=((None, None, 3),), static_size=False
     ),
     Case("bit", arguments={"variant": BIT}, shapes=((32, 40, 1),)),
+    Case("bit_batch_norm", arguments={"variant": BATCH_NORM}, shapes=((32, 40, 3),)),
+    Case("bit_evo_norm", arguments={"variant": EVO_NORM}, shapes=((32, 40, 3),)),
     Case("bit_map", arguments={"variant": BIT, "include_top": False, "pooling": None}, shapes=((32, 32, 3),)),
     Case("axial_bit", arguments={"variant": AXIAL_BIT}, shapes=((32, 40, 1),)),
     Case("efficientnet", arguments={"variant": EFFICIENTNET, "dropout_rate": 0.1}, shapes=((32, 40, 1),)),
@@ -323,7 +336,7 @@ CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
 PRINCIPAL += ("registers", "clip", "rope", "relative_bias", "gated", "rms_norm", "distilled", "map_of_patches")
-PRINCIPAL += ("efficientnet", "post_norm", "parallel", "shared_bias", "factorized")
+PRINCIPAL += ("efficientnet", "post_norm", "parallel", "shared_bias", "factorized", "bit_batch_norm", "bit_evo_norm")
 
 
 SINGLE_LAYERS = tuple(case for case in LAYERS if "_" not in case.name)  # one for each class

@@ -108,14 +108,16 @@ def test_one_step_moves_every_weight_and_lowers_the_loss(case):
     x, y = inputs_for(case), targets_for(model)
     before = [keras.ops.convert_to_numpy(variable) for variable in model.trainable_variables]
     model.compile(keras.optimizers.SGD(0.02), "mse", jit_compile=PLAIN_STEP)
-    first = model.test_on_batch(x, y[0])
+    # The moving averages of a batch norm follow its statistics slowly, so that its loss is that of training.
+    measure = model.train_on_batch if case.layer is layers.BatchNorm else model.test_on_batch
+    first = measure(x, y[0])
     model.train_on_batch(x, y[0])
     for variable, old in zip(model.trainable_variables, before, strict=True):
         if not variable.path.endswith(WITHOUT_GRADIENT) and not _is_normed_away(case, variable):
             assert np.any(keras.ops.convert_to_numpy(variable) != old), variable.path
     for _ in range(8):
         model.train_on_batch(x, y[0])
-    assert model.test_on_batch(x, y[0]) < first
+    assert measure(x, y[0]) < first
 
 
 @pytest.mark.parametrize("name", quick_first(FITTED, ("token", "hybrid", "axial")))

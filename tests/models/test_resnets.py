@@ -53,7 +53,9 @@ def test_bit_builders_have_the_signature_of_keras_applications():
         named = [p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
         assert named == [*expected, "classifier_activation", "name"]
         assert row.paper_name in builder.__doc__
-    assert {*keras_vit.list_models("BiT*"), "AxialResNet_R50x1"} == {row.name for row in BIT_VARIANTS}
+    assert {*keras_vit.list_models("BiT*"), *keras_vit.list_models("ResNetV2*"), "AxialResNet_R50x1"} == {
+        row.name for row in BIT_VARIANTS
+    }
 
 
 def test_feature_maps_by_stage():

@@ -70,3 +70,48 @@ def test_a_file_of_timm_computes_alike_and_goes_back(name, tmp_path, capsys):
     assert max_difference(keras_vit.from_pretrained(tmp_path / "back")(IMAGES), ours(IMAGES)) == 0
     ours.save(tmp_path / "own.keras")
     assert max_difference(keras_vit.from_pretrained(tmp_path / "own.keras")(IMAGES), ours(IMAGES)) == 0
+
+
+RESNETS = {  # architecture -> arguments of timm
+    "resnetv2_18": {},
+    "resnetv2_34d": {},
+    "resnetv2_50": {},
+    "resnetv2_50d_gn": {},
+    "resnetv2_50d_evos": {},
+}
+
+
+@pytest.mark.parametrize("name", RESNETS)
+def test_a_resnet_of_timm_computes_alike_and_goes_back(name, tmp_path, capsys):
+    """At full depth, whose stages the names state. Odd sides pad unevenly."""
+    timm = parity.timm()
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 68, 75, 3)).astype("float32")
+    torch.manual_seed(0)
+    theirs = quietly(lambda: timm.create_model(name, num_classes=5).eval())
+    for key, array in theirs.state_dict().items():
+        if array.dim() == 1:
+            array.copy_(torch.rand_like(array) + 0.5 if "norm" in key else torch.randn_like(array))
+    (tmp_path / "model").mkdir()
+    save_file(theirs.state_dict(), tmp_path / "model" / "model.safetensors")
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"architecture": name, "num_classes": 5}))
+    expected = quietly(lambda: theirs(nchw(images)).numpy())
+    ours = keras_vit.from_pretrained(tmp_path / "model")
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and said[0].endswith("images are scaled to [-1, 1], as by preprocess_input")
+    assert max_difference(ours(images), expected) < 2e-5 * np.abs(expected).max()
+    features = quietly(lambda: theirs.forward_features(nchw(images)).numpy()).transpose(0, 2, 3, 1)
+    last = keras_vit.feature_model(ours, ["relu"])
+    assert max_difference(last(images), features) < 2e-5 * np.abs(features).max()
+    keras_vit.save_weights(ours, tmp_path / "back", layout="timm")
+    assert not capsys.readouterr().err
+    config = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert config["architecture"] == name
+    again = quietly(lambda: timm.create_model(f"local-dir:{tmp_path / 'back'}", pretrained=True).eval())
+    assert max_difference(quietly(lambda: again(nchw(images)).numpy()), expected) < 2e-5 * np.abs(expected).max()
+    ours.save(tmp_path / "own.keras")
+    assert max_difference(keras_vit.from_pretrained(tmp_path / "own.keras")(images), ours(images)) == 0
+    with pytest.raises(ValueError, match="layout 'hf' expected a BiT, received one with"):
+        keras_vit.save_weights(ours, tmp_path / "hf", layout="hf")

@@ -83,8 +83,10 @@ def _extras(row: Variant) -> str:
 def describe_variant(variant: AnyVariant) -> str:
     """Return the sizes of a row in words."""
     if isinstance(variant, BiTVariant):
-        kind = "axial units" if variant.axial else "units"
-        return f"stages of {', '.join(map(str, variant.units))} {kind}, {variant.width_factor} times as wide"
+        kind = f"{'axial ' * variant.axial}{'basic ' * variant.basic}units"
+        norm = {"group": "group norms", "batch": "batch norms", "evo": "EvoNorms"}[variant.norm]
+        extras = "" if variant.standardized else f", with {norm}{' and a deep stem' * variant.deep_stem}"
+        return f"stages of {', '.join(map(str, variant.units))} {kind}, {variant.width_factor} times as wide{extras}"
     if isinstance(variant, EfficientNetVariant):
         units = ", ".join(map(str, variant.units))
         size = f"images of {variant.image_size} pixels"

@@ -204,6 +204,11 @@ class BiTVariant(ConvNet):
             timm and transformers.
         axial: whether axial attention replaces the 3 x 3 convolutions (arXiv 2010.11929, appendix D.6). Such a model is
             built for one image size.
+        norm: kind of the norms: `group`, `batch` or `evo` (EvoNorm-S0, which has an activation of its own).
+        standardized: whether the convolutions' kernels are standardised; those of ResNets with batch norm are not.
+        basic: whether a unit has two 3 x 3 convolutions, as in ResNet-18 and ResNet-34.
+        deep_stem: whether three 3 x 3 convolutions replace the first one, and means of 2 x 2 cells the strides of the
+            shortcuts (ResNet-D, arXiv 1812.01187).
     """
 
     name: str
@@ -215,6 +220,10 @@ class BiTVariant(ConvNet):
     parameters: ParameterCounts | None = None
     weight_epsilon: float = 1e-10
     axial: bool = False
+    norm: str = "group"
+    standardized: bool = True
+    basic: bool = False
+    deep_stem: bool = False
 
 
 @dataclass(frozen=True)

@@ -345,3 +345,299 @@ def BiT_R200x3(
         bit.R200x3, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
         include_preprocessing=include_preprocessing, labels=labels, dtype=dtype,
     )
+
+
+def ResNetV2_18(
+    include_top: bool = True, weights: str | None = None, input_tensor: Any = None, input_shape: tuple | None = None,
+    pooling: str | None = "gap", classes: int = 1000, classifier_activation: str | None = "softmax",
+    name: str | None = None, *, include_preprocessing: bool = False, labels: Sequence[str] | None = None,
+    dtype: Any = None,
+) -> keras.Model:
+    """Build ResNet-v2-18: 11,687,720 parameters with 1000 classes.
+
+    The model has stages of 2, 2, 2, 2 basic units, 1 times as wide, with batch norms.
+
+    Args:
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
+        input_tensor: a Keras tensor of images to use as the input.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
+        classes: number of classes of the classifier.
+        classifier_activation: `softmax`, `sigmoid`, or None for logits.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
+
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
+
+    Raises:
+        ValueError: an argument is out of range; the message states what was expected and what was received.
+    """
+    return build_bit(
+        bit.V2_18, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
+        include_preprocessing=include_preprocessing, labels=labels, dtype=dtype,
+    )
+
+
+def ResNetV2_18d(
+    include_top: bool = True, weights: str | None = None, input_tensor: Any = None, input_shape: tuple | None = None,
+    pooling: str | None = "gap", classes: int = 1000, classifier_activation: str | None = "softmax",
+    name: str | None = None, *, include_preprocessing: bool = False, labels: Sequence[str] | None = None,
+    dtype: Any = None,
+) -> keras.Model:
+    """Build ResNet-v2-18d: 11,706,952 parameters with 1000 classes.
+
+    The model has stages of 2, 2, 2, 2 basic units, 1 times as wide, with batch norms and a deep stem.
+
+    Args:
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
+        input_tensor: a Keras tensor of images to use as the input.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
+        classes: number of classes of the classifier.
+        classifier_activation: `softmax`, `sigmoid`, or None for logits.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
+
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
+
+    Raises:
+        ValueError: an argument is out of range; the message states what was expected and what was received.
+    """
+    return build_bit(
+        bit.V2_18d, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
+        include_preprocessing=include_preprocessing, labels=labels, dtype=dtype,
+    )
+
+
+def ResNetV2_34(
+    include_top: bool = True, weights: str | None = None, input_tensor: Any = None, input_shape: tuple | None = None,
+    pooling: str | None = "gap", classes: int = 1000, classifier_activation: str | None = "softmax",
+    name: str | None = None, *, include_preprocessing: bool = False, labels: Sequence[str] | None = None,
+    dtype: Any = None,
+) -> keras.Model:
+    """Build ResNet-v2-34: 21,795,880 parameters with 1000 classes.
+
+    The model has stages of 3, 4, 6, 3 basic units, 1 times as wide, with batch norms.
+
+    Args:
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
+        input_tensor: a Keras tensor of images to use as the input.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
+        classes: number of classes of the classifier.
+        classifier_activation: `softmax`, `sigmoid`, or None for logits.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
+
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
+
+    Raises:
+        ValueError: an argument is out of range; the message states what was expected and what was received.
+    """
+    return build_bit(
+        bit.V2_34, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
+        include_preprocessing=include_preprocessing, labels=labels, dtype=dtype,
+    )
+
+
+def ResNetV2_34d(
+    include_top: bool = True, weights: str | None = None, input_tensor: Any = None, input_shape: tuple | None = None,
+    pooling: str | None = "gap", classes: int = 1000, classifier_activation: str | None = "softmax",
+    name: str | None = None, *, include_preprocessing: bool = False, labels: Sequence[str] | None = None,
+    dtype: Any = None,
+) -> keras.Model:
+    """Build ResNet-v2-34d: 21,815,112 parameters with 1000 classes.
+
+    The model has stages of 3, 4, 6, 3 basic units, 1 times as wide, with batch norms and a deep stem.
+
+    Args:
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
+        input_tensor: a Keras tensor of images to use as the input.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
+        classes: number of classes of the classifier.
+        classifier_activation: `softmax`, `sigmoid`, or None for logits.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
+
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
+
+    Raises:
+        ValueError: an argument is out of range; the message states what was expected and what was received.
+    """
+    return build_bit(
+        bit.V2_34d, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
+        include_preprocessing=include_preprocessing, labels=labels, dtype=dtype,
+    )
+
+
+def ResNetV2_50(
+    include_top: bool = True, weights: str | None = None, input_tensor: Any = None, input_shape: tuple | None = None,
+    pooling: str | None = "gap", classes: int = 1000, classifier_activation: str | None = "softmax",
+    name: str | None = None, *, include_preprocessing: bool = False, labels: Sequence[str] | None = None,
+    dtype: Any = None,
+) -> keras.Model:
+    """Build ResNet-v2-50: 25,549,352 parameters with 1000 classes.
+
+    The model has stages of 3, 4, 6, 3 units, 1 times as wide, with batch norms.
+
+    Args:
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
+        input_tensor: a Keras tensor of images to use as the input.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
+        classes: number of classes of the classifier.
+        classifier_activation: `softmax`, `sigmoid`, or None for logits.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
+
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
+
+    Raises:
+        ValueError: an argument is out of range; the message states what was expected and what was received.
+    """
+    return build_bit(
+        bit.V2_50, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
+        include_preprocessing=include_preprocessing, labels=labels, dtype=dtype,
+    )
+
+
+def ResNetV2_101(
+    include_top: bool = True, weights: str | None = None, input_tensor: Any = None, input_shape: tuple | None = None,
+    pooling: str | None = "gap", classes: int = 1000, classifier_activation: str | None = "softmax",
+    name: str | None = None, *, include_preprocessing: bool = False, labels: Sequence[str] | None = None,
+    dtype: Any = None,
+) -> keras.Model:
+    """Build ResNet-v2-101: 44,541,480 parameters with 1000 classes.
+
+    The model has stages of 3, 4, 23, 3 units, 1 times as wide, with batch norms.
+
+    Args:
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
+        input_tensor: a Keras tensor of images to use as the input.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
+        classes: number of classes of the classifier.
+        classifier_activation: `softmax`, `sigmoid`, or None for logits.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
+
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
+
+    Raises:
+        ValueError: an argument is out of range; the message states what was expected and what was received.
+    """
+    return build_bit(
+        bit.V2_101, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
+        include_preprocessing=include_preprocessing, labels=labels, dtype=dtype,
+    )
+
+
+def ResNetV2_50d_gn(
+    include_top: bool = True, weights: str | None = None, input_tensor: Any = None, input_shape: tuple | None = None,
+    pooling: str | None = "gap", classes: int = 1000, classifier_activation: str | None = "softmax",
+    name: str | None = None, *, include_preprocessing: bool = False, labels: Sequence[str] | None = None,
+    dtype: Any = None,
+) -> keras.Model:
+    """Build ResNet-v2-50d_gn: 25,568,584 parameters with 1000 classes.
+
+    The model has stages of 3, 4, 6, 3 units, 1 times as wide, with group norms and a deep stem.
+
+    Args:
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
+        input_tensor: a Keras tensor of images to use as the input.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
+        classes: number of classes of the classifier.
+        classifier_activation: `softmax`, `sigmoid`, or None for logits.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
+
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
+
+    Raises:
+        ValueError: an argument is out of range; the message states what was expected and what was received.
+    """
+    return build_bit(
+        bit.V2_50d_gn, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name,
+        include_preprocessing=include_preprocessing, labels=labels, dtype=dtype,
+    )
+
+
+def ResNetV2_50d_evos(
+    include_top: bool = True, weights: str | None = None, input_tensor: Any = None, input_shape: tuple | None = None,
+    pooling: str | None = "gap", classes: int = 1000, classifier_activation: str | None = "softmax",
+    name: str | None = None, *, include_preprocessing: bool = False, labels: Sequence[str] | None = None,
+    dtype: Any = None,
+) -> keras.Model:
+    """Build ResNet-v2-50d_evos: 25,591,368 parameters with 1000 classes.
+
+    The model has stages of 3, 4, 6, 3 units, 1 times as wide, with EvoNorms and a deep stem.
+
+    Args:
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
+        input_tensor: a Keras tensor of images to use as the input.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `gap` (mean over the feature map), or, with `include_top=False`, None for the map of the last stage.
+        classes: number of classes of the classifier.
+        classifier_activation: `softmax`, `sigmoid`, or None for logits.
+        name: name of the Keras model.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        dtype: dtype policy of all layers; None for the global policy.
+
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, F) or (B, H / 32, W / 32, F).
+
+    Raises:
+        ValueError: an argument is out of range; the message states what was expected and what was received.
+    """
+    return build_bit(
+        bit.V2_50d_evos, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation,
+        name, include_preprocessing=include_preprocessing, labels=labels, dtype=dtype,
+    )
