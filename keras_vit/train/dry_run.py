@@ -2,24 +2,23 @@
 
 import dataclasses
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.examples import in_memory
-from keras_vit.models.adapt import merged_if_adapted
 from keras_vit.models.variants import BiTVariant, EfficientNetVariant
-from keras_vit.tasks.masked import finished_models
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.measure import Measure
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.inputs import check_sizes
 from keras_vit.train.recipe.labels import check_labels
+from keras_vit.train.result import save_result
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
 from keras_vit.train.strategy import Devices
-from keras_vit.train.workdir import save_model
 
 CLASSES, STEPS, RUN = 5, 2, 100  # RUN: updates of the run that is imagined
 
@@ -87,6 +86,5 @@ def dry_run(recipe: Recipe) -> dict:
         state.counters.next_report()
     result = Measure(recipe, state.average, data, devices)("test")
     with tempfile.TemporaryDirectory() as folder:
-        for name, model in finished_models(recipe, state.average).items():
-            save_model(merged_if_adapted(model), f"{folder}/{name}")
+        save_result(recipe, state.average, Path(folder))
     return {"parameters": state.model.count_params(), "losses": losses, "accuracy": result.get("accuracy")}

@@ -10,8 +10,6 @@ import keras
 import tensorflow as tf
 
 from keras_vit.data.broken import DATA_ERRORS, naming_broken_files
-from keras_vit.models.adapt import merged_if_adapted
-from keras_vit.models.adapter_files import save_adapter
 from keras_vit.preprocessing.image_spec import preprocessing_of
 from keras_vit.tasks.masked import finished_models
 from keras_vit.train.cached_features import on_features
@@ -32,6 +30,7 @@ from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.inputs import check_selection, check_sizes
 from keras_vit.train.recipe.labels import check_labels
 from keras_vit.train.recipe.updates import head_steps
+from keras_vit.train.result import save_result
 from keras_vit.train.stages import spans_of
 from keras_vit.train.state import first_state
 from keras_vit.train.step import compiled_steps
@@ -295,11 +294,7 @@ class Run:
         )
         summary |= self.measure.thresholds
         if self.devices.chief:
-            for name, model in finished_models(self.recipe, self.state.average).items():
-                save_model(merged_if_adapted(model), self.workdir / name)
-            if self.recipe.adapt is not None:
-                base = self.recipe.model.weights or str(self.recipe.model.variant)
-                save_adapter(self.state.average, self.workdir / "adapter.safetensors", self.recipe.adapt.kind, base)
+            save_result(self.recipe, self.state.average, self.workdir)
             write_summary(self.workdir / "summary.json", summary)
             for follower in self.followers:
                 follower.finish()
