@@ -105,8 +105,7 @@ class Run:
     """A training run: built from its recipe, then resumed from its newest checkpoint. See `train`."""
 
     def __init__(
-        self, recipe: Recipe, workdir: Path, data_dir: str | None, devices: Devices, profile: bool = False,
-        followers=(),
+        self, recipe: Recipe, workdir: Path, data_dir: str | None, devices: Devices, profile: bool = False, followers=()
     ):  # fmt: skip
         self.recipe, self.workdir, self.devices = recipe, workdir, devices
         self.directory, self.batch_size = data_dir or recipe.data.directory, recipe.data.batch_size
