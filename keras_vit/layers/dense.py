@@ -224,5 +224,5 @@ def low_rank(hidden, b, parts: tuple[bool, ...] | None):
     count = sum(parts)
     pairs = zip(ops.split(hidden, count, axis=-1), ops.split(ops.convert_to_tensor(b), count, axis=-1), strict=True)
     products = [ops.matmul(*pair) for pair in pairs]
-    zeros, products = ops.zeros_like(products[0]), iter(products)
-    return ops.concatenate([next(products) if adapted else zeros for adapted in parts], axis=-1)
+    zeros, rest = ops.zeros_like(products[0]), iter(products)
+    return ops.concatenate([next(rest) if adapted else zeros for adapted in parts], axis=-1)
