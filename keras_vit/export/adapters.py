@@ -44,7 +44,10 @@ def check_adapters(model: keras.Model, adapters: dict[str, keras.Model], formats
 
 
 def owner_of(signature: str, adapters) -> tuple[str | None, str]:
-    """Return the adapter of a signature, or None for the base, and the signature of a model that it stands for."""
+    """Return the name of the adapter that a signature belongs to, and the signature without that name.
+
+    The name of the base is None.
+    """
     for name in adapters:
         if signature in (name, f"{name}_{BYTES}"):
             return name, "serving_default" if signature == name else BYTES
@@ -52,7 +55,7 @@ def owner_of(signature: str, adapters) -> tuple[str | None, str]:
 
 
 def adapted_function(base: keras.Model, model: keras.Model, kernels: list) -> tuple[Callable, list]:
-    """Return the forward pass of an adapted model by the weights of its base, and the variables of its own.
+    """Return the forward pass of an adapted model with the weights of its base, and its further variables.
 
     Args:
         base: the base model.

@@ -33,7 +33,7 @@ def write_saved_model(
     Args:
         model: a model of this package.
         folder: folder of `saved_model.pb` and `variables/`.
-        adapters: adapted models by name, each of which gets a signature.
+        adapters: adapted models by name. Each gets a signature.
 
     Raises:
         ValueError: Keras does not run on TensorFlow, or the model does not take one batch of images.

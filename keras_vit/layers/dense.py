@@ -122,7 +122,7 @@ class AdaptableDense(keras.layers.Dense):
             lora_alpha: the product is multiplied by lora_alpha / rank; the rank if None.
             a_initializer: initializer of the first matrix.
             b_initializer: initializer of the second matrix.
-            parts: as `lora_parts`: each chosen part of the kernel has a pair of its own, and the bias is frozen.
+            parts: as `lora_parts`. Each chosen part of the kernel gets a separate pair, and the bias is frozen.
         """
         alpha = self.lora_alpha if lora_alpha is None else lora_alpha
         parts = self.lora_parts if parts is None else tuple(parts)

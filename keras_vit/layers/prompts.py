@@ -15,7 +15,7 @@ _LIMIT = math.sqrt(6 / (3 * 16 * 16 + 768))  # of the authors' initial values, f
 
 
 class Prompts(Layer):
-    """Insert learned tokens behind the prefix tokens, or replace those of the previous block (VPT-deep).
+    """Insert learned tokens behind the prefix tokens, or replace the tokens of the previous block (VPT-deep).
 
     Args:
         count: P, the number of learned tokens.

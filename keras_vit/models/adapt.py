@@ -94,7 +94,7 @@ def adapted_variables(model: keras.Model, kind: str) -> list:
 
 
 def freeze_all_but(model: keras.Model, variables: list) -> None:
-    """Make exactly the given variables and those of the classifier trainable, for `Model.fit`."""
+    """Freeze all variables of a model except the given ones, for `Model.fit`."""
     chosen = {id(variable) for variable in variables}
     for layer in layers_of(model)[1:]:
         if not any(id(variable) in chosen for variable in layer.variables):

@@ -10,7 +10,7 @@ PARTS = ("query", "key", "value", "out", "mlp")
 
 @dataclass(frozen=True)
 class Adapt:
-    """Parameter-efficient fine-tuning: which few variables are trained, beside the classifier.
+    """Parameter-efficient fine-tuning: which few variables are trained in addition to the classifier.
 
     Args:
         kind: `lora` adds a product of two thin matrices to kernels (arXiv 2106.09685); `adapter` adds a bottleneck
