@@ -95,8 +95,8 @@ JUDGED = (
     Claim("docs/quality.md", "| EfficientNet, logits | timm | {} of", closeness_of_efficientnets),
     Claim(
         "docs/quality.md",
-        "On 200 photographs no pixel differed, in Python or in the graph, and logits differed by at most 1.4e-6 of the "
-        "largest.",
+        "On 200 photographs no pixel differed from transformers' processors, in Python or in the graph, and logits "
+        "differed by at most 1.4e-6 of the largest.",
         "printed by tests/preprocessing/test_photos.py on 2026-11-29",
     ),
     Claim("docs/weights.md", "takes pixels in 0..255", "8-bit pixels"),
