@@ -59,7 +59,9 @@ def add(verb) -> None:
     )
     sub.add_argument("source", metavar="IN", help="a file or folder of weights, or a tag")
     sub.add_argument("target", metavar="OUT", help="ends in .npz, .safetensors or .keras, or is a folder")
-    sub.add_argument("--layout", help="npz, linen, timm or hf; by default npz for .npz and Keras's own for .keras")
+    sub.add_argument(
+        "--layout", help="npz, linen, timm, hf or keras_hub; by default npz for .npz and Keras's own for .keras"
+    )
     sub.add_argument("--num-heads", type=int, help="number of attention heads, if the file does not state it")
     sub.add_argument("--source-grid", type=_grid, metavar="DOWNxACROSS", help="grid of patches, if it is not square")
 

@@ -50,7 +50,7 @@ def from_pretrained(
         source_grid: (height, width) of the position embedding, if it is not square.
         position_resize: `official`, `timm`, `timm_npz`, `hf`, `dinov2`, or None for the method of the file's publisher;
             used if `input_shape` requests another grid.
-        strict: False ignores heads, decoders and training state, and prints what was ignored; see `load_weights`.
+        strict: False ignores heads and training state, and prints what was ignored; see `load_weights`.
         **options: options of `build` that replace the file's: `input_shape`, `patch_size`, `classes` and so on.
 
     Returns:

@@ -14,15 +14,12 @@ from keras_vit.weights.open_clip import OPEN_CLIP_CONFIG, OPEN_CLIP_WEIGHTS
 
 HUB = "hf://"
 HUB_EXTRA = "pip install 'keras-vit-zoo[hub]'"
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "model.keras")
+_PRESET = "model.weights.h5"  # of keras-hub
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "model.keras", _PRESET)
 _WEIGHTS += OPEN_CLIP_WEIGHTS
-_CONFIGS = (
-    OPEN_CLIP_CONFIG,
-    "config.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-    "image_converter.json",
-)
+_CONFIGS = ("config.json", "preprocessor_config.json", "processor_config.json", "image_converter.json")
+# Further files beside some files of weights.
+_BESIDE = {_PRESET: ("task.json", "task.weights.h5"), **dict.fromkeys(OPEN_CLIP_WEIGHTS, (OPEN_CLIP_CONFIG,))}
 
 
 def is_hub(source: str | os.PathLike) -> bool:
@@ -64,7 +61,7 @@ def locate_on_hub(source: str) -> Path:
         where = "in the cache, and the hub cannot be reached" if model.cache_only else "there"
         raise FileNotFoundError(f"source expected {expected} in {source!r}, found none {where}.")
     model.revision, folder = _commit_of(weights, name) or revision, PurePosixPath(name).parent
-    for config in _CONFIGS:
+    for config in (*_CONFIGS, *_BESIDE.get(weights.name, ())):
         model.fetch(str(folder / config))
     for shard in _shards(weights):
         if model.fetch(str(folder / shard)) is None:

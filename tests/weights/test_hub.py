@@ -146,6 +146,13 @@ def test_a_model_is_downloaded_once_with_its_configs(server, model, capsys):
     assert main(["weights", "download", f"hf://{NAME}", "--to", "elsewhere"]) == 2
 
 
+def test_a_preset_of_keras_hub_comes_with_its_task(server, model, tmp_path):
+    keras_vit.save_weights(model, tmp_path / "preset", layout="keras_hub")
+    server.files = {path.name: path.read_bytes() for path in (tmp_path / "preset").iterdir()}
+    received = keras_vit.from_pretrained(f"hf://{NAME}", classifier_activation="softmax")
+    assert same(received, model) and received.preprocessing.size == (8, 8)
+
+
 def test_the_preprocessing_comes_with_the_weights(server):
     config = json.loads(server.files["preprocessor_config.json"])
     server.files["preprocessor_config.json"] = json.dumps(config | {"image_mean": [0.1] * 3}).encode()

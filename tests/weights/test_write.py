@@ -234,7 +234,7 @@ def test_what_readers_will_compute_otherwise_is_said(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "layout", "sentence"),
     [
-        ("x.npz", "flax", r"layout expected one of \('npz', 'linen', 'timm', 'hf'\), received 'flax'"),
+        ("x.npz", "flax", r"layout expected one of \('npz', 'linen', 'timm', 'hf', 'keras_hub'\), received 'flax'"),
         ("x.safetensors", None, "layout expected one of .* received None"),
         ("x.npz", "timm", "path expected to end in '.safetensors' for layout 'timm', received .*x.npz'"),
         ("x.safetensors", "linen", "path expected to end in '.npz' for layout 'linen'"),
