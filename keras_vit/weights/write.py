@@ -130,6 +130,7 @@ _TIMM_ONLY = {
     "pooling_heads": 0,
     "pooling_mlp_dim": 0,
     "relative_bias": None,
+    "conv_stem": None,
     "block": "pre_norm",
     "attention_out_bias": True,
     "qk_norm": False,
@@ -160,6 +161,9 @@ def _arrays(model, architecture, layout):
     arrays = _with_stacks(arrays)
     if layout == "timm" and architecture.options.get("deep_stem"):
         return {name.replace("stem.conv.", "stem.conv1."): array for name, array in arrays.items()}
+    if layout == "timm" and architecture.options.get("conv_stem"):
+        stem = f"patch_embed.backbone.{len(architecture.options['conv_stem']['sizes'])}.conv."
+        return {name.replace("patch_embed.proj.", stem): array for name, array in arrays.items()}
     if layout == "timm" and (is_eva(architecture) or is_beit(architecture)):
         return eva_names(arrays)
     if layout == "timm" and architecture.options.get("block") == "parallel":

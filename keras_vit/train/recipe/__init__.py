@@ -1,7 +1,7 @@
 """Recipes: frozen dataclasses that say everything a training run does. Reading them needs no TensorFlow."""
 
 from keras_vit.data.augmentations import Augment
-from keras_vit.models.variants import BiTVariant, EfficientNetVariant, ResNetStem, Rope, Variant
+from keras_vit.models.variants import BiTVariant, ConvStem, EfficientNetVariant, ResNetStem, Rope, Variant
 from keras_vit.train.recipe.inputs import Curriculum, Data, Stage
 from keras_vit.train.recipe.masked import Masked
 from keras_vit.train.recipe.recipe import Checkpoint, Evaluate, Model, Recipe
@@ -22,6 +22,7 @@ __all__ = [
     "Model",
     "Optimizer",
     "Recipe",
+    "ConvStem",
     "ResNetStem",
     "Rope",
     "Schedule",
