@@ -15,6 +15,7 @@ from keras_vit.models.pretrained import from_pretrained as from_pretrained
 from keras_vit.models.token_layout import TokenLayout as TokenLayout
 from keras_vit.models.token_layout import token_layout as token_layout
 from keras_vit.models.variants import BiTVariant as BiTVariant
+from keras_vit.models.variants import ConvStem as ConvStem
 from keras_vit.models.variants import EfficientNetVariant as EfficientNetVariant
 from keras_vit.models.variants import ResNetStem as ResNetStem
 from keras_vit.models.variants import Rope as Rope
@@ -104,6 +105,7 @@ from keras_vit.models.zoo.eva import EVA_g14 as EVA_g14
 from keras_vit.models.zoo.flexivit import FlexiViT_B16 as FlexiViT_B16
 from keras_vit.models.zoo.flexivit import FlexiViT_L16 as FlexiViT_L16
 from keras_vit.models.zoo.flexivit import FlexiViT_S16 as FlexiViT_S16
+from keras_vit.models.zoo.hybrid import MobileCLIP_B16 as MobileCLIP_B16
 from keras_vit.models.zoo.hybrid import R26_ViT_B32 as R26_ViT_B32
 from keras_vit.models.zoo.hybrid import R26_ViT_S32 as R26_ViT_S32
 from keras_vit.models.zoo.hybrid import R50_ViT_B16 as R50_ViT_B16

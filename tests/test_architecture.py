@@ -58,7 +58,17 @@ IN_GRAPHS = {"preprocessing/graph.py"}
 
 
 # Public names beside the builders, which are the rows of the table.
-PUBLIC = {"BiTVariant", "EfficientNetVariant", "ImageSpec", "Picture", "ResNetStem", "Rope", "TokenLayout", "Variant"}
+PUBLIC = {
+    "BiTVariant",
+    "EfficientNetVariant",
+    "ImageSpec",
+    "Picture",
+    "ResNetStem",
+    "ConvStem",
+    "Rope",
+    "TokenLayout",
+    "Variant",
+}
 PUBLIC |= {"build", "compiled", "create_model", "feature_model", "from_pretrained", "layers", "load_model"}
 PUBLIC |= {"list_models", "list_weights", "load_weights", "save_weights", "show", "token_layout"}
 PUBLIC |= {"load_adapter", "merge_adapters", "save_adapter"}

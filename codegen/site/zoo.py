@@ -62,7 +62,7 @@ EXPORTED = {
     "relpos": ("relative_bias", "relative_bias_mlp", "shared_bias", "post_norm"),
     "naflex": ("registers", "factorized", "map"),
     "sapiens": ("rope", "rms_norm", "post_norm", "shared_bias"),
-    "hybrid": ("hybrid", "stem_only"),
+    "hybrid": ("hybrid", "stem_only", "conv_stem"),
     "bit": ("bit", "bit_batch_norm", "bit_evo_norm"),
     "efficientnet": ("efficientnet",),
     "axial": ("axial",),

@@ -10,7 +10,7 @@ from keras_vit.analysis.arrays import to_float32
 from keras_vit.composed import flattened
 from keras_vit.layers import PositionEmbedding
 
-FIRST_LAYERS = ("stem_root", "root", "embedding")  # of a hybrid, of a BiT, of a plain ViT
+FIRST_LAYERS = ("stem_root", "stem_conv1", "root", "embedding")  # of hybrids, of a BiT, of a plain ViT
 
 
 def embedding_filters(model: keras.Model, components: int = 28) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,14 @@ FINE_TUNED = "vit_small_patch16_224.augreg_in21k"  # the model of recipes/image_
 FROM_SCRATCH = "ViT_Ti16"  # of scikit-learn's digits, which are too small for published weights
 PATCHES = 8  # along each side of images that are too small for the model's own patches
 SHOWN = 10  # names of classes
-_ROW_KINDS = ("BiTVariant", "EfficientNetVariant", "ResNetStem", "Rope", "Variant")  # what a row of its own is made of
+_ROW_KINDS = (
+    "BiTVariant",
+    "ConvStem",
+    "EfficientNetVariant",
+    "ResNetStem",
+    "Rope",
+    "Variant",
+)  # what a row of its own is made of
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,9 @@ def _std_conv(layer, inputs, output):
 
 
 def _conv(layer, inputs, output):
-    """Count a convolution as EfficientNet has them: padded, of all channels, without gaps."""
+    """Count a convolution as EfficientNet has them: padded, of all channels, without gaps. Or one without overlap."""
+    if layer.groups == 1 and layer.kernel_size == layer.strides and layer.padding == "valid":
+        return math.prod(output) * math.prod(layer.kernel_size) * inputs[0][-1], math.prod(output)
     if layer.groups != 1 or layer.dilation_rate != (1, 1) or (layer.padding != "same" and layer.kernel_size != (1, 1)):
         raise ValueError(f"model expected layers of this package, received {layer.name!r} with another padding than "
                          "'same', groups or dilation.")  # fmt: skip
@@ -119,7 +121,7 @@ def _conv(layer, inputs, output):
 
 def _activation(layer, inputs, output):
     """Save the map that enters the next convolution. Named nodes and probabilities save nothing."""
-    return 0, math.prod(output) if layer.activation is keras.activations.silu else 0
+    return 0, math.prod(output) if layer.activation in (keras.activations.silu, keras.activations.gelu) else 0
 
 
 def _inverted_residual(layer, inputs, output):

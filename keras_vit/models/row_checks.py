@@ -45,8 +45,9 @@ def require_row(row: AnyVariant) -> None:
     """
     for field in fields(row):
         value = getattr(row, field.name)
-        if kind := _dataclass_in(field.type):
-            require(value is None or isinstance(value, kind), field.name, f"{kind.__name__}(...) or null", value)
+        if kinds := _dataclasses_in(field.type):
+            expected = f"{', '.join(f'{kind.__name__}(...)' for kind in kinds)} or null"
+            require(value is None or isinstance(value, kinds), field.name, expected, value)
             if value is not None and field.name != "parameters":
                 require_row(value)
             continue
@@ -57,10 +58,10 @@ def require_row(row: AnyVariant) -> None:
         require(not choices or value in choices, field.name, f"one of {choices}", value)
 
 
-def _dataclass_in(hint):
-    """Return the dataclass of a type hint `Kind | None`, or None for other hints."""
+def _dataclasses_in(hint) -> tuple:
+    """Return the dataclasses of a type hint such as `Kind | None`."""
     kinds = typing.get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    return next((kind for kind in kinds if is_dataclass(kind)), None)
+    return tuple(kind for kind in kinds if is_dataclass(kind))
 
 
 def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:

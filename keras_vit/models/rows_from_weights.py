@@ -10,6 +10,7 @@ from keras_vit.models.variants import (
     VARIANTS,
     AnyVariant,
     BiTVariant,
+    ConvStem,
     EfficientNetVariant,
     ResNetStem,
     Rope,
@@ -98,6 +99,8 @@ def vit_row(architecture: Architecture, source, num_heads: int | None = None) ->
     if architecture.units is not None:
         names = ("units", "width_factor", "group_norm_epsilon", "weight_epsilon", "weight_epsilon_on")
         stem = ResNetStem(**{name: getattr(architecture, name) for name in names})
+    if convolutions := architecture.options.get("conv_stem"):
+        stem = ConvStem(**convolutions)
     sizes = (architecture.width, architecture.depth, architecture.mlp_dim)
     values = {**architecture.options, **vars(architecture)}
     options = {option.name: values.get(option.name, option.default) for option in _OPTIONS}
@@ -112,7 +115,8 @@ def vit_row(architecture: Architecture, source, num_heads: int | None = None) ->
             f"(width {architecture.width}, {architecture.depth} blocks), received None."
         )
     for row in candidates:
-        same_stem = (row.stem and row.stem.units) == architecture.units and architecture.width_factor == 1
+        same_stem = getattr(row.stem, "units", None) == architecture.units and architecture.width_factor == 1
+        same_stem = same_stem and (isinstance(stem, ConvStem) and stem) == (isinstance(row.stem, ConvStem) and row.stem)
         same_patch = (row.patch_size, row.patch_size) == architecture.patch_size
         compared = options.keys() - {"positions", "positions_at", "layer_scale"}
         same_blocks = row.num_heads == heads and all(getattr(row, name) == options[name] for name in compared)

@@ -22,7 +22,7 @@ from keras_vit.models.conventions import follow_conventions
 from keras_vit.models.encoder_config import EncoderConfig, attention_options, block_inputs, block_kind, mlp_options
 from keras_vit.models.inputs_and_head import classifier, finished_model, image_input
 from keras_vit.models.row_checks import check_classes, check_pooling, check_row
-from keras_vit.models.stem import resnet_stem
+from keras_vit.models.stem import stem_map
 from keras_vit.models.token_layout import TokenLayout, add_prefix, prefix_counts
 from keras_vit.models.variants import Variant
 
@@ -106,7 +106,7 @@ def encode(x, variant: Variant, config: EncoderConfig, corrupt=None):
     """
     policy = config.policy
     if variant.stem is not None:
-        x = resnet_stem(x, variant.stem, policy)  # (B, H / stride, W / stride, C)
+        x = stem_map(x, variant.stem, policy)  # (B, H / stride, W / stride, C)
     sizes = (variant.width, config.patch_size, variant.patch_bias)
     patches = layers.PatchEmbedding(*sizes, name="embedding", dtype=policy)(x)  # (B, h, w, D)
     x = layers.GridToTokens(name="tokens", dtype=policy)(patches)  # (B, h * w, D)

@@ -35,7 +35,9 @@ def shrunk(recipe: Recipe) -> Recipe:
     elif isinstance(row, EfficientNetVariant):
         small = dataclasses.replace(row, width_factor=0.25, depth_factor=0.1)
     else:
-        stem = row.stem and dataclasses.replace(row.stem, units=stage(row.stem.units), width_factor=0.5)
+        stem = row.stem
+        if hasattr(stem, "units"):
+            stem = dataclasses.replace(stem, units=stage(stem.units), width_factor=0.5)
         small = dataclasses.replace(row, width=16, depth=2, mlp_dim=32, num_heads=2, stem=stem)
     size = 16 if model.representation_size else None
     parts, loss = recipe.optimizer.accumulate, recipe.loss

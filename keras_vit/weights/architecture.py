@@ -3,6 +3,7 @@
 D width, h heads, P patch, N tokens.
 """
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -80,6 +81,8 @@ class Architecture:
     @property
     def stride(self) -> int:
         """Return the stride of the stem in pixels; 1 without a stem."""
+        if convolutions := self.options.get("conv_stem"):
+            return math.prod(convolutions["sizes"])
         return 1 if self.units is None else 4 * 2 ** max(len(self.units) - 1, 0)
 
     @property
@@ -128,7 +131,7 @@ def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = 
     first = "embedding/kernel" if contents.family == "vit" else "root/kernel"
     if first not in shapes or len(shapes[first]) != 4:
         raise ValueError(f"source expected a whole model, received {contents.source!r} without {first!r}.")
-    root = shapes.get("stem_root/kernel", shapes[first])
+    root = shapes.get("stem_root/kernel", shapes.get("stem_conv1/kernel", shapes[first]))
     if len(root) != 4:
         raise ValueError(f"source expected a kernel of a convolution, received shape {root} in {contents.source!r}.")
     units = _units(contents)
@@ -173,7 +176,7 @@ def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = 
         prefix_tokens=contents.prefix_tokens,
         pooling=pooling,
         norm_after_pooling="pooled_norm/gamma" in shapes,
-        options={**contents.prefix, **contents.options, **without_prefix},
+        options={**contents.prefix, **contents.options, **without_prefix, **conv_stem_of(shapes)},
         **conventions,
     )
 
@@ -185,6 +188,13 @@ def _positions(contents) -> str:
     if contents.grid:
         return "factorized"
     return "sincos2d" if contents.layout.fixed_positions else "none"
+
+
+def conv_stem_of(shapes) -> dict[str, dict]:
+    """Return the fields of a `ConvStem` that the shapes of its kernels show, as `{"conv_stem": fields}`, or nothing."""
+    kernels = [shapes[f"stem_conv{n}/kernel"] for n in range(1, 10) if f"stem_conv{n}/kernel" in shapes]
+    stem = {"widths": tuple(kernel[3] for kernel in kernels), "sizes": tuple(kernel[0] for kernel in kernels)}
+    return {"conv_stem": stem} if kernels else {}
 
 
 def resnet_options(shapes) -> dict[str, object]:
@@ -211,7 +221,8 @@ def grid_of_config(contents: Contents, fields: dict) -> tuple[int, int] | None:
     if "image_size" not in fields or None in (positions, kernel) or 0 in kernel.shape:
         return None
     units = _units(contents) if "stem_root/kernel" in contents.entries else None
-    cell = Architecture("vit", 0, units=units).stride  # pixels
+    stem = conv_stem_of({path: entry.shape for path, entry in contents.entries.items()})
+    cell = Architecture("vit", 0, units=units, options=stem).stride  # pixels
     grid = tuple(side // (patch * cell) for side, patch in zip(fields["image_size"], kernel.shape, strict=False))
     return grid if prefix_and_grid(positions.shape, contents.prefix_tokens, grid) else None
 

@@ -50,7 +50,7 @@ def find_conversion(target: Target, entry: Entry, contents: Contents) -> Convers
         return _fit_side(target, entry)
     if part == "attention/bias/table":
         return _fit_bias_table(target, entry, contents)
-    if target.path in ("embedding/kernel", "stem_root/kernel", "root/kernel"):
+    if target.path in ("embedding/kernel", "stem_root/kernel", "stem_conv1/kernel", "root/kernel"):
         return _fit_kernel(target, entry)
     if target.path in ("head/kernel", "head/bias"):
         return _fit_head(target, contents)

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from keras_vit.private import calls_in
-from keras_vit.weights.architecture import Architecture, resnet_options
+from keras_vit.weights.architecture import Architecture, conv_stem_of, resnet_options
 from keras_vit.weights.names import PREFIX
 from keras_vit.weights.names_options import grouped_queries
 
@@ -87,6 +87,7 @@ def _vit(model, layers: dict, known: dict) -> Architecture:
             **_block_options(blocks, config),
             **({"relative_bias_dim": layers["shared_bias"].hidden} if "shared_bias" in layers else {}),
             **prefix,
+            **conv_stem_of({weight.path: tuple(weight.shape) for weight in model.weights}),
             "prefix_positions": getattr(positions, "prefix_positions", True),
             "pre_norm": "pre_norm" in layers,
             "patch_norm": "patch_norm" in layers,

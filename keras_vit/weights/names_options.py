@@ -5,10 +5,12 @@ import re
 import numpy as np
 
 from keras_vit.weights.name_rows import row_of_cells
-from keras_vit.weights.transforms import FIRST, LINEAR_PATCHES, POSITION_GRID, SAME, TRANSPOSED
+from keras_vit.weights.transforms import FIRST, LINEAR_PATCHES, POSITION_GRID, SAME, TORCH_CONV, TRANSPOSED
 
 _OURS, _TIMM = "encoder_block_{i:02d}/attention/", "blocks.{i}.attn."
 _NORM_PARTS = (("gamma", "weight"), ("beta", "bias"))
+_BATCH_NORM = (*_NORM_PARTS, ("moving_mean", "running_mean"), ("moving_variance", "running_var"))
+_STEM = "patch_embed.backbone."
 _DENSE_PARTS = (("kernel", "weight", TRANSPOSED), ("bias", "bias", SAME))
 OPTIONS = (
     # timm's NaFlexVit, which is written by the names above unless its positions are factorized
@@ -27,6 +29,15 @@ OPTIONS = (
         row_of_cells(f"{_OURS}{name}", {"timm": (f"{_TIMM}{name}", SAME)})
         for name in ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
     ),
+    # The convolutions in front of MobileCLIP's patches, of which timm counts the patch embedding as the last.
+    *(row_of_cells(f"stem_conv{n}/kernel", {"timm": (f"{_STEM}{n - 1}.conv.weight", TORCH_CONV)}) for n in (1, 2)),
+    *(
+        row_of_cells(f"stem_norm{n}/{part}", {"timm": (f"{_STEM}{n - 1}.bn.{word}", SAME)})
+        for n in (1, 2)
+        for part, word in _BATCH_NORM
+    ),
+    row_of_cells("embedding/kernel", {"timm": (f"{_STEM}2.conv.weight", TORCH_CONV)}),
+    row_of_cells("embedding/bias", {"timm": (f"{_STEM}2.conv.bias", SAME)}),
     row_of_cells(f"{_OURS}head_norm/gamma", {"timm": (f"{_TIMM}sub_norm.weight", SAME)}),
     *(
         row_of_cells(f"shared_bias/fc{n}/{part}", {"timm": (f"shared_rel_pos.mlp.fc{n}.{word}", transform)})

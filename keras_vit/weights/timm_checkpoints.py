@@ -135,7 +135,10 @@ def _arrays() -> dict[str, dict[str, tuple[int, ...]]]:
 
 @functools.cache
 def _refusal(architecture: str, kind: str) -> str | None:
-    file = _Headers(architecture, _arrays()[kind], {"architecture": architecture})
+    arrays = _arrays()[kind]
+    counters = {name: "int64" for name in arrays if name.endswith(".num_batches_tracked")}
+    shapes = {name: shape for name, shape in arrays.items() if name not in counters}
+    file = _Headers(architecture, shapes, {"architecture": architecture}, counters)
     try:
         contents = read_contents(file, allow_unsupported=True)
         signs, error = unsupported(file, contents.used), None

@@ -108,6 +108,13 @@ def timm_model(model, arguments: dict) -> tuple[str, dict]:
     if not is_eva(model) and (options.get("pooling_heads") or options.get("pooling_mlp_dim")):
         raise ValueError("layout 'timm' expected attention pooling with the sizes of the blocks, or rotary positions, "
                          "received pooling_heads or pooling_mlp_dim of its own.")  # fmt: skip
+    if stem := options.get("conv_stem"):
+        sizes = (model.width, model.patch_size, stem["widths"], stem["sizes"])
+        if sizes != (768, (2, 2), (192, 192), (4, 2)) or is_eva(model):
+            raise ValueError("layout 'timm' expected a model with convolutions in front of its patches and width 768, "
+                             f"patches of 2 x 2, widths (192, 192) and sizes (4, 2), received {sizes}.")  # fmt: skip
+        del arguments["patch_size"]
+        return "vit_base_mci_224", arguments | timm_arguments(model)
     if model.positions == "factorized":
         return naflex_model(model, arguments)
     if options.get("differential_attention") and (options.get("relative_bias") or is_eva(model)):

@@ -89,10 +89,11 @@ FEATURES = (
     Feature("class attention", r"(?:^|\.)(blocks_token_only|cls_attn_blocks)\."),
     Feature("talking heads", r"(?:^|\.)attn\.proj_[lw]\."),
     Feature("a norm of patches (NaFlex)", r"(?:^|\.)embeds\.norm\w*\."),
-    Feature(  # EfficientNet's names begin with the stem's; those of ResNetV2 have its stages
+    # EfficientNet's names begin with the stem's, those of ResNetV2 have its stages, those of MobileCLIP its stem
+    Feature(
         "batch norm",
         r"^((?:(?:module|model)\.)*)(?:.*\.)?running_(mean|var)$",
-        without=(r"\1conv_stem.weight", r"\1stages.0.blocks.0.conv2.weight"),
+        without=(r"\1conv_stem.weight", r"\1stages.0.blocks.0.conv2.weight", r"\1patch_embed.backbone.2.conv.bias"),
     ),
     Feature("a convolutional stem", r"(?:^|\.)patch_embed\.(proj|conv\w*)\.\d+\."),
     Feature("a ResNet stem of several convolutions", r"(?:^|\.)\w+\.stem\.conv1\."),

@@ -143,6 +143,7 @@ def _require_place(architecture, layout: str) -> None:
 _PLAIN_BIT = {"norm": "group", "standardized": True, "basic": False, "deep_stem": False}
 # Fields of a row that only timm's layout has a place for, with the only value that the others support.
 _TIMM_ONLY = {
+    "conv_stem": None,
     "block": "pre_norm",
     "attention_out_bias": True,
     "qk_norm": False,
@@ -192,6 +193,9 @@ def _arrays(model, architecture, layout):
     arrays = _with_stacks(arrays)
     if layout == "timm" and architecture.options.get("deep_stem"):
         return {name.replace("stem.conv.", "stem.conv1."): array for name, array in arrays.items()}
+    if layout == "timm" and architecture.options.get("conv_stem"):
+        stem = f"patch_embed.backbone.{len(architecture.options['conv_stem']['sizes'])}.conv."
+        return {name.replace("patch_embed.proj.", stem): array for name, array in arrays.items()}
     if layout == "timm" and (is_eva(architecture) or is_beit(architecture)):
         return eva_names(arrays)
     if layout == "timm" and architecture.options.get("block") == "parallel":

@@ -37,6 +37,7 @@ class Case:
 TINY = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
 HYBRID = replace(TINY, patch_size=1, stem=keras_vit.ResNetStem((1, 1), 0.5))
 STEM_ONLY = replace(TINY, patch_size=2, stem=keras_vit.ResNetStem((), 0.5))
+CONV_STEM = replace(TINY, patch_size=2, stem=keras_vit.ConvStem((8, 12), (2, 3)), prefix_positions=False)
 LOCAL = replace(TINY, mlp_kernel_size=3)
 AXIAL = replace(TINY, axial=True, positions="none")
 REGISTERS = replace(TINY, registers=2, layer_scale=0.5, prefix_positions=False, activation="gelu")
@@ -301,6 +302,7 @@ MODELS = (
     Case("gap_beside_a_class_token", arguments={"pooling": "gap", "class_token": True, "norm_after_pooling": True}),
     Case("hybrid", arguments={"variant": HYBRID}, shapes=((32, 32, 3),)),
     Case("stem_only", arguments={"variant": STEM_ONLY}, shapes=((20, 16, 3),)),
+    Case("conv_stem", arguments={"variant": CONV_STEM}, shapes=((26, 24, 3),)),
     Case("local", arguments={"variant": LOCAL, "pooling": "gap"}, shapes=((8, 12, 3),)),
     Case("local_beside_a_class_token", arguments={"variant": LOCAL, "pooling": "gap", "class_token": True}),
     Case(
@@ -336,7 +338,16 @@ CASES = LAYERS + MODELS
 # Each has code of its own; the other kinds go through the same, put together in another way.
 PRINCIPAL = ("token", "map", "headless", "pixels", "free_size", "hybrid", "local", "relative", "axial", "bit")
 PRINCIPAL += ("registers", "clip", "rope", "relative_bias", "gated", "rms_norm", "distilled", "map_of_patches")
-PRINCIPAL += ("efficientnet", "post_norm", "parallel", "shared_bias", "factorized", "bit_batch_norm", "bit_evo_norm")
+PRINCIPAL += (
+    "efficientnet",
+    "post_norm",
+    "parallel",
+    "shared_bias",
+    "factorized",
+    "bit_batch_norm",
+    "bit_evo_norm",
+    "conv_stem",
+)
 
 
 SINGLE_LAYERS = tuple(case for case in LAYERS if "_" not in case.name)  # one for each class

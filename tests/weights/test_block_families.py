@@ -20,6 +20,7 @@ KINDS = {  # architecture -> arguments of timm
     "vit_relpos_base_patch32_plus_rpn_256": {**SIZED, "embed_dim": 112},
     "eva02_enormous_patch14_clip_224": {**SIZED, "patch_size": 16},
     "vit_srelpos_small_patch16_224": SIZED,
+    "vit_base_mci_224": {**SIZED, "embed_dim": 768},
     "vit_dwee_patch16_reg1_gap_256": SIZED,
     "vit_pwee_patch16_reg1_gap_256": SIZED,
     "vit_dpwee_patch16_reg1_gap_256": SIZED,

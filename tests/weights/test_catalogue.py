@@ -203,21 +203,27 @@ def test_whether_a_checkpoint_loads_follows_from_its_arrays(monkeypatch):
     timm_module._refusal.cache_clear()
 
 
-def test_every_refused_file_is_named_as_the_real_check_names_it(tmp_path):
-    """The table's headers, written as a file, get the same answer from `from_pretrained`."""
+def test_every_checkpoint_loads_and_a_refused_kind_is_named_as_the_real_check_names_it(tmp_path, monkeypatch):
+    """The headers of a kind with a part more, written as a file, get the same answer from `from_pretrained`."""
     numpy = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
-    kinds = {row.kind: row for row in timm_checkpoints() if row.refusal and "unsupported" in row.refusal}
-    assert len(kinds) > 5
-    for i, row in enumerate(list(kinds.values())[:3]):
-        shapes = timm_module._arrays()[row.kind]
-        small = {name: np.zeros([min(side, 2) for side in shape], "float32") for name, shape in shapes.items()}
-        (tmp_path / str(i)).mkdir()
-        numpy.save_file(small, tmp_path / str(i) / "model.safetensors")
-        (tmp_path / str(i) / "config.json").write_text(json.dumps({"architecture": row.architecture}))
-        with pytest.raises(ValueError, match="unsupported parts") as error:
-            keras_vit.from_pretrained(tmp_path / str(i))
-        first = row.refusal.removeprefix("unsupported: ").split(",")[-1].strip()
-        assert first in str(error.value)
+    assert not [row.tag for row in timm_checkpoints() if row.refusal]
+    row = next(row for row in timm_checkpoints() if row.architecture == "deit_tiny_patch16_224")
+    shapes = timm_module._arrays()[row.kind]
+    for part, name in (
+        ("batch norm", "patch_embed.backbone.bn1.running_mean"),
+        ("talking heads", "blocks.0.attn.proj_l.weight"),
+    ):
+        changed = {row.kind: {**shapes, name: (2, 2)}}
+        monkeypatch.setattr(timm_module, "_arrays", lambda changed=changed: changed)
+        timm_module._refusal.cache_clear()
+        assert row.refusal == f"unsupported: {part}"
+        small = {key: np.zeros([min(side, 2) for side in shape], "float32") for key, shape in changed[row.kind].items()}
+        (tmp_path / part).mkdir()
+        numpy.save_file(small, tmp_path / part / "model.safetensors")
+        (tmp_path / part / "config.json").write_text(json.dumps({"architecture": row.architecture}))
+        with pytest.raises(ValueError, match=f"unsupported parts: {part} "):
+            keras_vit.from_pretrained(tmp_path / part)
+    timm_module._refusal.cache_clear()
 
 
 def test_finding_on_the_hub(capsys, monkeypatch, tmp_path):
@@ -230,6 +236,7 @@ def test_finding_on_the_hub(capsys, monkeypatch, tmp_path):
     assert (row["loads"], row["refusal"], row["licence"]) == (True, None, "apache-2.0")
     assert row["hub"] == "hf://timm/vit_base_patch14_dinov2.lvd142m" and row["parameters"] == 86_579_712
     assert row["preprocessing"]["size"] == [518, 518] and row["preprocessing"]["interpolation"] == "bicubic"
+    monkeypatch.setattr(timm_module, "_refusal", lambda architecture, kind: "unsupported: class tokens")
     assert main(["weights", "find", "resnetv2_50d"]) == 0
     assert "refused, unsupported:" in capsys.readouterr().out
     assert main(["weights", "find", "clip", "--licence", "cc-by-nc-4.0", "--json"]) == 0

@@ -74,7 +74,9 @@ TIMM = {
     "vit_srelpos_small_patch16_224": (),
     "samvit_base_patch16": ("windowed attention with a neck (SAM)", "decomposed or other relative position biases"),
     "vit_small_resnet26d_224": ("batch norm",),
-    "resnetv2_50d_gn": ("a ResNet stem of several convolutions",),
+    "resnetv2_50d_gn": (),
+    "resnetv2_18": (),
+    "vit_base_mci_224": (),
 }
 
 

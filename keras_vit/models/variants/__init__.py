@@ -14,6 +14,7 @@ from keras_vit.models.variants.lookup import names_of as names_of
 from keras_vit.models.variants.rows import AnyVariant as AnyVariant
 from keras_vit.models.variants.rows import BiTVariant as BiTVariant
 from keras_vit.models.variants.rows import ConvNet as ConvNet
+from keras_vit.models.variants.rows import ConvStem as ConvStem
 from keras_vit.models.variants.rows import EfficientNetVariant as EfficientNetVariant
 from keras_vit.models.variants.rows import ParameterCounts as ParameterCounts
 from keras_vit.models.variants.rows import ResNetStem as ResNetStem

@@ -96,6 +96,6 @@ def describe_variant(variant: AnyVariant) -> str:
     row = f"{variant.depth} {kind} of width {variant.width}, {variant.num_heads} heads, MLP {variant.mlp_dim}"
     if variant.stem is None:
         return f"{row}, patches of {variant.patch_size} pixels{_extras(variant)}"
-    units = ", ".join(map(str, variant.stem.units))
+    units = ", ".join(map(str, getattr(variant.stem, "units", ())))
     stem = f"a ResNet with stages of {units} units" if units else "a convolutional stem"
     return f"{row}, patches of {variant.patch_size} cell{'s' * (variant.patch_size != 1)} on {stem}"

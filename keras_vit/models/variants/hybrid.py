@@ -1,8 +1,11 @@
-"""The hybrids: a ResNet in front of the patches (arXiv 2010.11929, section 4.1; arXiv 2106.10270)."""
+"""The hybrids: a ResNet in front of the patches (arXiv 2010.11929, section 4.1; arXiv 2106.10270).
+
+MobileCLIP's tower has two convolutions with batch norms instead (arXiv 2311.17049); its parameter counts are timm's.
+"""
 
 from dataclasses import replace
 
-from keras_vit.models.variants.rows import ParameterCounts, ResNetStem
+from keras_vit.models.variants.rows import ConvStem, ParameterCounts, ResNetStem
 from keras_vit.models.variants.vit import B16, B32, L16, L32, S32, Ti16
 
 R_Ti16 = replace(
@@ -34,4 +37,10 @@ R50_L32 = replace(
     timm_name="vit_large_r50_s32", parameters=ParameterCounts(327_969_856, 328_994_856, 350_358_931, 351_408_531),
 )  # fmt: skip
 
-ROWS = (R_Ti16, R26_S32, R26_B32, R50_B16, R50_B32, R50_L16, R50_L32)
+MOBILECLIP_B16 = replace(
+    B16, name="MobileCLIP_B16", patch_size=2, stem=ConvStem((192, 192)), prefix_positions=False, activation="gelu",
+    paper_name="MobileCLIP-B", timm_name="vit_base_mci",
+    parameters=ParameterCounts(85_955_328, 86_724_328, 102_752_595),
+)  # fmt: skip
+
+ROWS = (R_Ti16, R26_S32, R26_B32, R50_B16, R50_B32, R50_L16, R50_L32, MOBILECLIP_B16)

@@ -42,6 +42,26 @@ class ResNetStem:
 
 
 @dataclass(frozen=True)
+class ConvStem:
+    """Convolutions of squares that do not overlap, in front of a hybrid's patches (MobileCLIP, arXiv 2311.17049).
+
+    A batch norm and GELU follow each.
+
+    Args:
+        widths: number of channels after each convolution.
+        sizes: side of each convolution's squares, in pixels and then in cells.
+    """
+
+    widths: tuple[int, ...]
+    sizes: tuple[int, ...] = (4, 2)
+
+    @property
+    def stride(self) -> int:
+        """Side in pixels of one cell of the stem's feature map."""
+        return math.prod(self.sizes)
+
+
+@dataclass(frozen=True)
 class Rope:
     """Rotary position embedding: pairs of features of queries and keys are rotated by the patch's coordinates.
 
@@ -80,7 +100,7 @@ class Variant:
         mlp_dim: width between the MLP's two dense layers.
         num_heads: number of attention heads; must divide the width.
         patch_size: side of a patch in pixels (in a hybrid, in cells of the stem's map), one int or (height, width).
-        stem: the ResNet in front of the patches; None for a plain ViT.
+        stem: the ResNet or the convolutions in front of the patches; None for a plain ViT.
         positions: kind of the position embedding. `learned` (or `1d`, the paper's): one embedding per place in the
             sequence. `2d`: an embedding of the column, concatenated with one of the row. `factorized`: the sum of an
             embedding of the column and one of the row (NaViT). `relative`: relative positions in the attention of every
@@ -140,7 +160,7 @@ class Variant:
     mlp_dim: int
     num_heads: int
     patch_size: int | tuple[int, int]
-    stem: ResNetStem | None = None
+    stem: ResNetStem | ConvStem | None = None
     positions: str = "learned"
     positions_at: str = "stem"
     mlp_kernel_size: int = 0

@@ -424,3 +424,61 @@ def R50_ViT_L32(
         include_preprocessing=include_preprocessing, labels=labels, class_token=class_token,
         norm_after_pooling=norm_after_pooling, dtype=dtype,
     )
+
+
+def MobileCLIP_B16(
+    include_top: bool = True, weights: str | None = None, input_tensor: Any = None, input_shape: tuple | None = None,
+    pooling: str | None = "token", classes: int = 1000, classifier_activation: str | None = "softmax",
+    name: str | None = None, *, patch_size: int | tuple[int, int] | None = None,
+    representation_size: int | None = None, activation: str | None = None, layer_norm_epsilon: float | None = None,
+    dropout_rate: float = 0.0, attention_dropout_rate: float = 0.0, drop_path_rate: float = 0.0,
+    include_preprocessing: bool = False, labels: Sequence[str] | None = None, class_token: bool | None = None,
+    norm_after_pooling: bool = False, dtype: Any = None,
+) -> keras.Model:
+    """Build MobileCLIP-B: 86,724,328 parameters with 1000 classes.
+
+    The model has 12 blocks of width 768, 12 heads, MLP 3072, patches of 2 cells on a convolutional stem.
+
+    Args:
+        include_top: whether the model ends in the classifier.
+        weights: None for initial values, or a tag of `list_weights()`, or the path of a file with the same number of
+            classes.
+        input_tensor: a Keras tensor of images to use as the input.
+        input_shape: (height, width, channels). The sides may differ. A side is None if it is free at run time.
+        pooling: `token` (class token), `gap` (mean of the patch tokens), `map` (attention pooling), or, with
+            `include_top=False`, None for the token sequence.
+        classes: number of classes of the classifier.
+        classifier_activation: `softmax`, `sigmoid`, or None for logits.
+        name: name of the Keras model.
+        patch_size: side of a patch in pixels, instead of the row's; one int or (height, width).
+        representation_size: width of a tanh layer before the classifier, as in ImageNet-21k pre-training.
+        activation: `gelu_tanh` (official code), `gelu` (exact, timm and transformers) or `quick_gelu` (OpenAI's CLIP).
+            None follows the origin of the weights, and means `gelu` without weights.
+        layer_norm_epsilon: epsilon of the layer norms. None follows the origin of the weights, and means 1e-06 without
+            weights.
+        dropout_rate: rate after the position embedding and every dense layer but query, key and value, in [0, 1).
+        attention_dropout_rate: rate on the attention weights, in [0, 1).
+        drop_path_rate: stochastic depth of the last block, in [0, 1). The rate rises linearly from 0 at the first
+            block.
+        include_preprocessing: True for pixels in 0..255 as input, False for an input in [-1, 1].
+        labels: class names, saved in the model. None means the names of ImageNet-1k if `weights` is the tag of a
+            classifier of ImageNet-1k.
+        class_token: whether the model has a class token. None means True if `pooling` is `token` or None. The mean of
+            `gap` leaves the class token out.
+        norm_after_pooling: True to normalise the pooled vector instead of the tokens (timm's `fc_norm`).
+        dtype: dtype policy of all layers; None for the global policy.
+
+    Returns:
+        A `keras.Model`: images (B, H, W, C) -> (B, classes), or without the top (B, D) or (B, N, D).
+
+    Raises:
+        ValueError: an argument is out of range; the message states what was expected and what was received.
+    """
+    return build(
+        hybrid.MOBILECLIP_B16, include_top, weights, input_tensor, input_shape, pooling, classes,
+        classifier_activation, name, patch_size=patch_size, representation_size=representation_size,
+        activation=activation, layer_norm_epsilon=layer_norm_epsilon, dropout_rate=dropout_rate,
+        attention_dropout_rate=attention_dropout_rate, drop_path_rate=drop_path_rate,
+        include_preprocessing=include_preprocessing, labels=labels, class_token=class_token,
+        norm_after_pooling=norm_after_pooling, dtype=dtype,
+    )

@@ -2,7 +2,7 @@
 
 from keras_vit.data.augmentations import Augment
 from keras_vit.models.adapt_settings import Adapt
-from keras_vit.models.variants import BiTVariant, EfficientNetVariant, ResNetStem, Rope, Variant
+from keras_vit.models.variants import BiTVariant, ConvStem, EfficientNetVariant, ResNetStem, Rope, Variant
 from keras_vit.train.recipe.inputs import Curriculum, Data, Stage
 from keras_vit.train.recipe.masked import Masked
 from keras_vit.train.recipe.recipe import Checkpoint, Evaluate, Model, Recipe
@@ -25,6 +25,7 @@ __all__ = [
     "Model",
     "Optimizer",
     "Recipe",
+    "ConvStem",
     "ResNetStem",
     "Rope",
     "Schedule",
