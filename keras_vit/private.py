@@ -92,6 +92,22 @@ def variable_index(optimizer: keras.optimizers.Optimizer, variable) -> int:
 ONEDNN_NORM, ONEDNN_PRODUCT, ONEDNN_LABEL = "_MklLayerNorm", "_MklNativeFusedMatMul", b"MklNameChangeOp"
 
 
+def release_gradients(graph) -> None:
+    """Remove the custom gradients of a TensorFlow graph from TensorFlow's registry, once its gradient was taken.
+
+    TensorFlow never removes them. With a loop around them, they keep the graph in memory for good.
+    """
+    from tensorflow.python.framework.ops import gradient_registry
+
+    for operation in graph.get_operations():
+        if operation.type == "IdentityN":  # `tf.custom_gradient` marks one with the name of the gradient
+            try:
+                name = operation.get_attr("_gradient_op_type").decode()
+            except ValueError:
+                continue
+            gradient_registry._registry.pop(name, None)
+
+
 def attribute(**value):
     """Return an attribute of a TensorFlow graph node, such as `attribute(f=1e-6)`."""
     from tensorflow.core.framework.attr_value_pb2 import AttrValue

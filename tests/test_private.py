@@ -148,3 +148,34 @@ def test_the_versions_are_those_that_setup_allows():
 @needs_tensorflow
 def test_tensorflow_reports_whether_it_uses_onednn():
     assert private.onednn_enabled() is True
+
+
+@needs_tensorflow
+def test_released_gradients_let_a_graph_go():
+    """A graph with a custom gradient in a loop, which TensorFlow's registry of gradients would keep."""
+    import gc
+    import weakref
+
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def square(x):
+        return x * x, lambda upstream: 2.0 * x * upstream
+
+    variable, graphs = tf.Variable(3.0), []
+
+    @tf.function
+    def descend(count):
+        for _ in tf.range(count):
+            with tf.GradientTape() as tape:
+                y = square(variable * 1.0)
+            slope = tape.gradient(y, variable)
+            graphs.append(weakref.ref(tf.compat.v1.get_default_graph()))
+            private.release_gradients(graphs[0]())
+            variable.assign_sub(0.25 * slope)
+
+    descend(tf.constant(2))
+    assert float(variable) == 0.75
+    del descend
+    gc.collect()
+    assert graphs[0]() is None

@@ -1,5 +1,6 @@
 """The command `keras-vit find-rate RECIPE`."""
 
+import time
 from pathlib import Path
 
 from keras_vit.cli.output import Result
@@ -36,11 +37,13 @@ def run(options) -> Result:
     from keras_vit.train.recipe.file import load_recipe, override
 
     recipe = override(load_recipe(options.recipe), options.set)
+    begun = time.perf_counter()
+    speed = lambda step: step * recipe.data.batch_size / (time.perf_counter() - begun)  # noqa: E731
     with Progress(options.steps, 1, quiet=options.quiet) as progress:
         test = find_rate(
             recipe, options.data_dir, lowest=options.lowest, highest=options.highest, steps=options.steps,
             head=options.head, strategy=options.strategy,
-            show=lambda step, loss, rate: progress.show(step, 1, loss, 0.0, rate),
+            show=lambda step, loss, rate: progress.show(step, 1, loss, speed(step), rate),
         )  # fmt: skip
     best, suggestion = test.best, test.suggestion
     if options.plot:

@@ -12,7 +12,7 @@ from keras_vit.kernels.dispatch import training_overrides
 from keras_vit.layers import use_random_values
 from keras_vit.layers.base import Dense
 from keras_vit.layers.override import overriding
-from keras_vit.private import layers_of, stored_kernel
+from keras_vit.private import layers_of, release_gradients, stored_kernel
 from keras_vit.tasks import task_of
 from keras_vit.train.masks import uniform_of_part
 from keras_vit.train.moving import assign, mean_of, moving_averages
@@ -69,6 +69,7 @@ class Step:
             self._update(losses, gradients, norm, moving, step)
         wrong = ~finite if self.state.scale is None else self._rescale(finite, loss)
         made = tf.cast(finite, tf.float32)
+        release_gradients(tf.compat.v1.get_default_graph())  # of the sums over replicas
         return tf.where(finite, loss, 0.0), made, tf.cast(wrong, tf.float32)
 
     def _gradients(self, images, targets):
@@ -145,6 +146,7 @@ class Step:
             scaled = loss if self.state.scale is None else loss * tf.convert_to_tensor(self.state.scale)[0]
         with overriding(self._overrides):  # the backward pass recomputes layers
             gradients = tape.gradient(scaled, values, unconnected_gradients="zero")
+        release_gradients(tf.compat.v1.get_default_graph())  # else many runs in one process would fill the memory
         return loss, gradients, moving
 
     def _update(self, losses, gradients, norm, moving, step):

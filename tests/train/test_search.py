@@ -290,11 +290,11 @@ def test_cross_validation_states_mean_and_deviation(tmp_path, trainer, capsys):
 
 
 def alive():
-    """Return the numbers of Keras models and of traced TensorFlow functions in memory."""
+    """Return the numbers of Keras models, and of traced TensorFlow functions and their graphs, in memory."""
     gc.collect()
     items = gc.get_objects()
-    functions = sum(type(item).__name__ == "ConcreteFunction" for item in items)
-    return sum(isinstance(item, keras.Model) for item in items), functions
+    traced = sum(type(item).__name__.endswith(("ConcreteFunction", "FuncGraph")) for item in items)
+    return sum(isinstance(item, keras.Model) for item in items), traced
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.broad)])
@@ -311,8 +311,8 @@ def test_the_runs_of_a_sweep_leave_no_model_in_memory(count, tmp_path):
         patch.setattr(runs, "train", counting)
         result = sweep(RECIPE, over, tmp_path / "sweep")
     seen.append(alive())
-    models, functions = zip(*seen, strict=True)
+    models, traced = zip(*seen, strict=True)
     assert len(result["trials"][0]["runs"]) == count and result["trials"][0]["deviation"] is not None
-    assert models[-1] == models[1] and functions[-1] == functions[1], (models, functions)
+    assert models[-1] == models[1] and traced[-1] == traced[1], (models, traced)
     run = json.loads((tmp_path / "sweep" / "trial-000" / "seed-1" / "recipe.json").read_text())
     assert run["seed"] == 1

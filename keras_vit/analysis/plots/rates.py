@@ -39,7 +39,7 @@ def plot_rates(
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")  # Matplotlib's default is a formula, which `style` turns off
         axes.xaxis.set_minor_formatter("")
-        low, high = min(smoothed), max(smoothed[0], smoothed[lowest])
+        low, high = min(losses), max(smoothed[0], smoothed[lowest])
         axes.set_ylim(low - 0.25 * (high - low) - 1e-9, high + 0.75 * (high - low) + 1e-9)  # not the divergence
         axes.set(
             xlabel="learning rate", ylabel="training loss", title=f"range test of {name}" if name else "range test"
