@@ -227,12 +227,15 @@ def test_list_shows_the_rows(capsys):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["name", *names]
 
 
-OUTPUT = {"--json", "--quiet"}
+OUTPUT, TABLE = {"--json", "--quiet"}, {"--numbers", "--probabilities", "--order"}
 FLAGS = {
-    "finetune": {"--workdir", "--model", "--image-size", "--splits", "--plan", "--formats"} | OUTPUT,
-    "new": {"--data", "--data-dir", "--model"} | OUTPUT,
+    "finetune": {"--workdir", "--model", "--image-size", "--splits", "--plan", "--formats"}
+    | TABLE
+    | {"--log"}
+    | OUTPUT,
+    "new": {"--data", "--data-dir", "--model"} | TABLE | OUTPUT,
     "train": {"--workdir", "--data-dir", "--strategy", "--set", "--tpu", "--profile", "--dry-run", "--live-plot"}
-    | {"--from"}
+    | {"--from", "--log"}
     | OUTPUT,
     "find-rate": {"--data-dir", "--steps", "--lowest", "--highest", "--head", "--plot", "--strategy", "--set"} | OUTPUT,
     "sweep": {"--over", "--search", "--trials", "--folds", "--seeds", "--workdir", "--data-dir", "--strategy", "--set"}
@@ -245,7 +248,7 @@ FLAGS = {
     "check": OUTPUT,
     "predict": {"--top", "--output", "--labels"} | OUTPUT,
     "export": {"--output", "--calibration", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--images"}
-    | {"--dynamic-batch", "--results"}
+    | {"--dynamic-batch", "--results", "--adapters"}
     | OUTPUT,
     "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"} | OUTPUT,
     "list": {"--markdown"} | OUTPUT,

@@ -157,6 +157,12 @@ def ranks(kind: str):
     return lambda: (RANKS[kind],)
 
 
+def rates_of_the_range_test() -> tuple:
+    from keras_vit.train.range_test import HIGHEST, LOWEST, STEPS
+
+    return f"{LOWEST:.0e}".replace("e-0", "e-"), f"{HIGHEST:g}", STEPS
+
+
 def closed_pipe() -> tuple:
     from benchmarks.harness.verb import NOTHING
     from keras_vit.cli.output import CLOSED_PIPE
