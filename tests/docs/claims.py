@@ -158,7 +158,7 @@ CLAIMS = [
     Claim("docs/recipes.md", "in {} to {} epochs", epochs_of_s16),
     Claim("docs/recipes.md", "every 500 steps", "the example's own value"),
     Claim("docs/search.md", "from {} to {} over {} updates", rates_of_the_range_test),
-    Claim("docs/search.md", "begins above {}", "the end of the positive numbers"),
+    Claim("docs/search.md", "begins above 0", "the end of the positive numbers"),
     Claim("docs/adapting.md", "| rank, {} |", ranks("lora")),
     Claim("docs/adapting.md", "| width, {} |", ranks("adapter")),
     Claim("docs/adapting.md", "| tokens, {} |", ranks("vpt")),
