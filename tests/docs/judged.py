@@ -55,6 +55,13 @@ def threshold() -> tuple:
     return (DEFAULT,)
 
 
+def loaded_checkpoints() -> tuple:
+    """The number of timm's checkpoints, if none of them is refused."""
+    from keras_vit.weights.timm_checkpoints import timm_checkpoints
+
+    return (sum(row.refusal is None for row in timm_checkpoints()),)
+
+
 def checkpoints() -> tuple:
     with (ROOT / "keras_vit/weights/timm_checkpoints.csv").open(encoding="utf-8") as file:
         return (sum(1 for _ in csv.DictReader(file)),)
@@ -103,6 +110,8 @@ JUDGED = (
     Claim("docs/weights.md", "takes pixels in 0..255", "8-bit pixels"),
     Claim("docs/weights.md", "timm's {} checkpoints on the", checkpoints),
     Claim("docs/zoo.md", "and **SigLIP 2**", "a name"),
+    Claim("README.md", "SigLIP, SigLIP 2, ", "a name"),
+    Claim("README.md", "All {} checkpoints of timm's", loaded_checkpoints),
     Claim("docs/zoo.md", "on images of {} pixels. `patch_size`", flexivit_size),
     Claim("docs/zoo.md", "timm's {} checkpoints: which", checkpoints),
 )
