@@ -73,7 +73,9 @@ def difference_notes(model, contents: Contents, fields: dict, chosen=()) -> list
         and architecture.family == "vit"
         and not (any(fields.values()) or architecture.options.get("rope"))
     ):
-        notes.append("assumed, because no config names the architecture: no rotary positions, which no array shows")
+        norms = architecture.options.get("block", "pre_norm") == "pre_norm"
+        unseen = "no rotary positions" + ", and norms at the start of the branches" * norms
+        notes.append(f"assumed, because no config names the architecture: {unseen}, which no array shows")
     return notes
 
 

@@ -70,7 +70,8 @@ def test_what_nothing_states_is_assumed_aloud(tmp_path, capsys):
     said = capsys.readouterr().err
     assumed = "assumed, because neither the file nor its config states them: "
     assert assumed + "activation='gelu', layer_norm_epsilon=1e-06, pooling='token'" in said
-    assert "assumed, because no config names the architecture: no rotary positions, which no array shows" in said
+    unseen = "no rotary positions, and norms at the start of the branches, which no array shows"
+    assert f"assumed, because no config names the architecture: {unseen}" in said
     keras_vit.from_pretrained(T1, num_heads=3, activation="gelu", layer_norm_epsilon=1e-6, pooling="token")
     assert assumed not in capsys.readouterr().err
     model = keras_vit.from_pretrained(T1, num_heads=3, activation="gelu_tanh")
