@@ -37,6 +37,8 @@ NEEDED_BY = {
     "pyarrow": "predict --output FILE.parquet",
     "pillow-heif": "HEIC images",
     "optuna": "sweep",
+    "mlflow-skinny": "train --log mlflow",
+    "wandb": "train --log wandb",
     "shtab": "completion",
 }
 _MODULES = {"pillow": "PIL", "scikit-learn": "sklearn"}  # where the module is not named like its package

@@ -205,6 +205,7 @@ def test_a_bit_of_a_file_has_no_stochastic_depth(tmp_path, monkeypatch, capsys):
     assert build_model(recipe, ("a", "b", "c")).output_shape == (None, 3)
 
 
+@pytest.mark.broad
 def test_the_decoders_do_not_print_into_the_command(tmp_path):
     folder = photos(tmp_path / "photos")
     whole = io.BytesIO()

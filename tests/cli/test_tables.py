@@ -121,6 +121,7 @@ def test_a_mistake_gets_one_sentence(arguments, sentence, folder, weights, capsy
     assert not (folder / "run").exists()
 
 
+@pytest.mark.broad
 def test_new_writes_a_recipe_for_each_table(folder, capsys):
     wanted = {
         "age": (["--numbers", "age"], "huber", 46),

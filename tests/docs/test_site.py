@@ -126,6 +126,7 @@ def test_the_csv_of_timms_checkpoints_is_what_the_check_of_files_gives():
     assert page.count("<tr>") == len(table) + 1 and all(f"<code>{line.example}</code>" in page for line in table)
 
 
+@pytest.mark.broad
 def test_the_zoo_has_a_page_per_family_that_links_each_builder():
     found = zoo.pages()
     assert set(found) == {f"{name}.md" for name in GENERATED if name.startswith("zoo/")} - {"zoo/timm.md"}

@@ -78,6 +78,7 @@ def test_the_weights_of_the_base_are_stored_and_loaded_once(exported):
     assert size < 4 * (base + own) + 10_000
 
 
+@pytest.mark.broad
 def test_a_server_chooses_the_adapter_by_the_signature(exported):
     folder, models = exported
     with started([folder / "animals"]) as server:

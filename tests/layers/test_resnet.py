@@ -96,8 +96,11 @@ def test_a_v1_unit_starts_as_its_shortcut():
             lambda: layers.StdConv(3, (3, 2), padding="symmetric"),
             r"kernel_size expected odd sides with padding='symmetric', received \(3, 2\)",
         ),
-        (lambda: layers.StdConv(3, epsilon_on="mean"), "epsilon_on expected 'std' or 'variance', received 'mean'"),
-        (lambda: layers.StemPool("valid"), "padding expected 'same' or 'zeros', received 'valid'"),
+        (
+            lambda: layers.StdConv(3, epsilon_on="mean"),
+            "epsilon_on expected 'std', 'variance' or 'none', received 'mean'",
+        ),
+        (lambda: layers.StemPool("valid"), "padding expected 'same', 'zeros' or 'symmetric', received 'valid'"),
         (lambda: layers.GroupNorm().build((1, 2, 2, 40)), "a multiple of 32, received 40"),
         (lambda: layers.GroupNorm().build((1, 2, 64)), r"expected its input to be a feature map .*\(1, 2, 64\)"),
     ],

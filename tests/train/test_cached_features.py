@@ -129,6 +129,7 @@ def test_other_weights_have_other_features(tmp_path, monkeypatch):
     }
 
 
+@pytest.mark.broad
 def test_photographs_keep_their_preprocessing_and_a_regression_its_units(photos, tmp_path):
     """Pictures of another size than the model's, several labels per image and values."""
     rows = [(path, path.parent.name == "day", int(path.stem)) for path in sorted(photos.rglob("*.png"))]

@@ -136,7 +136,7 @@ def test_a_checkpoints_error_is_not_replaced_by_that_of_the_events_on_the_same_d
 
     report = Report.__new__(Report)
     report._chief, report._progress, report._events = True, Progress(8, 1, quiet=True), Events(tmp_path)
-    report._events._writer.close, report._plot = full, None
+    report._events._writer.close, report._followers = full, ()
     with pytest.raises(OSError, match="checkpoint of step 6"), report:
         raise OSError("checkpoint of step 6")
     with pytest.raises(OSError, match="events expected to be written"), report:

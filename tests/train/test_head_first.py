@@ -151,6 +151,7 @@ def test_a_run_says_its_phases(run, tmp_path, capsys):
     assert from_json(to_json(RECIPE)) == RECIPE
 
 
+@pytest.mark.broad
 @pytest.mark.usefixtures("one_step_a_call")
 def test_interrupted_at_any_step_it_ends_bit_equal(run, tmp_path, monkeypatch):
     save = engine.Checkpoints.save

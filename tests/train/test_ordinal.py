@@ -123,6 +123,7 @@ def test_a_run_reports_ranks_and_selects_by_kappa(run, table, capsys):
     assert f"rank error {summary['rank_error']:.4g}, kappa {kappa:.4g}" in capsys.readouterr().out
 
 
+@pytest.mark.broad
 def test_predictions_exports_and_labelled_images_name_the_classes(run, table, tmp_path, capsys):
     workdir, summary = run
     model, path = load_predictor(workdir), f"{table.rsplit('/', 1)[0]}/143.png"
@@ -142,6 +143,7 @@ def test_predictions_exports_and_labelled_images_name_the_classes(run, table, tm
         set_temperature(model, 2.0)
 
 
+@pytest.mark.broad
 def test_class_weights_and_soft_steps_work_with_ordered_classes(table, tmp_path):
     weighted = replace(RECIPE, loss=Loss("ordinal", class_weights={"best": 2.0}, label_smoothing=0.1), epochs=1)
     weighted = replace(weighted, checkpoint=Checkpoint(), evaluate=Evaluate())

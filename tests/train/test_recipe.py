@@ -90,7 +90,7 @@ def test_differences_are_paths():
         ("optimizer.clip_norm=0", "clip_norm expected a positive number or null, received 0"),
         ("model.variant=ViT_Q9", "name expected a model of list_models.*'ViT_Q9'"),
         ("model.variant.image_size=null", "image_size expected a positive int, received None"),
-        ("model.variant.stem=x", r"stem expected ResNetStem\(...\) or null, received 'x'"),
+        ("model.variant.stem=x", r"stem expected ResNetStem\(...\), ConvStem\(...\) or null, received 'x'"),
         ('model.variant.stem={"units": [1, 0]}', r"units expected a tuple of positive ints, received \(1, 0\)"),
         (
             'model.variant.stem={"units": [], "width_factor": "x"}',

@@ -153,6 +153,7 @@ def test_an_evaluation_has_the_figures_of_the_run(run, table, capsys):
         evaluate_model(load_predictor(workdir), RECIPE.data, table, RECIPE.loss, flip=True)
 
 
+@pytest.mark.broad
 def test_labelled_images_write_results_with_intervals_and_a_page(run, table, tmp_path, capsys):
     workdir, summary = run
     for data in (table, "split"):
@@ -172,6 +173,7 @@ def test_labelled_images_write_results_with_intervals_and_a_page(run, table, tmp
     assert "regression of age, weight" in card and f"| mae_age on the test split, after training | {summary['mae_age']:.4g} | 32 |" in card  # noqa: E501 # fmt: skip
 
 
+@pytest.mark.broad
 def test_predictions_and_an_export_answer_in_units_by_name(run, table, tmp_path, capsys):
     workdir, _ = run
     model = load_predictor(workdir)
@@ -201,6 +203,7 @@ def test_predictions_and_an_export_answer_in_units_by_name(run, table, tmp_path,
         predict(model, paths, labels=["a", "b"])
 
 
+@pytest.mark.broad
 def test_the_report_draws_predicted_over_true_values(run, table, tmp_path):
     workdir, summary = run
     arguments = ["analyze", str(workdir), "--output", str(tmp_path / "report"), "--data-dir", table]

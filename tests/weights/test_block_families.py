@@ -82,6 +82,7 @@ RESNETS = {  # architecture -> arguments of timm
 }
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", RESNETS)
 def test_a_resnet_of_timm_computes_alike_and_goes_back(name, tmp_path, capsys):
     """At full depth, whose stages the names state. Odd sides pad unevenly."""
