@@ -140,8 +140,11 @@ def _standardized(layer: StdConv):
 
 
 def standardized_kernels(model: keras.Model) -> list:
-    """Return (layer, variable): each `StdConv` and its standardised kernel in the type that the layer computes in."""
-    layers = [layer for layer in layers_of(model) if isinstance(layer, StdConv)]
+    """Return (layer, variable): each `StdConv` and its standardised kernel in the type that the layer computes in.
+
+    Layers that use their kernel as it is are left out.
+    """
+    layers = [layer for layer in layers_of(model) if isinstance(layer, StdConv) and layer.epsilon_on != "none"]
     in_use = lambda layer: keras.ops.cast(layer.standardized_kernel(), layer.compute_dtype)  # noqa: E731
     return [(layer, keras.Variable(in_use(layer), dtype=layer.compute_dtype, trainable=False)) for layer in layers]
 

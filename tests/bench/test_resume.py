@@ -43,6 +43,7 @@ def interrupted(begun, tmp_path):
 
 
 @pytest.mark.broad
+@pytest.mark.broad
 def test_a_resumed_run_keeps_the_answered_questions_and_asks_the_others(interrupted):
     before = json.loads(interrupted.read_text())
     assert [question["complete"] for question in before["questions"]] == [True, False]
@@ -72,6 +73,7 @@ MISTAKES = (
 )
 
 
+@pytest.mark.broad
 def test_what_cannot_be_resumed_gets_one_sentence(interrupted, capsys):
     measured = json.loads(interrupted.read_text())
     page = interrupted.with_suffix(".md")

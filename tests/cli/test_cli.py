@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support import ROOT, needs_tensorflow
+from support import ROOT, first_quick, needs_tensorflow
 
 from keras_vit import Variant, build, cli, list_models, load_model
 from keras_vit.cli.images import images_to_compare
@@ -87,7 +87,7 @@ def test_each_verb_states_the_next_command(run, capsys):
     assert next_command(capsys.readouterr(), "train")[1:4] == [DIGITS, "--workdir", "runs/digits"]
 
 
-@pytest.mark.parametrize("verb", ["train", "evaluate", "export", "analyze"])
+@pytest.mark.parametrize("verb", first_quick(["evaluate", "train", "export", "analyze"]))
 def test_the_standard_output_has_one_object_with_json_and_nothing_with_quiet(verb, run, tmp_path, capfd):
     commands = {
         "train": ([*TRAIN, str(run)], "accuracy"),

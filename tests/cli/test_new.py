@@ -43,6 +43,7 @@ def new(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.broad
 def test_the_recipe_of_a_folder_is_values_and_trains(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     photos(tmp_path / "photos")

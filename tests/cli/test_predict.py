@@ -248,6 +248,7 @@ def test_the_next_command_serves_an_export_that_the_server_takes(formats, tmp_pa
     assert _next_command(str(tmp_path / "run"))[:2] == ("export", str(tmp_path / "run"))
 
 
+@pytest.mark.broad
 def test_labels_name_the_classes_of_a_file_without_names(photos, tmp_path, capsys):
     keras_vit.ViT_Ti16(input_shape=(16, 16, 3), classes=1000).save(tmp_path / "plain.keras")
     arguments = ["predict", str(tmp_path / "plain.keras"), str(photos / "b.PNG"), "--top", "1"]

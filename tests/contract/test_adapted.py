@@ -17,10 +17,8 @@ MLPS = ("MLPBlock", "ExtendedMLP")
 DENSE = [case for case in LAYERS if case.layer.__name__ in (*ATTENTION, *MLPS, "PatchPrediction", "Head", *HEADS)]
 DENSE += [case for case in MODELS if case.name != "bit_map"]
 FOR_FREEZING = [case for case in MODELS if case.name in PRINCIPAL]
-FURTHER = [case for case in DENSE if case.name in ("AttentionPooling", "PatchPrediction", "bit")]
-dense_case = pytest.mark.parametrize(
-    "case", principal_first(DENSE, names=("EncoderBlock", "Head", "token"), broad=FURTHER)
-)
+FURTHER = [case for case in DENSE if case.name in ("AttentionPooling", "PatchPrediction", "bit", "token")]
+dense_case = pytest.mark.parametrize("case", principal_first(DENSE, names=("EncoderBlock", "Head"), broad=FURTHER))
 
 
 def trained(model):

@@ -57,6 +57,7 @@ def test_exports_have_the_temperature_in_graph_and_manifest(tmp_path):
         assert answer["probabilities"] == pytest.approx(softmax(logits / 3), abs=1e-5)
 
 
+@pytest.mark.broad
 def test_what_cannot_be_divided_exactly_is_refused():
     composed = keras.Sequential([tiny(include_top=False, pooling="token"), keras.layers.Dense(2)])
     composed.build((None, 8, 8, 3))

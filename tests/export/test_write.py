@@ -151,7 +151,9 @@ def test_a_file_that_disagrees_is_refused(wrong, model, images, tmp_path, monkey
     if wrong == "tflite":
         monkeypatch.setattr(tflite, "convert", lambda _, precision, **__: convert(other, precision))
     else:
-        monkeypatch.setattr(saved_model, "write_saved_model", lambda _, folder: write_saved(other, folder))
+        monkeypatch.setattr(
+            saved_model, "write_saved_model", lambda _, folder, *rest: write_saved(other, folder, *rest)
+        )
     message = rf"{wrong} \(serving_default\) expected logits within 0.0001 of the Keras model's, received a difference"
     with pytest.raises(ValueError, match=message):
         export.export(model, tmp_path / "new" / "tiny", images)

@@ -160,7 +160,8 @@ def test_features_for_a_probe(photos, tmp_path):
         assert max_difference(batch[0].numpy()[order], expected) < 1e-5
 
 
-@pytest.mark.parametrize("resize", [None, pytest.param(20, marks=pytest.mark.broad)])
+@pytest.mark.broad
+@pytest.mark.parametrize("resize", [None, 20])
 def test_a_recipe_starts_from_the_preprocessing_of_its_weights(resize, photos, tmp_path):
     """Training normalises as the weights state; the finished model evaluates as the run did."""
     from keras_vit.data.pipeline import training_batches

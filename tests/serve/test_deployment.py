@@ -64,6 +64,7 @@ def test_a_dockerfile_has_another_user_one_extra_and_files_that_are_sent_to_dock
     assert len(copied) == len([line for line in sent if line.startswith("!")])
 
 
+@pytest.mark.broad
 def test_the_health_check_of_the_container_answers_for_a_running_server_only(running):
     check = dict(instructions("serve"))["HEALTHCHECK"]
     python, flag, code = json.loads(check.partition("CMD ")[2])

@@ -147,6 +147,7 @@ def test_a_recipe_comes_back_from_json(loss):
     assert bool(differences(recipe, replace(recipe, loss=Loss()))) and not differences(recipe, recipe)
 
 
+@pytest.mark.broad
 def test_a_dry_run_has_the_loss_and_the_sampling():
     for loss in (WEIGHTED, Loss(bootstrap="soft")):
         assert all(np.isfinite(dry_run(replace(RECIPE, loss=loss))["losses"]))
