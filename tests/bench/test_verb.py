@@ -82,6 +82,7 @@ def test_an_interruption_leaves_what_was_measured(tmp_path, fast, capsys):
     assert "interrupted; what was measured by then is in" in said and "Traceback" not in said
 
 
+@pytest.mark.broad
 def test_a_run_in_which_nothing_can_be_measured_says_so(tmp_path, fast, monkeypatch, capsys):
     monkeypatch.setitem(plan.ON_KERAS, "keras_vit", f"{FAKE}:absent")
     status, result, text = run(tmp_path, "--peers", "none")
@@ -241,6 +242,7 @@ def test_presets_and_options_make_the_questions(monkeypatch):
     assert len(growth) == len(set(growth)) == 14  # the middle of the three axes is asked once
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_json_prints_the_rows_and_quiet_nothing_else(tmp_path, fast, capsys):
     status, result, _ = run(tmp_path, "--peers", f"{FAKE}:good", "--json", "--quiet")

@@ -173,6 +173,7 @@ def test_more_broken_files_than_training_leaves_out_lead_to_check(tmp_path, caps
     assert said.err.endswith(f"next: keras-vit check {folder}\n")
 
 
+@pytest.mark.broad
 def test_a_file_of_weights_is_fine_tuned(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     folder = photos(tmp_path / "photos", size=(230, 230))
@@ -195,6 +196,7 @@ def test_a_file_of_weights_is_fine_tuned(tmp_path, monkeypatch, capsys):
     assert np.array_equal(*kernels) and built.output_shape == (None, 3)
 
 
+@pytest.mark.broad
 def test_a_bit_of_a_file_has_no_stochastic_depth(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     folder = photos(tmp_path / "photos", size=(230, 230))

@@ -124,6 +124,7 @@ def test_an_export(include_preprocessing, photos, tmp_path):
     assert max_difference(_scores(rows), expected) < 1e-5
 
 
+@pytest.mark.broad
 def test_an_older_export_without_preprocessing_is_scaled_plainly(photos, tmp_path):
     from keras_vit.export import export
 
@@ -147,6 +148,7 @@ def test_analysis(photos, tmp_path):
     analyze(model, bright, tmp_path / "d", parts=["attention"])
 
 
+@pytest.mark.broad
 def test_features_for_a_probe(photos, tmp_path):
     from keras_vit.data.evaluation import evaluation_batches
     from keras_vit.data.sources import open_data

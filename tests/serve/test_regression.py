@@ -37,6 +37,7 @@ def expected(model, data):
     return np.asarray(model(interface.inputs_of(load_image(data, interface.image_shape)[None])))[0]
 
 
+@pytest.mark.broad
 def test_predict_names_the_targets_and_an_unreadable_file(ages):
     server, model = ages
     data = encoded(picture(), "PNG")
@@ -47,6 +48,7 @@ def test_predict_names_the_targets_and_an_unreadable_file(ages):
     np.testing.assert_allclose(good["values"], expected(model, data), rtol=1e-4)
 
 
+@pytest.mark.broad
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node, which runs the page's script, is not installed")
 def test_the_page_shows_values_without_percent(ages, tmp_path):
     server, model = ages

@@ -245,6 +245,7 @@ def test_another_head_is_refused(other, capsys):
     assert "the file names no classes, so they are assumed to be in the order of the data: 'a'" in said
 
 
+@pytest.mark.broad
 def test_a_finished_run_goes_on_with_other_settings(tmp_path):
     """The command names the run; no rate moves the weights, so that the result is the first run's."""
     recipe = replace(tiny.RECIPE, average=replace(tiny.RECIPE.average, decay=0.0))

@@ -100,6 +100,7 @@ def test_thresholds_are_the_best_of_the_validation_split_and_saved_with_the_mode
     assert keras.saving.load_model(workdir / "best.keras", compile=False).get_layer("head").thresholds is not None
 
 
+@pytest.mark.broad
 def test_an_evaluation_has_the_figures_of_the_run(run, table, capsys):
     workdir, summary = run
     found = evaluate_model(load_predictor(workdir), RECIPE.data, table, RECIPE.loss)
@@ -160,6 +161,7 @@ def test_stopped_after_its_last_validation_it_goes_on_to_the_same_thresholds(run
     assert all(np.array_equal(a, b) for a, b in zip(*(model.get_weights() for model in models), strict=True))
 
 
+@pytest.mark.broad
 def test_without_a_validation_split_the_thresholds_are_a_half(table, tmp_path):
     recipe = replace(RECIPE, evaluate=replace(RECIPE.evaluate, split=None), epochs=1, checkpoint=Checkpoint())
     assert train(recipe, tmp_path / "run", table)["thresholds"] == [0.5] * 3
