@@ -16,5 +16,6 @@ def save_result(recipe: Recipe, average: keras.Model, workdir: Path) -> None:
     for name, model in finished_models(recipe, average).items():
         save_model(merged_if_adapted(model), workdir / name)
     if recipe.adapt is not None:
-        base = recipe.model.weights or str(recipe.model.variant)
+        variant = recipe.model.variant
+        base = recipe.model.weights or (variant if isinstance(variant, str) else variant.name)
         save_adapter(average, workdir / "adapter.safetensors", recipe.adapt.kind, base)
