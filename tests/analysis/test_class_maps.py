@@ -91,6 +91,7 @@ def in_numpy(model, images, moved=None):
     return reference.dense(reference.norm(x, "encoder_norm")[:, 0], "head"), attentions
 
 
+@pytest.mark.broad
 def test_gradient_times_attention_equals_finite_differences_in_numpy():
     model, images = made(), pictures(count=1)
     _, weights = in_numpy(model, images)

@@ -77,6 +77,7 @@ def test_predictions_are_the_models_best_first(tmp_path):
     assert {p["label"] for row in result["images"] for p in row["predictions"]} == {"a", "b", "c"}
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("include_preprocessing", [False, True])
 def test_image_files_are_read_and_preprocessed(tmp_path, include_preprocessing):
     pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 12, 3), dtype="uint8")
@@ -153,6 +154,7 @@ def test_the_page_contains_every_picture_and_no_links(tmp_path):
 LONG = "black-footed ferret, also called Mustela nigripes"
 
 
+@pytest.mark.broad
 def test_the_page_of_labelled_images_begins_with_the_confusion_matrix_and_the_mistakes(tmp_path):
     model, images = tiny(labels=["ant", "\u732b", LONG]), pictures(12)
     scores = model.predict(images, verbose=0)

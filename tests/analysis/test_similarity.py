@@ -127,6 +127,7 @@ def test_principal_components_equal_scikit_learns():
     )  # D x D values do not fit in memory
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("method", ["tsne", "pca"])
 def test_separate_clusters_stay_separate_on_the_plane(method):
     middles = 8 * np.eye(3, 16)

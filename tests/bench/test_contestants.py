@@ -82,6 +82,7 @@ def test_no_weight_of_a_forward_pass_is_zeros(dtype, monkeypatch):
     assert built[0].weights and all(weight.numpy().any() for weight in built[0].weights)
 
 
+@pytest.mark.broad
 @needs_tensorflow
 @pytest.mark.parametrize("dtype", first_quick(["mixed_bfloat16", "float32", "bfloat16"]))
 def test_predict_and_the_saved_model_give_the_answers_of_the_forward_pass(dtype, monkeypatch):

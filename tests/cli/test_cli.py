@@ -75,6 +75,7 @@ def next_command(said, verb):
     return words
 
 
+@pytest.mark.broad
 def test_each_verb_states_the_next_command(run, capsys):
     assert cli.main([*TRAIN, str(run)]) == 0
     evaluate = next_command(capsys.readouterr(), "evaluate")
@@ -105,6 +106,7 @@ def test_the_standard_output_has_one_object_with_json_and_nothing_with_quiet(ver
     assert said.out == "" and said.err.startswith(f"keras-vit {verb}: ") and said.err.count("\n") == 1
 
 
+@pytest.mark.broad
 def test_evaluate_agrees_with_training(run, capsys):
     assert cli.main(["evaluate", str(run)]) == 0
     accuracy = json.loads((run / "summary.json").read_text())["accuracy"]

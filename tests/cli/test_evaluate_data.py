@@ -96,6 +96,7 @@ def exported(place):
     return export(model, place / "exports", formats=formats, batch=None).path
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("file", ["", "model.tflite", "model.onnx", "model.openvino.xml"])
 def test_every_form_of_a_model_has_the_same_figures(file, place, exported, tmp_path, capsys):
     if file and not (exported / file).is_file():
@@ -284,6 +285,7 @@ def test_a_name_that_no_font_can_draw_is_a_number_in_the_picture_and_both_in_the
     assert "No evaluated image looks like a training image." in text
 
 
+@pytest.mark.broad
 def test_the_model_card_has_the_results_of_these_weights(place, tmp_path, capsys):
     said = run(capsys, place / "model.keras", "--data", place / "photos", "--output", tmp_path / "new", "--json")
     results = json.loads(said.out)
@@ -298,6 +300,7 @@ def test_the_model_card_has_the_results_of_these_weights(place, tmp_path, capsys
     assert f"Labels that are likely wrong: {results['likely_wrong_labels_in_all']}." in card
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("change", "message"),
     [

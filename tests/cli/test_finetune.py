@@ -96,6 +96,7 @@ def test_one_command_trains_tests_exports_and_draws_and_again_does_nothing(photo
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
 
 
+@pytest.mark.broad
 def test_more_photos_and_an_earlier_table_move_no_file(photos, weights, tmp_path):
     assert plan(photos, tmp_path / "first", weights) == 0
     first = table(tmp_path / "first")
@@ -111,6 +112,7 @@ def test_more_photos_and_an_earlier_table_move_no_file(photos, weights, tmp_path
     assert Counter(row["split"] for row in second.values() if row["label"] == "day")["test"] == 9
 
 
+@pytest.mark.broad
 def test_given_splits_are_kept_in_folders_and_in_tables(photos, weights, tmp_path, capsys):
     given = tmp_path / "given" / "photos"
     for split, chosen in (("train", range(4, 20)), ("val", range(2, 4)), ("test", range(2))):

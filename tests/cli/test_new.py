@@ -67,6 +67,7 @@ def test_the_recipe_of_a_folder_is_values_and_trains(tmp_path, monkeypatch, caps
     assert (summary["train_examples"], summary["test_examples"]) == (24, 6)
 
 
+@pytest.mark.broad
 def test_splits_broken_files_and_grey_images_are_in_the_recipe(tmp_path, capsys):
     folder = photos(tmp_path / "both", splits=("train", "test"), size=(90, 80), mode="L")
     (folder / "train" / "ant" / "0.png").write_bytes(b"no image")

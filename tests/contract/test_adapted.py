@@ -85,6 +85,7 @@ def recorded(patch):
     return calls
 
 
+@pytest.mark.broad
 @dense_case
 @pytest.mark.parametrize("mode", [MODES[0], *(pytest.param(mode, marks=pytest.mark.large) for mode in MODES[1:])])
 def test_every_dense_layer_is_quantized_and_the_file_holds_it_so(case, mode, tmp_path):
@@ -149,6 +150,7 @@ def test_a_file_without_adapters_leaves_a_layers_own_without_effect(tmp_path):
         plain.layers[-1].load_own_variables(integers | adapters)
 
 
+@pytest.mark.broad
 def test_a_quantized_block_is_adapted_and_saved(tmp_path):
     (case,) = (case for case in LAYERS if case.name == "EncoderBlock")
     model, x = quantize(randomise(case.make()), "int8"), inputs_for(case)

@@ -23,7 +23,8 @@ every_case = pytest.mark.parametrize("case", principal_first(CASES, also=SINGLE_
 every_layer = pytest.mark.parametrize("case", LAYERS, ids=lambda case: case.name)
 static = [case for case in CASES if case.static_size]
 FURTHER = [case for case in CASES if case.name in PRINCIPAL]
-static_case = pytest.mark.parametrize("case", principal_first(static, also=SINGLE_LAYERS, broad=CASES))
+QUICK = ("token", "hybrid", "axial", "bit", "rope", "clip")
+static_case = pytest.mark.parametrize("case", principal_first(static, names=QUICK, broad=CASES))
 compiled_case = pytest.mark.parametrize("case", principal_first(static, names=("token",), broad=FURTHER))
 slow_case = pytest.mark.parametrize(
     "case",
@@ -60,7 +61,7 @@ def test_config_is_the_constructors_arguments(case):
     assert json.dumps(restored.get_config()) == json.dumps(config)
 
 
-@every_case
+@pytest.mark.parametrize("case", principal_first(CASES, also=SINGLE_LAYERS, names=QUICK, broad=CASES))
 def test_keras_file_round_trip(case, tmp_path):
     model = randomise(case.make())
     model.save(tmp_path / "model.keras")
@@ -100,7 +101,7 @@ def _is_normed_away(case, variable):
     return "efficientnet" in case.name and variable.path.endswith("project_norm/beta")
 
 
-@slow_case
+@pytest.mark.parametrize("case", principal_first(CASES, names=("token", "rope", "bit"), broad=(*LAYERS, *FURTHER)))
 def test_one_step_moves_every_weight_and_lowers_the_loss(case):
     model = randomise(case.make())
     if not model.trainable_variables:
@@ -120,6 +121,7 @@ def test_one_step_moves_every_weight_and_lowers_the_loss(case):
     assert measure(x, y[0]) < first
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", quick_first(FITTED, ("token", "hybrid", "axial")))
 def test_fit_trains_a_model_of_every_kind(name):
     (case,) = (case for case in MODELS if case.name == name)
@@ -186,7 +188,7 @@ def test_whole_training_step_compiles_under_xla(case):
         assert float(loss()) < before
 
 
-@pytest.mark.parametrize("case", principal_first(static, names=("token", "hybrid", "axial"), broad=FURTHER))
+@pytest.mark.parametrize("case", principal_first(static, names=("token",), broad=FURTHER))
 @needs_tensorflow
 def test_converts_to_tflite_with_builtin_operations_only(case):
     import tensorflow as tf

@@ -41,6 +41,7 @@ def test_each_class_is_drawn_equally_often_and_every_image_of_a_rare_class():
     assert (index[labels == 0] < 30).all()  # ten of the twenty
 
 
+@pytest.mark.broad
 def test_an_order_depends_on_its_seed_alone():
     assert all(np.array_equal(a, b) for a, b in zip(drawn(3), drawn(3), strict=True))
     assert not np.array_equal(drawn(3)[0], drawn(4)[0])

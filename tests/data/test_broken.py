@@ -82,6 +82,7 @@ def test_an_image_whose_package_is_missing_names_the_package_whatever_its_file_i
     assert facts.broken == "HEIC, read after pip install 'keras-vit-zoo[heic]'"
 
 
+@pytest.mark.broad
 def test_three_are_left_out_whatever_their_share_and_more_than_one_in_a_hundred_are_an_error(folder):
     files = open_split("folder", "train", str(folder)).files
     for path in files[:3]:
@@ -93,6 +94,7 @@ def test_three_are_left_out_whatever_their_share_and_more_than_one_in_a_hundred_
         open_split("folder", "train", str(folder), on_error="skip")
 
 
+@pytest.mark.broad
 def test_a_file_that_was_named_broken_may_be_gone_and_leaves_the_splits_as_they_were(folder):
     """Without that, one file less shuffles the parts of a split anew: a validation on pictures trained on."""
     parts = ("train[:75%]", "train[75%:]", "test")

@@ -85,6 +85,7 @@ def test_arrays_come_whole_and_in_order():
     np.testing.assert_array_equal(np.concatenate(found), rows)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("source", quick_first(["arrays", "files"], ["files"]))
 def test_a_run_that_goes_on_sees_the_same_batches(source, files):
     examples = ARRAYS if source == "arrays" else files
@@ -151,6 +152,7 @@ def test_too_few_examples():
         steps_per_epoch(ARRAYS, 22)
 
 
+@pytest.mark.broad
 def test_a_broken_file_is_named(files, tmp_path):
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no picture")

@@ -63,6 +63,7 @@ def test_a_new_recipe_reads_its_facts_from_the_data_set(directory, tmp_path, cap
     assert "(o, x)" in (tmp_path / "shapes.py").read_text()
 
 
+@pytest.mark.broad
 def test_order_hangs_on_seed_and_epoch(directory):
     examples = open_split("tfds:tiny_shapes", "train", directory)
 

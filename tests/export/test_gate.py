@@ -44,6 +44,7 @@ def pixels_for(model, count=16):
     return pixels[np.argsort(ranked[:, -2] - ranked[:, -1])[:count]]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("case", "dtype"),
     [*(pytest.param(*kind.values, None, id=kind.id, marks=kind.marks) for kind in KINDS),
@@ -76,6 +77,7 @@ def on_integers(flatbuffer):
     return found - {"QUANTIZE", "DEQUANTIZE", "STRIDED_SLICE"}
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     "case", principal_first([case for case in MODELS if case.static_size], names=("token",), broad=FURTHER)
 )
@@ -178,6 +180,7 @@ def test_integers_without_their_images_are_refused(tmp_path):
         export(CASES["token"].make(), tmp_path / "tiny", calibration=np.zeros((4, 9, 8, 3)))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     "case",
     principal_first(

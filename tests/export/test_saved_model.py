@@ -94,6 +94,7 @@ def test_a_free_image_size_holds_its_goldens(name, tmp_path):
     assert max_difference(logits, expected["logits"]) < TOLERANCE
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("kind", quick_first(KINDS, ("free_size", "pixels"), broad=("map", "grey")))
 def test_every_kind_answers_floats_and_bytes_alike(kind, photo, tmp_path):
     model = tiny(**KINDS[kind])
@@ -124,7 +125,7 @@ def test_probabilities_are_the_models_own_activation(tmp_path):
         assert max_difference(answer["probabilities"], function(answer["logits"])) < 1e-6
 
 
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", first_quick([3, 1]))
 def test_bytes_are_read_exactly_as_preprocess_reads_them(channels, photo, tmp_path):
     """Return a model that outputs its input, which shows differences in decoding and resizing."""
     grey, alpha = photo.convert("L"), photo.convert("RGBA")

@@ -179,6 +179,7 @@ WRONG_ROLLOUTS = {
 }
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("wrong", first_quick(WRONG_ROLLOUTS))
 def test_a_wrong_attention_signature_is_refused(wrong, model, images, tmp_path, monkeypatch):
     """The expected rollout comes from other code, and shapes are not broadcast."""
@@ -213,6 +214,7 @@ def answering(written, changes, row=FORMATS["saved_model"]):
     return replace(row, module=SimpleNamespace(write=copy, load=load))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("signature", "change", "sentence"),
     first_quick(
@@ -240,6 +242,7 @@ def test_every_output_of_every_signature_is_compared(
         export.export(model, tmp_path / "tiny", images[:3], formats=("saved_model",))
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("count", first_quick([40, 1, 2]))
 def test_signatures_are_called_with_two_batch_sizes(count, model, images, written, tmp_path, monkeypatch):
     sizes = []
@@ -249,6 +252,7 @@ def test_signatures_are_called_with_two_batch_sizes(count, model, images, writte
     assert sizes == ([1, 32, 7] if count == 40 else [1, 2])
 
 
+@pytest.mark.broad
 def test_a_model_that_answers_nan_is_refused(model, images, tmp_path):
     model.get_layer("head").bias.assign([0.0, float("nan"), 0.0])
     with pytest.raises(ValueError, match="received a difference of nan"):

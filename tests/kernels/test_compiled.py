@@ -37,7 +37,7 @@ def forms_of(model):
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.large)])
-@pytest.mark.parametrize("case", principal_first(MODELS, names=("token", "hybrid", "bit"), broad=FURTHER))
+@pytest.mark.parametrize("case", principal_first(MODELS, names=("token",), broad=FURTHER))
 def test_it_answers_as_every_kind_of_model_does(case, whole):
     if keras.backend.backend() == "torch":
         pytest.skip("TensorFlow and JAX alone")
@@ -247,7 +247,7 @@ def test_frozen_on_jax_it_outlives_an_evaluation():
 
 @needs_tensorflow
 @pytest.mark.parametrize("name", first_quick(["hybrid", "token", "bit"]))
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("dtype", first_quick(["float32", "mixed_bfloat16"]))
 def test_frozen_kernels_of_blocks_are_prepacked_and_other_weights_are_constants(name, dtype):
     from keras_vit.kernels import onednn
     from keras_vit.kernels.split_matmuls import split_weights
@@ -389,6 +389,7 @@ def test_threads_that_trace_the_same_model_leave_it_as_it_was():
     assert forms_of(model) == forms
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_beside_a_gpu_it_is_xlas_as_a_whole(monkeypatch):
     monkeypatch.setattr(forward, "by_xla", lambda: True)

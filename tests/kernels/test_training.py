@@ -60,7 +60,7 @@ def test_a_convolution_of_one_pixel_without_strides_is_a_product_where_a_model_t
             assert (types.count("MatMul"), sum("Conv2D" in name for name in types)) == (3 * many, 3 * (1 - many))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", first_quick(["float32", "bfloat16"]))
 @pytest.mark.parametrize(("form", "plain", "shape"), NORMS)
 def test_a_norm_saves_only_its_input_for_the_backward_pass(form, plain, shape, dtype):
     x = tf.cast(tf.random.stateless_normal(shape, (0, 0)), dtype)
@@ -188,6 +188,7 @@ def test_a_bias_has_the_gradient_of_a_sum(dtype):
     np.testing.assert_allclose(tf.cast(by_bias, tf.float64), expected, rtol=2**-8 if dtype == "bfloat16" else 1e-5)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("few", first_quick([False, True]))
 def test_a_wide_model_in_mixed_precision_trains_as_near_to_float32_as_by_the_plain_forms(few, monkeypatch):
     need_rounded_bfloat16()
@@ -209,6 +210,7 @@ def test_a_wide_model_in_mixed_precision_trains_as_near_to_float32_as_by_the_pla
 
 
 # the patch size of the row, and that of another stage
+@pytest.mark.broad
 @pytest.mark.parametrize("patch_size", [(4, 4), pytest.param((8, 8), marks=pytest.mark.broad)])
 def test_in_bfloat16_the_biases_have_the_gradients_of_float32(patch_size):
     """TensorFlow's sums over thousands of rows are not: they add up in bfloat16."""

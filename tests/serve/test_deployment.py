@@ -74,6 +74,7 @@ def test_the_health_check_of_the_container_answers_for_a_running_server_only(run
     exec(code.replace("8501", str(running.port)))
 
 
+@pytest.mark.broad
 def test_the_manifest_for_kserve_runs_the_server(running):
     yaml = pytest.importorskip("yaml")
     manifest = yaml.safe_load(KSERVE.read_text())

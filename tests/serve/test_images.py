@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 from serving import b64, damaged, encoded, picture
-from support import needs_tensorflow
+from support import first_quick, needs_tensorflow
 
 from keras_vit.preprocessing.inputs import load_image, preprocess_input
 
@@ -97,7 +97,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", first_quick(BAD, 3))
 def test_a_bad_image_gets_its_sentence_and_spoils_no_other(server, own, name):
     make, sentence = BAD[name]
     bad, good = make(), encoded(picture(), "PNG")

@@ -128,6 +128,7 @@ def test_a_version_with_a_malformed_manifest_cannot_be_loaded(tmp_path, manifest
         load_version("photos", tmp_path / "1", Batching())
 
 
+@pytest.mark.broad
 def test_the_watcher_outlives_any_error(photos, monkeypatch):
     said, enough = [], Event()
 
@@ -146,6 +147,7 @@ def test_the_watcher_outlives_any_error(photos, monkeypatch):
     assert said[0] == "photos: KeyError: 'size'"
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("error", [BrokenPipeError, ValueError])  # of a closed pipe, of a closed file
 def test_the_watcher_outlives_whoever_read_its_sentences(photos, monkeypatch, error):
     told, enough = [], Event()
@@ -204,6 +206,7 @@ def listens(server) -> bool:
     return True
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", quick_first(["SIGTERM", "SIGINT"], ["SIGTERM"]))
 def test_a_stop_answers_what_is_in_flight_and_takes_nothing_new(photos, images, name):
     body = json.dumps({"inputs": images.tolist()}).encode()
@@ -261,6 +264,7 @@ def test_a_stop_before_uvicorn_listens_to_signals_is_not_lost(exports):
     assert done.stdout.endswith("stopped\n")
 
 
+@pytest.mark.broad
 def test_what_cannot_be_served_is_said_in_one_sentence(exports, tmp_path):
     with pytest.raises(ValueError, match=r"^model expected a folder of exported versions .* received '.*nothing'\.$"):
         serve([tmp_path / "nothing"], port=0)
@@ -274,6 +278,7 @@ def test_what_cannot_be_served_is_said_in_one_sentence(exports, tmp_path):
             serve([exports / "grey"], port=port)
 
 
+@pytest.mark.broad
 def test_json_prints_one_line_when_requests_are_answered(photos):
     command = [sys.executable, "-m", "keras_vit.cli", "serve", str(photos), "--port", "0", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"}
@@ -296,6 +301,7 @@ def test_json_prints_one_line_when_requests_are_answered(photos):
     assert process.returncode == 0 and out == "" and err.splitlines()[-1] == "stopped"
 
 
+@pytest.mark.broad
 def test_quiet_leaves_the_log_of_errors():
     code = """if True:
         import logging, uvicorn

@@ -190,6 +190,7 @@ def test_a_client_that_closes_its_direction_behind_a_request_gets_its_answer(ser
         assert received(client) == (None, None)
 
 
+@pytest.mark.broad
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="this system does not tell a process's memory")
 def test_a_large_image_takes_its_pixels_in_memory_and_gives_them_back(server):
     """Decoding takes 4 bytes per pixel; a float32 copy would take 12 more. oneDNN's allocator releases no memory."""

@@ -37,6 +37,7 @@ def environment(monkeypatch):
     return monkeypatch
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(("models", "held"), [(["half"], "1"), (["full"], None), (["half", "full"], None)])
 def test_weights_are_prepacked_if_all_models_gain_by_it(models, held, stored, environment):
     prepack_weights([stored / model for model in models])

@@ -166,6 +166,7 @@ def test_stopped_in_every_stage_it_goes_on_to_the_same_bit(run, tmp_path, monkey
     assert lines(run[0], "loss") == lines(tmp_path / "parts", "loss") and summary["loss"] == run[1]["loss"]
 
 
+@pytest.mark.broad
 def test_the_encoder_fine_tunes_like_any_weight(run, tmp_path):
     source = str(run[0] / "model.keras")
     model = Model(ROW, channels=1, weights=source)

@@ -143,6 +143,7 @@ def test_a_checkpoints_error_is_not_replaced_by_that_of_the_events_on_the_same_d
         pass
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     "reason",
     first_quick(

@@ -87,6 +87,7 @@ def test_a_state_behind_a_loss_that_is_not_finite_is_not_saved(photos, tmp_path,
     assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["00000001", "00000002"]
 
 
+@pytest.mark.broad
 def test_a_profile_is_left_where_asked_for(whole):
     assert list((whole[0] / "profile").glob("plugins/profile/*/*.xplane.pb"))
 

@@ -115,6 +115,7 @@ def _path(i):
     return tf.where(i < 2, __file__, "absent")
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("strategy", ["one", pytest.param("mirrored", marks=pytest.mark.large)])
 def test_where_the_data_breaks_off_all_updates_before_are_whole(strategy):
     """Neither the step nor the decay nor the average of the update that lacks its batch."""
@@ -315,6 +316,7 @@ def test_the_step_of_a_loss_that_is_not_finite_is_named_though_the_call_went_on(
             engine.train(recipe, tmp_path / "run")
 
 
+@pytest.mark.broad
 def test_the_loss_scale_halves_at_an_overflow_and_doubles_after_many_good_steps():
     """As Keras's LossScaleOptimizer; an overflow is the scale's fault and stops no run until the scale is 1."""
     state, update = start(replace(RECIPE, precision="mixed_float16", nonfinite="stop"))
