@@ -56,6 +56,6 @@ def attention_forward(layer: MultiHeadSelfAttention, attend_and_project: Callabl
 
 def attention_forward_with_options(layer: AttentionWithOptions, attend_and_project: Callable, tokens):
     """Compute an attention whose options change query, key and value only: (B, N, D) -> (B, N, D)."""
-    qkv = layer._project(tokens, training=True)
+    qkv = layer.project(tokens, training=True)
     output = attend_and_project(qkv, tf.zeros(3 * tokens.shape[-1], qkv.dtype), layer.out.kernel)
     return unflatten_tokens(layer.out.add_bias(output, training=True), tokens)

@@ -138,7 +138,8 @@ class AttentionWithOptions(MultiHeadSelfAttention):
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape
 
-    def _project(self, tokens, grid=None, training=False):
+    def project(self, tokens: Any, grid: Any = None, training: bool = False) -> Any:
+        """Return query, key and value in one tensor, rotated, for a `grid` of patches: (B, N, D) -> (B, N, 3, h, d)."""
         flat = self.qkv(flatten_tokens(tokens))
         if self.qkv_bias == "qv":
             flat = flat + self._qkv_bias()
@@ -197,7 +198,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         """Return the attention weights: (B, N, D) -> (B, h, N, N). `patches` are as in `call`."""
         if self.relative_bias == "shared_mlp" and patches is None:
             raise ValueError(f"patches expected the shared bias of the logits for {self.name}, received None.")
-        query, key, _ = self.split(self._project(tokens))
+        query, key, _ = self.split(self.project(tokens))
         weights = ops.softmax(self._logits(query, key, patches), axis=-1)
         return weights if self.differential is None else difference(self, weights)
 
@@ -240,7 +241,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             forward = None if patches is not None else override_of(self, "forward", training)
             if forward and not override_of(self, "attention_weights", training):
                 return forward(tokens)
-            attended = self._attend(self._project(tokens, grid, training), training, shared)
+            attended = self._attend(self.project(tokens, grid, training), training, shared)
             attended = ops.reshape(attended, (-1, tokens.shape[-1]))
         attended = self.out(attended if self.norm is None else self.norm(attended))
         return attended[:, None] if class_token_only else unflatten_tokens(attended, tokens)
