@@ -24,6 +24,12 @@ def _gelu(x):
     return x * share, share + x * tf.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
 
 
+def _quick_gelu(x):
+    """Return x * sigmoid(1.702 x), the GELU of CLIP, and its derivative."""
+    share = tf.sigmoid(1.702 * x)
+    return x * share, share + 1.702 * x * share * (1.0 - share)
+
+
 @xla_compiled
 def _multiply(gradient, slope):
     """Multiply in float32, because TensorFlow multiplies slowly in bfloat16."""
@@ -90,4 +96,4 @@ class Activation:
         return matmul(x, tf.convert_to_tensor(bias), tf.convert_to_tensor(kernel))
 
 
-GELU_TANH, GELU = Activation(_gelu_tanh), Activation(_gelu)
+GELU_TANH, GELU, QUICK_GELU = Activation(_gelu_tanh), Activation(_gelu), Activation(_quick_gelu)

@@ -10,6 +10,7 @@ from functools import partial
 import keras
 
 from keras_vit.layers import GroupNorm, LayerNorm, MLPBlock, MultiHeadSelfAttention, StdConv
+from keras_vit.layers.attention_options import AttentionWithOptions
 from keras_vit.layers.base import Biased, is_plain_dense
 from keras_vit.layers.override import Override, use_backend_operations
 from keras_vit.private import layers_of
@@ -71,8 +72,11 @@ def _training_operations(layer):
 
     if isinstance(layer, MLPBlock):
         yield from _mlp_operations(layer)
-    elif type(layer) is MultiHeadSelfAttention:  # an attention with options computes something else
+    elif type(layer) is MultiHeadSelfAttention:
         yield from _attention_operations(layer)
+    elif type(layer) is AttentionWithOptions:
+        yield from _rotation(layer)
+        yield from _attention_with_options_operations(layer)
     elif isinstance(layer, LayerNorm):
         yield layer, "norm", norms.layer_norm
     elif isinstance(layer, GroupNorm):
@@ -87,10 +91,10 @@ def _training_operations(layer):
 
 
 def _mlp_operations(layer: MLPBlock):
-    from keras_vit.kernels.activations import GELU, GELU_TANH
+    from keras_vit.kernels.activations import GELU, GELU_TANH, QUICK_GELU
     from keras_vit.kernels.training import mlp_forward
 
-    activation = {"gelu_tanh": GELU_TANH, "gelu": GELU}.get(layer.activation)
+    activation = {"gelu_tanh": GELU_TANH, "gelu": GELU, "quick_gelu": QUICK_GELU}.get(layer.activation)
     if activation is None:
         return
     yield layer, "activation", activation
@@ -109,6 +113,24 @@ def _attention_operations(layer: MultiHeadSelfAttention):
         yield layer, "forward", partial(attention_forward, layer, attend)
 
 
+def _attention_with_options_operations(layer: AttentionWithOptions):
+    """Yield the operations of an attention whose options change the queries, keys and values only."""
+    from keras_vit.kernels.training import attention_forward_with_options
+    from keras_vit.kernels.training_attention import attention_and_projection
+
+    others = layer.adds_to_logits or layer.differential is not None or layer.inner_norm or layer.attention_dropout_rate
+    if is_plain_dense(layer.out) and layer.out_bias and not others:
+        attend = attention_and_projection(recompute=layer.out.units >= WIDE)
+        yield layer, "forward", partial(attention_forward_with_options, layer, attend)
+
+
+def _rotation(layer: AttentionWithOptions):
+    from keras_vit.kernels.rope import ROTATIONS
+
+    if layer.rope and not layer.rope["learned"]:
+        yield layer, "rotate", ROTATIONS[layer.rope["pairs"]]
+
+
 def compiled_overrides(model: keras.Model, frozen: bool) -> list[Override]:
     """Return the overrides of a forward pass that TensorFlow compiles for a CPU.
 
@@ -124,6 +146,8 @@ def compiled_overrides(model: keras.Model, frozen: bool) -> list[Override]:
     overrides += [
         Override(layer, "norm", partial(inference_layer_norm, stored=layer.variable_dtype)) for layer in norms
     ]
+    rotary = [layer for layer in layers if type(layer) is AttentionWithOptions]
+    overrides += [Override(*operation) for layer in rotary for operation in _rotation(layer)]
     if frozen:
         return overrides + standardized_overrides(
             [(layer, kernel.numpy()) for layer, kernel in standardized_kernels(model)]

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from keras_vit.kernels.token_sums import sum_over_tokens
 from keras_vit.layers import MLPBlock, MultiHeadSelfAttention
+from keras_vit.layers.attention_options import AttentionWithOptions
 from keras_vit.layers.base import flatten_tokens, unflatten_tokens
 
 
@@ -50,4 +51,11 @@ def attention_forward(layer: MultiHeadSelfAttention, attend_and_project: Callabl
     """Compute attention with its output projection as one function: (B, N, D) -> (B, N, D)."""
     qkv = layer.by_head(layer.qkv.project(flatten_tokens(tokens)), tokens)
     output = attend_and_project(qkv, layer.qkv.bias, layer.out.kernel)
+    return unflatten_tokens(layer.out.add_bias(output, training=True), tokens)
+
+
+def attention_forward_with_options(layer: AttentionWithOptions, attend_and_project: Callable, tokens):
+    """Compute an attention whose options change query, key and value only: (B, N, D) -> (B, N, D)."""
+    qkv = layer.project(tokens, training=True)
+    output = attend_and_project(qkv, tf.zeros(3 * tokens.shape[-1], qkv.dtype), layer.out.kernel)
     return unflatten_tokens(layer.out.add_bias(output, training=True), tokens)

@@ -64,7 +64,7 @@ class MultiHeadSelfAttention(Layer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def _project(self, tokens):
+    def project(self, tokens: Any) -> Any:
         """Return query, key and value in one tensor: (B, N, 3, h, d)."""
         return self.by_head(self.qkv(flatten_tokens(tokens)), tokens)
 
@@ -84,7 +84,7 @@ class MultiHeadSelfAttention(Layer):
 
     def attention_weights(self, tokens: Any) -> Any:
         """Return the attention weights: (B, N, D) -> (B, h, N, N). Each row sums to 1."""
-        query, key, _ = self.split(self._project(tokens))
+        query, key, _ = self.split(self.project(tokens))
         return ops.softmax(self._logits(query, key), axis=-1)
 
     def _attend(self, qkv, training):
@@ -106,5 +106,5 @@ class MultiHeadSelfAttention(Layer):
         forward = override_of(self, "forward", training)
         if forward and not (training and override_of(self, "attention_weights", training)):
             return forward(tokens)
-        attended = self._attend(self._project(tokens), training)
+        attended = self._attend(self.project(tokens), training)
         return unflatten_tokens(self.out(ops.reshape(attended, (-1, tokens.shape[-1]))), tokens)

@@ -3,6 +3,7 @@
 B batch, N tokens, D width, h heads, d = D / h.
 """
 
+from functools import partial
 from typing import Any
 
 from keras import ops
@@ -16,6 +17,14 @@ from keras_vit.layers.relative_bias import RELATIVE_BIASES
 from keras_vit.layers.rope import add_frequencies, axial_frequencies, rotary_angles, rotate
 
 QKV_BIASES = ("qkv", "qv", "none")
+
+
+def has_class_token_only(attention: MultiHeadSelfAttention) -> bool:
+    """Return whether an attention can compute the class token only; a subclass may compute anything."""
+    if type(attention) is not AttentionWithOptions:
+        return type(attention) is MultiHeadSelfAttention and not attention.relative_positions
+    others = attention.adds_to_logits or attention.differential is not None or attention.heads_per_key > 1
+    return not others and (attention.rope is None or attention.prefix_tokens > 0)  # the class token is not rotated
 
 
 class AttentionWithOptions(MultiHeadSelfAttention):
@@ -43,7 +52,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
 
     Input: tokens (B, N, D). With `rope` and an image size that is free at run time, also the embedded patches
     (B, height, width, any), whose grid is used. With `relative_bias="shared_mlp"`, the output of a
-    `SharedRelativeBias` instead. Output shape: (B, N, D).
+    `SharedRelativeBias` instead. Output shape: (B, N, D); with `class_token_only` (B, 1, D).
 
     Raises:
         ValueError: `num_heads` does not divide the width, an option is unknown, two options exclude each other, or with
@@ -129,22 +138,29 @@ class AttentionWithOptions(MultiHeadSelfAttention):
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape
 
-    def _project(self, tokens, grid=None):
+    def project(self, tokens: Any, grid: Any = None, training: bool = False) -> Any:
+        """Return query, key and value in one tensor, rotated, for a `grid` of patches: (B, N, D) -> (B, N, 3, h, d)."""
         flat = self.qkv(flatten_tokens(tokens))
         if self.qkv_bias == "qv":
-            query, value = (ops.convert_to_tensor(bias) for bias in (self.query_bias, self.value_bias))
-            flat = flat + ops.concatenate([query, ops.zeros_like(query), value])
+            flat = flat + self._qkv_bias()
         if not self.rope and self.qk_norm is None and self.heads_per_key == 1:
             return self.by_head(flat, tokens)
         query, key, value = self._heads(flat, tokens)
         if self.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         if self.rope:
-            query, key = self._rotated(query, key, grid)
+            query, key = self._rotated([query, key], grid, training)
         if self.heads_per_key > 1:  # (B, N, h / heads_per_key, d) -> (B, N, h, d)
             repeated = (ops.stack([x] * self.heads_per_key, axis=3) for x in (key, value))
             key, value = (ops.reshape(x, ops.shape(query)) for x in repeated)
         return ops.stack([query, key, value], axis=2)
+
+    def _qkv_bias(self):
+        """Return the biases of query, key and value in one tensor, (3 D,); None without biases."""
+        if self.qkv_bias == "qv":
+            query, value = (ops.convert_to_tensor(bias) for bias in (self.query_bias, self.value_bias))
+            return ops.concatenate([query, ops.zeros_like(query), value])
+        return ops.convert_to_tensor(self.qkv.bias) if self.use_bias else None
 
     def _heads(self, flat, tokens):
         """Split the output of `qkv` into query (B, N, h, d), and key and value (B, N, h / heads_per_key, d)."""
@@ -154,12 +170,13 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         counts = (self.num_heads, keys, keys)
         return [ops.reshape(part, (*shape, count, size)) for part, count in zip(parts, counts, strict=True)]
 
-    def _rotated(self, query, key, grid):
-        """Rotate queries and keys by the places of their patches."""
-        frequencies = self.frequencies if self.rope["learned"] else axial_frequencies(self.rope, query.shape[-1])
+    def _rotated(self, values, grid, training):
+        """Rotate queries and keys, each (B, N, h, d), by the places of their patches."""
+        frequencies = self.frequencies if self.rope["learned"] else axial_frequencies(self.rope, values[0].shape[-1])
         angles = rotary_angles(self.rope, grid or self.grid, self.prefix_tokens, frequencies)
         cos, sin = ops.cos(angles), ops.sin(angles)
-        return (rotate(x, cos, sin, self.rope["pairs"]) for x in (query, key))
+        turn = override_of(self, "rotate", training) or partial(rotate, pairs=self.rope["pairs"])
+        return [turn(x, cos, sin) for x in values]
 
     def split(self, qkv: Any) -> tuple[Any, Any, Any]:
         """Split as plain attention does. Differential attention has 2 h queries and keys of width d / 2."""
@@ -181,7 +198,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         """Return the attention weights: (B, N, D) -> (B, h, N, N). `patches` are as in `call`."""
         if self.relative_bias == "shared_mlp" and patches is None:
             raise ValueError(f"patches expected the shared bias of the logits for {self.name}, received None.")
-        query, key, _ = self.split(self._project(tokens))
+        query, key, _ = self.split(self.project(tokens))
         weights = ops.softmax(self._logits(query, key, patches), axis=-1)
         return weights if self.differential is None else difference(self, weights)
 
@@ -196,13 +213,35 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         weights = self.attention_dropout(capture(weights) if capture else weights, training=training)
         return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
 
+    def _attend_from_class_token(self, tokens, grid, training):
+        """Attend from the class token to all tokens: (B, N, D) -> (B, D). Only the class token's query is computed."""
+        width, size = tokens.shape[-1], tokens.shape[-1] // self.num_heads
+        kernel, bias = ops.convert_to_tensor(self.qkv.kernel), self._qkv_bias()
+        query = ops.matmul(tokens[:, 0], kernel[:, :width])
+        both = ops.matmul(flatten_tokens(tokens), kernel[:, width:])
+        if bias is not None:
+            query, both = query + bias[:width], both + bias[width:]
+        query = ops.reshape(query, (-1, 1, self.num_heads, size))
+        both = ops.reshape(both, (-1, ops.shape(tokens)[1], 2, self.num_heads, size))
+        key, value = ops.unstack(both, 2, axis=2)  # each (B, N, h, d)
+        if self.qk_norm:
+            query, key = self.query_norm(query), self.key_norm(key)
+        if self.rope:
+            key = self._rotated([key], grid, training)[0]
+        logits = ops.matmul(ops.transpose(query, (0, 2, 1, 3)) * size**-0.5, ops.transpose(key, (0, 2, 3, 1)))
+        weights = self.attention_dropout(ops.softmax(logits, axis=-1), training=training)  # (B, h, 1, N)
+        return ops.reshape(ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3))), (-1, width))
+
     def call(self, tokens, patches=None, class_token_only=False, training=False):
-        if class_token_only:
-            raise ValueError(
-                f"class_token_only expected False in {self.name}, an attention with options, received True."
-            )
         shared = patches if self.relative_bias == "shared_mlp" else None
         grid = None if patches is None else ops.shape(patches)[1:3]
-        attended = ops.reshape(self._attend(self._project(tokens, grid), training, shared), (-1, tokens.shape[-1]))
-        attended = attended if self.norm is None else self.norm(attended)
-        return unflatten_tokens(self.out(attended), tokens)
+        if class_token_only:
+            attended = self._attend_from_class_token(tokens, grid, training)
+        else:
+            forward = None if patches is not None else override_of(self, "forward", training)
+            if forward and not override_of(self, "attention_weights", training):
+                return forward(tokens)
+            attended = self._attend(self.project(tokens, grid, training), training, shared)
+            attended = ops.reshape(attended, (-1, tokens.shape[-1]))
+        attended = self.out(attended if self.norm is None else self.norm(attended))
+        return attended[:, None] if class_token_only else unflatten_tokens(attended, tokens)

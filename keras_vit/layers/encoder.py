@@ -8,7 +8,7 @@ from typing import Any
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
-from keras_vit.layers.attention_options import AttentionWithOptions
+from keras_vit.layers.attention_options import AttentionWithOptions, has_class_token_only
 from keras_vit.layers.base import Layer, is_plain_dense, require_rank, require_rate
 from keras_vit.layers.capture import is_captured
 from keras_vit.layers.dropout import Dropout, StochasticDepth
@@ -153,15 +153,14 @@ class EncoderBlock(Layer):
     @property
     def supports_class_token_only(self) -> bool:
         """Whether the block can be called with `class_token_only`, which uses the kernels of attention directly."""
-        attention = self.attention
-        is_plain = type(attention) is MultiHeadSelfAttention and is_plain_dense(attention.qkv)
-        return is_plain and not (self.mlp_kernel_size or self.relative_positions or is_captured(attention))
+        supported = has_class_token_only(self.attention) and is_plain_dense(self.attention.qkv)
+        return supported and not (self.mlp_kernel_size or is_captured(self.attention))
 
     def call(self, tokens, patches=None, lines=None, class_token_only=False, training=False):
         if class_token_only and not self.supports_class_token_only:
             raise ValueError("class_token_only expected False for a block with relative positions, a convolution, "
                              "captured attention or an attention of another class, received True.")  # fmt: skip
-        options = {"class_token_only": class_token_only} if not self.attention_options else {"patches": patches}
+        options = {"class_token_only": class_token_only} | ({"patches": patches} if self.attention_options else {})
         branch = self.attention(self.attention_norm(tokens), **options, training=training)
         branch = self.dropout(branch, training=training)
         branch = branch if self.attention_scale is None else self.attention_scale(branch)

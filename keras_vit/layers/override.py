@@ -10,7 +10,8 @@ and the layers that have them:
 - `add_bias` (layers with a bias): (x, bias) -> x + bias
 - `project` (Dense): any function; the layer then multiplies without merging LoRA adapters and SSF factors
 - `activation` (MLPBlock): x -> the activation of x
-- `forward` (MultiHeadSelfAttention, MLPBlock): tokens -> the layer's output
+- `forward` (MultiHeadSelfAttention, AttentionWithOptions, MLPBlock): tokens -> the layer's output
+- `rotate` (AttentionWithOptions): queries or keys (B, N, h, d), cosines and sines of the angles -> the rotated values
 - `attend` (MultiHeadSelfAttention): query, key and value, each (B, N, h, d) -> the attended values (B, N, h, d)
 - `class_token_only` (EncoderBlock): any function; the block then returns the class token only
 - `attention_weights` (MultiHeadSelfAttention, AttentionPooling): weights -> the weights to use instead

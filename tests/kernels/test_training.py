@@ -17,10 +17,10 @@ import keras_vit
 from keras_vit.kernels import dispatch, token_sums
 from keras_vit.kernels import training as fused
 from keras_vit.kernels import training_attention as attended
-from keras_vit.kernels.activations import GELU, GELU_TANH
+from keras_vit.kernels.activations import GELU, GELU_TANH, QUICK_GELU
 from keras_vit.kernels.norms import layer_norm
 from keras_vit.layers import encoder
-from keras_vit.layers.override import override_of
+from keras_vit.layers.override import override_of, overriding
 from keras_vit.train.stages import Forward, Span
 
 ROW = keras_vit.Variant("tiny", width=16, depth=2, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -120,7 +120,7 @@ def test_a_unit_has_fused_group_norms_while_it_trains():
 
 
 @pytest.mark.parametrize(("wide", "many"), first_quick([(True, True), (True, False), (False, False)]))
-@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu"])
+@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "quick_gelu", "relu"])
 def test_a_model_with_overrides_trains_as_before_and_predicts_by_the_reference(activation, wide, many, monkeypatch):
     monkeypatch.setattr(dispatch, "WIDE", 16 if wide else 17)
     monkeypatch.setattr(attended, "MANY_TOKENS", 5 if many else 6)
@@ -144,8 +144,53 @@ def test_a_model_with_overrides_trains_as_before_and_predicts_by_the_reference(a
         activations = {override_of(block.mlp, "activation", training=True) for block in _blocks(model)}
         norms = [layer for layer in model._flatten_layers() if isinstance(layer, encoder.LayerNorm)]
         assert len(norms) == 5 and {override_of(norm, "norm", training=True) for norm in norms} == {layer_norm}
-    assert activations == {{"gelu_tanh": GELU_TANH, "gelu": GELU}.get(activation)}
+    assert activations == {{"gelu_tanh": GELU_TANH, "gelu": GELU, "quick_gelu": QUICK_GELU}.get(activation)}
     assert max_difference(gradients()[0], before[0]) == 0 and override_of(norms[0], "norm", training=True) is None
+
+
+OPTIONS = {
+    "rope": {"rope": keras_vit.Rope(coordinates="centers", pairs="halves"), "qkv_bias": "qv", "registers": 2},
+    "neighbours": {"rope": keras_vit.Rope(order="xy"), "qkv_bias": "none", "qk_norm": True},
+    "learned": {"rope": keras_vit.Rope(10.0, learned=True)},
+    "bias": {"relative_bias": "table", "qkv_bias": "qv"},
+    "inner norm": {"attention_inner_norm": True},
+    "difference": {"differential_attention": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "forward", "rotate"),
+    [
+        ("rope", True, True),
+        ("neighbours", True, True),
+        ("learned", True, False),
+        ("bias", False, False),
+        ("inner norm", False, False),
+        ("difference", False, False),
+    ],
+)
+def test_attention_with_options_trains_as_before(name, forward, rotate):
+    row = dataclasses.replace(ROW, depth=1, positions="none", **OPTIONS[name])
+    model = randomise(keras_vit.build(row, classes=5, pooling="gap"))
+    x = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x, training=True)[:, 0])
+        variables = [variable.value for variable in model.trainable_variables]
+        return tape.gradient(loss, variables, unconnected_gradients="zero")
+
+    before, predicted = gradients(), model(x)
+    with trained_on_cpu(model):
+        (attention,) = [block.attention for block in _blocks(model)]
+        assert bool(override_of(attention, "forward", training=True)) is forward
+        assert bool(override_of(attention, "rotate", training=True)) is rotate
+        for new, old in zip(gradients(), before, strict=True):
+            assert max_difference(new, old) < 1e-5
+        assert max_difference(model(x), predicted) == 0
+    with overriding(dispatch.compiled_overrides(model, frozen=False)):
+        assert bool(override_of(attention, "rotate")) is rotate
+        assert max_difference(model(x), predicted) < 1e-5
 
 
 def _blocks(model):

@@ -1,6 +1,7 @@
 """Models on the class token compute its row alone in the last block, and answer as if they did not."""
 
 from contextlib import nullcontext
+from dataclasses import asdict, replace
 
 import keras
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from support import first_quick, max_difference, needs_tensorflow, randomise, run_python, trained_on_cpu
 
 import keras_vit
-from keras_vit.layers import MultiHeadSelfAttention, capture_attention, encoder
+from keras_vit.layers import AttentionWithOptions, MultiHeadSelfAttention, capture_attention, encoder
+from keras_vit.layers.attention_options import has_class_token_only
 from keras_vit.layers.base import Dense
 from keras_vit.layers.override import Override, overriding
 from keras_vit.models.vision_model import VisionModel, class_token_only_block
@@ -210,6 +212,50 @@ def test_what_the_first_token_gathers_under_dropout():
         ours = attention(tokens, class_token_only=True, training=training)
         assert ours.shape == (3, 1, 8)
         assert max_difference(ours, attention(tokens, training=training)[:, :1]) < 2e-5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"qkv_bias": "qv"},
+        {"inner_norm": "layer", "out_bias": False},
+        {"rope": asdict(keras_vit.Rope(pairs="halves")), "qkv_bias": "none", "grid": (2, 2), "prefix_tokens": 1},
+        {"rope": asdict(keras_vit.Rope(learned=True)), "qk_norm": "rms", "grid": (1, 3), "prefix_tokens": 2},
+    ],
+)
+def test_an_attention_with_options_computes_its_class_token(options):
+    rng = np.random.default_rng(2)
+    tokens = rng.standard_normal((3, 5, 8)).astype("float32")
+    attention = AttentionWithOptions(2, **options)
+    attention.build(tokens.shape)
+    for variable in attention.weights:
+        variable.assign(rng.standard_normal(variable.shape))
+    assert has_class_token_only(attention)
+    ours = attention(tokens, class_token_only=True)
+    assert ours.shape == (3, 1, 8)
+    assert max_difference(ours, attention(tokens)[:, :1]) < 2e-5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"relative_bias": "table", "grid": (2, 2), "prefix_tokens": 1},
+        {"differential": 0.2},
+        {"heads_per_key": 2},
+        {"rope": asdict(keras_vit.Rope()), "grid": (1, 5)},
+    ],
+)
+def test_attentions_whose_class_token_depends_on_more_are_left_alone(options):
+    assert not has_class_token_only(AttentionWithOptions(2, **options))
+
+
+def test_a_model_with_rotary_positions_computes_one_row():
+    rope = keras_vit.Rope(coordinates="centers", pairs="halves")
+    model = built(replace(ROW, rope=rope, qkv_bias="qv", positions="none", registers=2, layer_scale=0.5))
+    assert class_token_only_block(model).name == LAST
+    assert rows_normalised(model, lambda: model(IMAGES)) == [1]
+    assert max_difference(model(IMAGES), plain(model)(IMAGES)) < 2e-6
+    assert max_difference(model(IMAGES, training=True), plain(model)(IMAGES, training=True)) < 2e-6
 
 
 @needs_tensorflow
