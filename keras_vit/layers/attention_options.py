@@ -40,10 +40,11 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         qk_norm: kind of the norms of each head's query and key, `layer` or `rms`; None for none.
         heads_per_key: number of query heads that share a key and a value (grouped-query attention, arXiv 2305.13245).
         differential: initial lambda of differential attention; None for plain attention.
+        masked: whether padded tokens are left out (NaFlex). The output of a `PaddingMask` is then the second input.
 
     Input: tokens (B, N, D). With `rope` and an image size that is free at run time, also the embedded patches
     (B, height, width, any), whose grid is used. With `relative_bias="shared_mlp"`, the output of a
-    `SharedRelativeBias` instead. Output shape: (B, N, D).
+    `SharedRelativeBias` instead, and with `masked` that of a `PaddingMask`. Output shape: (B, N, D).
 
     Raises:
         ValueError: `num_heads` does not divide the width, an option is unknown, two options exclude each other, or with
@@ -67,6 +68,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         qk_norm: str | None = None,
         heads_per_key: int = 1,
         differential: float | None = None,
+        masked: bool = False,
         **kwargs: Any,
     ):
         super().__init__(num_heads, attention_dropout_rate, relative_positions, **kwargs)
@@ -89,10 +91,13 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         }
         if differential is not None and (found := [name for name, value in others.items() if value]):
             raise ValueError(f"differential expected None with {found[0]}, received {differential}.")
+        if masked and (rope or relative_bias or relative_positions):
+            raise ValueError("masked expected False with positions inside the attention, received True.")
+        self.masked = masked
         self.rope = rope
         self.relative_bias = relative_bias
         self.relative_bias_dim = relative_bias_dim
-        self.adds_to_logits = relative_positions or relative_bias is not None
+        self.adds_to_logits = relative_positions or relative_bias is not None or masked
         self.grid = grid and tuple(grid)
         self.prefix_tokens = prefix_tokens
         self.use_bias = qkv_bias == "qkv"
@@ -172,15 +177,16 @@ class AttentionWithOptions(MultiHeadSelfAttention):
 
     def _logits(self, query, key, shared=None):
         logits = super()._logits(query, key)
-        if self.relative_bias is None:
+        if self.relative_bias is None and not self.masked:
             return logits
         bias = self.bias.bias() if self.relative_bias in RELATIVE_BIASES else shared
         return logits + ops.cast(bias, logits.dtype)
 
     def attention_weights(self, tokens: Any, patches: Any = None) -> Any:
         """Return the attention weights: (B, N, D) -> (B, h, N, N). `patches` are as in `call`."""
-        if self.relative_bias == "shared_mlp" and patches is None:
-            raise ValueError(f"patches expected the shared bias of the logits for {self.name}, received None.")
+        if (self.masked or self.relative_bias == "shared_mlp") and patches is None:
+            expected = "the output of a PaddingMask" if self.masked else "the shared bias of the logits"
+            raise ValueError(f"patches expected {expected} for {self.name}, received None.")
         query, key, _ = self.split(self._project(tokens))
         weights = ops.softmax(self._logits(query, key, patches), axis=-1)
         return weights if self.differential is None else difference(self, weights)
@@ -201,7 +207,9 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             raise ValueError(
                 f"class_token_only expected False in {self.name}, an attention with options, received True."
             )
-        shared = patches if self.relative_bias == "shared_mlp" else None
+        if self.masked and patches is None:
+            raise ValueError(f"patches expected the output of a PaddingMask for {self.name}, received None.")
+        shared = patches if self.masked or self.relative_bias == "shared_mlp" else None
         grid = None if patches is None else ops.shape(patches)[1:3]
         attended = ops.reshape(self._attend(self._project(tokens, grid), training, shared), (-1, tokens.shape[-1]))
         attended = attended if self.norm is None else self.norm(attended)
