@@ -69,6 +69,11 @@ def adding_variables(layer: keras.layers.Layer):
         layer._tracker.lock()
 
 
+def track_variable(layer: keras.layers.Layer, variable) -> None:
+    """Let a layer that is being built have another layer's variable."""
+    layer._track_variable(variable)
+
+
 def waiting_variables() -> list:
     """Return the variables that Keras initialises when the next stateless scope ends."""
     from keras.src.backend.common import global_state

@@ -11,6 +11,7 @@ from keras_vit.models.builders import build as build
 from keras_vit.models.builders import create_model as create_model
 from keras_vit.models.features import feature_model as feature_model
 from keras_vit.models.load import load_model as load_model
+from keras_vit.models.patch_sequences import patch_sequence_model as patch_sequence_model
 from keras_vit.models.pretrained import from_pretrained as from_pretrained
 from keras_vit.models.token_layout import TokenLayout as TokenLayout
 from keras_vit.models.token_layout import token_layout as token_layout
@@ -211,6 +212,7 @@ from keras_vit.preprocessing.image_spec import ImageSpec as ImageSpec
 from keras_vit.preprocessing.image_spec import preprocessing_of as preprocessing_of
 from keras_vit.preprocessing.inputs import decode_predictions as decode_predictions
 from keras_vit.preprocessing.inputs import preprocess_input as preprocess_input
+from keras_vit.preprocessing.sequences import patch_sequences as patch_sequences
 from keras_vit.weights import list_weights as list_weights
 from keras_vit.weights import load_weights as load_weights
 from keras_vit.weights import save_weights as save_weights

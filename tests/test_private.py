@@ -71,6 +71,13 @@ def test_a_graph_runs_on_other_inputs():
     np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (keras.tree.flatten(outputs)[0], model(x))))
 
 
+def test_a_layer_has_another_layers_variable():
+    _, dense = small()
+    other = keras.layers.Layer()
+    private.track_variable(other, dense.kernel)
+    assert other.weights == other.trainable_weights == [dense.kernel]
+
+
 def test_a_dense_layer_has_its_stored_kernel():
     _, dense = small()
     assert private.stored_kernel(dense) is dense.kernel

@@ -16,14 +16,13 @@ def as_model_input(model: keras.Model, images) -> np.ndarray:
     Raises:
         ValueError: the images do not have the model's input shape, or are pixels 0..255 and the model takes [-1, 1].
     """
-    images = np.asarray(images)
+    interface, images = model_interface(model), np.asarray(images)
     expected = tuple(model.inputs[0].shape)
     sides = zip(expected[1:], images.shape[1:], strict=False)
     if images.ndim != len(expected) or not len(images) or any(side not in (None, given) for side, given in sides):
         shape = ", ".join("any" if side is None else str(side) for side in expected[1:])
         raise ValueError(f"images expected shape (batch, {shape}), received {images.shape}.")
     low, high = float(images.min()), float(images.max())
-    interface = model_interface(model)
     lowest, highest = interface.input_range
     if not interface.takes_pixels and (images.dtype.kind in "ui" or (low >= 0 and high > 2 * highest)):
         plain = interface.preprocessing.is_plain_scaling

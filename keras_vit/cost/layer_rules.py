@@ -43,6 +43,10 @@ def _embedding(layer, inputs, output):
     return macs, 0  # the sum with the position embedding is saved instead
 
 
+def _sequence_embedding(layer, inputs, output):
+    return output[0] * math.prod(layer.kernel.shape), 0
+
+
 def _block(layer, inputs, output):
     return _attention_and_mlp(layer, *output, output[0], inputs[-1])
 
@@ -194,6 +198,7 @@ _RULES = {
     keras.layers.Activation: _activation,
     keras.layers.GlobalAveragePooling2D: _output_only,
     layers.PatchEmbedding: _embedding,
+    layers.SequenceEmbedding: _sequence_embedding,
     PrefixTokens: _no_cost,
     layers.Prompts: _output_only,
     layers.PositionEmbedding: _output_only,

@@ -33,6 +33,11 @@ from keras_vit.layers.masked import PatchPrediction as PatchPrediction
 from keras_vit.layers.mbconv import ImageConv as ImageConv
 from keras_vit.layers.mbconv import InvertedResidual as InvertedResidual
 from keras_vit.layers.mlp import MLPBlock as MLPBlock
+from keras_vit.layers.patch_sequences import MaskedMeanPooling as MaskedMeanPooling
+from keras_vit.layers.patch_sequences import PaddingMask as PaddingMask
+from keras_vit.layers.patch_sequences import SequenceEmbedding as SequenceEmbedding
+from keras_vit.layers.patch_sequences import SequenceFactorizedPositions as SequenceFactorizedPositions
+from keras_vit.layers.patch_sequences import SequencePositions as SequencePositions
 from keras_vit.layers.pooling import Head as Head
 from keras_vit.layers.pooling import MeanPooling as MeanPooling
 from keras_vit.layers.pooling import TokenPooling as TokenPooling

@@ -49,10 +49,12 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         qk_norm: kind of the norms of each head's query and key, `layer` or `rms`; None for none.
         heads_per_key: number of query heads that share a key and a value (grouped-query attention, arXiv 2305.13245).
         differential: initial lambda of differential attention; None for plain attention.
+        masked: whether padded tokens are left out (NaFlex). The output of a `PaddingMask` is then the second input.
 
     Input: tokens (B, N, D). With `rope` and an image size that is free at run time, also the embedded patches
     (B, height, width, any), whose grid is used. With `relative_bias="shared_mlp"`, the output of a
-    `SharedRelativeBias` instead. Output shape: (B, N, D); with `class_token_only` (B, 1, D).
+    `SharedRelativeBias` instead, and with `masked` that of a `PaddingMask`.
+    Output shape: (B, N, D); with `class_token_only` (B, 1, D).
 
     Raises:
         ValueError: `num_heads` does not divide the width, an option is unknown, two options exclude each other, or with
@@ -76,6 +78,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         qk_norm: str | None = None,
         heads_per_key: int = 1,
         differential: float | None = None,
+        masked: bool = False,
         **kwargs: Any,
     ):
         super().__init__(num_heads, attention_dropout_rate, relative_positions, **kwargs)
@@ -98,10 +101,13 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         }
         if differential is not None and (found := [name for name, value in others.items() if value]):
             raise ValueError(f"differential expected None with {found[0]}, received {differential}.")
+        if masked and (rope or relative_bias or relative_positions):
+            raise ValueError("masked expected False with positions inside the attention, received True.")
+        self.masked = masked
         self.rope = rope
         self.relative_bias = relative_bias
         self.relative_bias_dim = relative_bias_dim
-        self.adds_to_logits = relative_positions or relative_bias is not None
+        self.adds_to_logits = relative_positions or relative_bias is not None or masked
         self.grid = grid and tuple(grid)
         self.prefix_tokens = prefix_tokens
         self.use_bias = qkv_bias == "qkv"
@@ -189,15 +195,16 @@ class AttentionWithOptions(MultiHeadSelfAttention):
 
     def _logits(self, query, key, shared=None):
         logits = super()._logits(query, key)
-        if self.relative_bias is None:
+        if self.relative_bias is None and not self.masked:
             return logits
         bias = self.bias.bias() if self.relative_bias in RELATIVE_BIASES else shared
         return logits + ops.cast(bias, logits.dtype)
 
     def attention_weights(self, tokens: Any, patches: Any = None) -> Any:
         """Return the attention weights: (B, N, D) -> (B, h, N, N). `patches` are as in `call`."""
-        if self.relative_bias == "shared_mlp" and patches is None:
-            raise ValueError(f"patches expected the shared bias of the logits for {self.name}, received None.")
+        if (self.masked or self.relative_bias == "shared_mlp") and patches is None:
+            expected = "the output of a PaddingMask" if self.masked else "the shared bias of the logits"
+            raise ValueError(f"patches expected {expected} for {self.name}, received None.")
         query, key, _ = self.split(self.project(tokens))
         weights = ops.softmax(self._logits(query, key, patches), axis=-1)
         return weights if self.differential is None else difference(self, weights)
@@ -233,7 +240,9 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         return ops.reshape(ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3))), (-1, width))
 
     def call(self, tokens, patches=None, class_token_only=False, training=False):
-        shared = patches if self.relative_bias == "shared_mlp" else None
+        if self.masked and patches is None:
+            raise ValueError(f"patches expected the output of a PaddingMask for {self.name}, received None.")
+        shared = patches if self.masked or self.relative_bias == "shared_mlp" else None
         grid = None if patches is None else ops.shape(patches)[1:3]
         if class_token_only:
             attended = self._attend_from_class_token(tokens, grid, training)

@@ -26,7 +26,7 @@ class AttentionPooling(TokenPooling):
         layer_norm_epsilon: added to the variance of the norm.
         prefix_tokens: number of tokens in front of the patches that are left out.
 
-    Input shape: (B, N, D). Output shape: (B, D).
+    Input: tokens (B, N, D) and, in padded sequences, the output of a `PaddingMask`. Output shape: (B, D).
 
     Raises:
         ValueError: `num_heads` does not divide the width.
@@ -48,9 +48,9 @@ class AttentionPooling(TokenPooling):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.prefix_tokens = prefix_tokens
 
-    def build(self, input_shape):
-        super().build(input_shape)
-        width = input_shape[-1]
+    def build(self, tokens_shape, padding_shape=None):
+        super().build(tokens_shape)
+        width = tokens_shape[-1]
         if width % self.num_heads:
             raise ValueError(f"num_heads expected a divisor of the width {width}, received {self.num_heads}.")
         self.probe = self.add_weight(name="probe", shape=(1, 1, width), initializer="glorot_uniform")
@@ -65,11 +65,14 @@ class AttentionPooling(TokenPooling):
         self.mlp = self.make_part(MLPBlock, self.mlp_dim, self.activation, name="mlp")
         self.mlp.build((None, 1, width))
 
-    def attention_weights(self, tokens: Any) -> Any:
-        """Return the attention weights of the probe, 0 for tokens that are left out: (B, N, D) -> (B, h, 1, N)."""
-        return self._attend(tokens)[0]
+    def compute_output_shape(self, tokens_shape, padding_shape=None):
+        return super().compute_output_shape(tokens_shape)
 
-    def _attend(self, tokens):
+    def attention_weights(self, tokens: Any, padding: Any = None) -> Any:
+        """Return the attention weights of the probe, 0 for tokens that are left out: (B, N, D) -> (B, h, 1, N)."""
+        return self._attend(tokens, padding)[0]
+
+    def _attend(self, tokens, padding=None):
         """Return the attention weights (B, h, 1, N) and the values (B, h, N, d)."""
         size = tokens.shape[-1] // self.num_heads
         query = ops.reshape(self.query(flatten_tokens(self.probe)), (1, self.num_heads, 1, size)) * size**-0.5
@@ -78,14 +81,15 @@ class AttentionPooling(TokenPooling):
         key_value = ops.transpose(key_value, (2, 0, 3, 1, 4))  # (2, B, h, N, d)
         key, value = key_value[0], key_value[1]
         logits = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+        logits = logits if padding is None else logits + ops.cast(padding, logits.dtype)
         if not self.prefix_tokens:
             return ops.softmax(logits, axis=-1), value
         weights = ops.softmax(logits[..., self.prefix_tokens :], axis=-1)
         return ops.pad(weights, ((0, 0), (0, 0), (0, 0), (self.prefix_tokens, 0))), value
 
-    def call(self, tokens):
+    def call(self, tokens, padding=None):
         width = tokens.shape[-1]
-        weights, value = self._attend(tokens)
+        weights, value = self._attend(tokens, padding)
         capture = override_of(self, "attention_weights")
         weights = capture(weights) if capture else weights
         attended = ops.matmul(weights, value)  # (B, h, 1, d)

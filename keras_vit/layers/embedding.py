@@ -190,7 +190,7 @@ class PositionEmbedding(Positions):
         grid: patches (down, across) of the stored embedding.
         prefix_tokens: tokens in front of the patches (class token, registers).
         prefix_positions: whether the tokens in front of the patches have positions, too.
-        conversion: how a loaded embedding was converted; saved in the config.
+        conversion, resize: how a loaded embedding was converted, and its publisher's method; saved in the config.
 
     Input: tokens (B, prefix_tokens + h * w, D) and, if the image size is free at run time, the embedded patches
     (B, h, w, any). The embedding is then resized to the grid of the patches inside the graph, by corner-aligned
@@ -206,11 +206,11 @@ class PositionEmbedding(Positions):
         prefix_tokens: int = 0,
         prefix_positions: bool = True,
         conversion: str | None = None,
+        resize: str | None = None,
         **kwargs: Any,
     ):
         super().__init__(grid, prefix_tokens, **kwargs)
-        self.prefix_positions = prefix_positions
-        self.conversion = conversion
+        self.prefix_positions, self.conversion, self.resize = prefix_positions, conversion, resize
 
     @property
     def stored_prefix(self) -> int:

@@ -8,6 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_vit.private import track_variable
+
 _values: contextvars.ContextVar[Callable | None] = contextvars.ContextVar("values", default=None)
 
 
@@ -16,7 +18,8 @@ def use_initial_values(values: Callable[[str, tuple], Any] | None) -> Iterator[N
     """Initialise the variables that are created inside the `with` from arrays instead of random values.
 
     Args:
-        values: function (path of a variable, its shape) -> a float array of that shape, or None for the initialiser.
+        values: function (path of a variable, its shape) -> a float array of that shape, None for the initialiser, or a
+            variable, which the layer then shares.
     """
     token = _values.set(values)
     try:
@@ -31,6 +34,9 @@ class WithInitialValues:
     def add_weight(self, shape=None, initializer=None, *args, name=None, **kwargs):
         values = _values.get()
         array = values(f"{self.path}/{name}", tuple(shape or ())) if values else None
+        if isinstance(array, keras.Variable):
+            track_variable(self, array)
+            return array
         if array is not None:
             initializer = lambda shape, dtype=None: _copied(ops.cast(ops.convert_to_tensor(array), dtype))  # noqa: E731
         return super().add_weight(shape, initializer, *args, name=name, **kwargs)

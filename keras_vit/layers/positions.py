@@ -76,6 +76,7 @@ class FactorizedPositions(Positions):
         grid: patches (down, across) of the stored embeddings.
         prefix_tokens: tokens in front of the patches, to which nothing is added.
         conversion: how loaded embeddings were converted; saved in the config.
+        resize: the method by which the publisher of the loaded embeddings resizes them; saved in the config.
 
     Input and output: as `PositionEmbedding2D`.
 
@@ -84,10 +85,16 @@ class FactorizedPositions(Positions):
     """
 
     def __init__(
-        self, grid: int | tuple[int, int], prefix_tokens: int = 0, conversion: str | None = None, **kwargs: Any
+        self,
+        grid: int | tuple[int, int],
+        prefix_tokens: int = 0,
+        conversion: str | None = None,
+        resize: str | None = None,
+        **kwargs: Any,
     ):
         super().__init__(grid, prefix_tokens, **kwargs)
         self.conversion = conversion
+        self.resize = resize
 
     def build(self, tokens_shape, patches_shape=None):
         super().build(tokens_shape, patches_shape)

@@ -40,6 +40,8 @@ def config_fields(file, contents: Contents) -> dict:
         if "gated_mlp" in contents.options and str(config.get("model_type")).startswith("dinov2"):
             fields["activation"] = "silu"  # whatever its `hidden_act`
         fields["options"] = hub_options(file.config)
+        if getattr(find_hub_model(file.config), "model_type", None) == "siglip2_vision_model":
+            fields["position_resize"] = "siglip2"
         fields |= hub_pooling(file.config, contents)
     if contents.family == "efficientnet":
         return fields | stated_architecture(config, contents.source)

@@ -134,6 +134,7 @@ def load_open_file(
     _require_heads(model, file, fields)
     source_grid = source_grid or file.grid or grid_of_config(contents, fields)
     method = position_resize or fields.get("position_resize") or contents.position_resize
+    publishers = _stored_method(file) or method
     steps, misfits, changed = _plan(model, variables, contents, report, method, source_grid)
     has_head = any(step.variable.path.startswith("head/") for step in steps)
     for path, entry in contents.entries.items():
@@ -150,6 +151,8 @@ def load_open_file(
     for step in steps:
         if hasattr(step.layer, "conversion"):
             step.layer.conversion = None
+        if hasattr(step.layer, "resize"):
+            step.layer.resize = publishers
     for layer, sentence in changed:
         layer.conversion = sentence
     store_preprocessing(model, spec or ImageSpec())
@@ -204,6 +207,12 @@ def _plan(model, variables, contents, report, position_resize, source_grid):
             report.resized.extend(entry.names)
             steps.append(_Step(variable, layer, entry, entry.shapes, change))
     return steps, misfits, changed
+
+
+def _stored_method(file) -> str | None:
+    """Return the method by which the positions of a `.keras` file's model are resized; None for other files."""
+    layers = file.model.layers if isinstance(file, KerasFile) else ()
+    return next((layer.resize for layer in layers if getattr(layer, "resize", None)), None)
 
 
 def _require_heads(model, file, fields: dict) -> None:

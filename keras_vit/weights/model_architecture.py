@@ -17,6 +17,9 @@ def architecture_of_model(model) -> Architecture:
     from keras_vit.composed import flattened
 
     model = flattened(model)
+    if [len(tensor.shape) for tensor in model.inputs] != [4]:
+        names = [tensor.name for tensor in model.inputs]
+        raise ValueError(f"model expected one input of images, received {model.name!r} with inputs {names}.")
     layers = {layer.name: layer for layer in model.layers}
     head = getattr(layers.get("head"), "units", None)
     labels = getattr(layers.get("head"), "labels", None)
