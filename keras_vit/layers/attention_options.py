@@ -5,6 +5,7 @@ B batch, N tokens, D width, h heads, d = D / h.
 
 from typing import Any
 
+import keras
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
@@ -13,7 +14,14 @@ from keras_vit.layers.differential import add_lambdas, attend_differentially, di
 from keras_vit.layers.inner_norm import add_inner_norm, norm_class
 from keras_vit.layers.override import override_of
 from keras_vit.layers.relative_bias import RELATIVE_BIASES
-from keras_vit.layers.rope import add_frequencies, axial_frequencies, rotary_angles, rotate
+from keras_vit.layers.rope import (
+    add_frequencies,
+    axial_frequencies,
+    coordinate_changes,
+    is_augmented,
+    rotary_angles,
+    rotate,
+)
 
 QKV_BIASES = ("qkv", "qv", "none")
 
@@ -113,6 +121,8 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             raise ValueError(f"rope expected heads of a width that is a multiple of 4, received {size}.")
         if self.rope and self.rope["learned"]:
             self.frequencies = add_frequencies(self, size)
+        if self.rope and is_augmented(self.rope):
+            self.seed_generator = keras.random.SeedGenerator()
         if self.qk_norm:
             for name in ("query_norm", "key_norm"):
                 norm = self.make_part(norm_class(self.qk_norm), self.layer_norm_epsilon, name=name)
@@ -129,7 +139,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape
 
-    def _project(self, tokens, grid=None):
+    def _project(self, tokens, grid=None, training=False):
         flat = self.qkv(flatten_tokens(tokens))
         if self.qkv_bias == "qv":
             query, value = (ops.convert_to_tensor(bias) for bias in (self.query_bias, self.value_bias))
@@ -140,7 +150,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         if self.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         if self.rope:
-            query, key = self._rotated(query, key, grid)
+            query, key = self._rotated(query, key, grid, training)
         if self.heads_per_key > 1:  # (B, N, h / heads_per_key, d) -> (B, N, h, d)
             repeated = (ops.stack([x] * self.heads_per_key, axis=3) for x in (key, value))
             key, value = (ops.reshape(x, ops.shape(query)) for x in repeated)
@@ -154,10 +164,11 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         counts = (self.num_heads, keys, keys)
         return [ops.reshape(part, (*shape, count, size)) for part, count in zip(parts, counts, strict=True)]
 
-    def _rotated(self, query, key, grid):
+    def _rotated(self, query, key, grid, training):
         """Rotate queries and keys by the places of their patches."""
         frequencies = self.frequencies if self.rope["learned"] else axial_frequencies(self.rope, query.shape[-1])
-        angles = rotary_angles(self.rope, grid or self.grid, self.prefix_tokens, frequencies)
+        changes = coordinate_changes(self.rope, self.seed_generator) if training and is_augmented(self.rope) else None
+        angles = rotary_angles(self.rope, grid or self.grid, self.prefix_tokens, frequencies, changes)
         cos, sin = ops.cos(angles), ops.sin(angles)
         return (rotate(x, cos, sin, self.rope["pairs"]) for x in (query, key))
 
@@ -203,6 +214,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             )
         shared = patches if self.relative_bias == "shared_mlp" else None
         grid = None if patches is None else ops.shape(patches)[1:3]
-        attended = ops.reshape(self._attend(self._project(tokens, grid), training, shared), (-1, tokens.shape[-1]))
+        qkv = self._project(tokens, grid, training)
+        attended = ops.reshape(self._attend(qkv, training, shared), (-1, tokens.shape[-1]))
         attended = attended if self.norm is None else self.norm(attended)
         return unflatten_tokens(self.out(attended), tokens)
