@@ -1,10 +1,12 @@
 """What do loading weights cost, in time and in memory? Prints one table a question.
 
     python -m benchmarks.weights [--model ViT_B16] [--rounds 5]
+    python -m benchmarks.weights --families [--rounds 1]
 
 Files of random weights are written to a temporary folder first. Every figure comes from a fresh process, the
 contestants in turns. transformers (extra `parity`) is left out where it is not installed. `numpy.load` reads all arrays
 of the same file; transformers maps its file and reads it when the first image comes, so that is timed, too.
+`--families` measures the memory of `from_pretrained` for B-sized files of other families and layouts instead.
 """
 
 import argparse
@@ -82,14 +84,49 @@ keras_vit.save_weights(model, path)
 keras_vit.save_weights(model, path.parent / "hub", layout="hf")
 measured(lambda: None)
 """
+# B-sized rows with the layouts of safetensors that hold them: q, k and v in one array (timm), or apart (hf and EVA-02).
+FAMILIES = (
+    *(("CLIP_ViT_B16", layout) for layout in ("timm", "hf")),
+    *(("DINOv3_B16", layout) for layout in ("timm", "hf")),
+    *(("SigLIP_B16", layout) for layout in ("timm", "hf")),
+    *(("DINOv2_B14", layout) for layout in ("timm", "hf")),
+    *(("BEiT_B16", layout) for layout in ("timm", "hf")),
+    ("EVA02_B14", "timm"),
+)
+WRITE_FAMILY = """
+import numpy, keras_vit
+model = keras_vit.{model}(include_top=False)
+rng = numpy.random.default_rng(0)
+for variable in model.variables:
+    variable.assign(rng.normal(size=variable.shape, scale=0.02))
+keras_vit.save_weights(model, path.parent, layout={layout!r})
+measured(lambda: None)
+"""
+
+
+def families(count: int) -> None:
+    """Print the memory of `from_pretrained` for each of `FAMILIES`, over the size of its file."""
+    found = {}
+    for model, layout in FAMILIES:
+        with tempfile.TemporaryDirectory() as folder:
+            start = PRELUDE.format(path=str(Path(folder) / "model.safetensors"))
+            if None in in_turns({"": start + WRITE_FAMILY.format(model=model, layout=layout)}, 1).get("", [None]):
+                sys.exit(f"the file of {model} in layout {layout} could not be written")
+            codes = {f"{model}, {layout}": start + OURS.format(answer="model")}
+            found |= {name: [value[1] for value in values] for name, values in in_turns(codes, count).items()}
+    title = "from_pretrained of B-sized safetensors files: peak of extra memory"
+    print(table(title, found, next(iter(found)), lambda s: s, "file sizes"))
 
 
 def main(arguments: list[str] | None = None):
     parser = argparse.ArgumentParser()
+    parser.add_argument("--families", action="store_true")
     parser.add_argument("--model", default="ViT_B16")
     parser.add_argument("--rounds", type=rounds, default=5)
     options = parser.parse_args(arguments)
     print(f"{in_words()}\n")
+    if options.families:
+        return families(options.rounds)
     with tempfile.TemporaryDirectory() as folder:
         npz, hub = Path(folder) / "weights.npz", Path(folder) / "hub" / "model.safetensors"
 

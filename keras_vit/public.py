@@ -10,6 +10,7 @@ from keras_vit.models.adapter_files import save_adapter as save_adapter
 from keras_vit.models.builders import build as build
 from keras_vit.models.builders import create_model as create_model
 from keras_vit.models.features import feature_model as feature_model
+from keras_vit.models.fold import fold_normalization as fold_normalization
 from keras_vit.models.load import load_model as load_model
 from keras_vit.models.patch_sequences import patch_sequence_model as patch_sequence_model
 from keras_vit.models.pretrained import from_pretrained as from_pretrained

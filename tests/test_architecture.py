@@ -72,7 +72,8 @@ PUBLIC = {
 PUBLIC |= {"build", "compiled", "create_model", "feature_model", "from_pretrained", "layers", "load_model"}
 PUBLIC |= {"list_models", "list_weights", "load_weights", "save_weights", "show", "token_layout"}
 PUBLIC |= {"load_adapter", "merge_adapters", "save_adapter"}
-PUBLIC |= {"decode_predictions", "patch_sequence_model", "patch_sequences", "preprocess_input", "preprocessing_of"}
+PUBLIC |= {"decode_predictions", "fold_normalization", "patch_sequence_model", "patch_sequences"}
+PUBLIC |= {"preprocess_input", "preprocessing_of"}
 LAYERS = {name for name, value in vars(keras_vit.layers).items() if inspect.isfunction(value) or inspect.isclass(value)}
 KERAS_METHODS = {"build", "call", "compute_output_shape", "get_config", "from_config"}  # Keras calls them, untyped
 

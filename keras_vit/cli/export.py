@@ -30,6 +30,11 @@ def add(verb) -> None:
     )
     sub.add_argument("--dtype", help="compute dtype of the SavedModel, float32 or bfloat16; by default the model's")
     sub.add_argument("--dynamic-batch", action="store_true", help="write TFLite files for any batch size")
+    sub.add_argument(
+        "--fold-normalization",
+        action="store_true",
+        help="write files that take pixels in 0..255, because the first layer absorbs the mean and the std",
+    )
     sub.add_argument("--images", help="folder of images to compare on; subfolders named like classes add accuracy")
     sub.add_argument(
         "--calibration",
@@ -65,7 +70,7 @@ def run(options) -> Result:
 
     origin = origin_of(options.model)
     evaluation = options.results and read_evaluation(options.results, origin)
-    model = load_model(options.model)
+    model = _loaded(options, load_model)
     data = recipe and recipe.data
     left_out = absent_files(options.model, options.recipe)
     images, labels = images_to_compare(model, options.images, data, options.data_dir, options.limit, left_out)
@@ -89,6 +94,18 @@ def run(options) -> Result:
     if any(row.format == "saved_model" for row in report.rows):
         return Result(data, text, ("serve", options.output))
     return Result(data, text, ("predict", options.output, "IMAGE"))
+
+
+def _loaded(options, load_model):
+    """Return the model, with the normalisation in its first layer if that is requested."""
+    if not options.fold_normalization:
+        return load_model(options.model)
+    if options.adapters:
+        raise ValueError(f"adapters expected none with --fold-normalization, whose first layer differs from the one "
+                         f"that they were trained on, received {', '.join(options.adapters)}.")  # fmt: skip
+    from keras_vit.models.fold import fold_normalization
+
+    return fold_normalization(load_model(options.model))
 
 
 def _adapters(model, assignments) -> dict:

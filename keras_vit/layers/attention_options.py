@@ -6,6 +6,7 @@ B batch, N tokens, D width, h heads, d = D / h.
 from functools import partial
 from typing import Any
 
+import keras
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
@@ -14,7 +15,14 @@ from keras_vit.layers.differential import add_lambdas, attend_differentially, di
 from keras_vit.layers.inner_norm import add_inner_norm, norm_class
 from keras_vit.layers.override import override_of
 from keras_vit.layers.relative_bias import RELATIVE_BIASES
-from keras_vit.layers.rope import add_frequencies, axial_frequencies, rotary_angles, rotate
+from keras_vit.layers.rope import (
+    add_frequencies,
+    axial_frequencies,
+    coordinate_changes,
+    is_augmented,
+    rotary_angles,
+    rotate,
+)
 
 QKV_BIASES = ("qkv", "qv", "none")
 
@@ -128,6 +136,8 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             raise ValueError(f"rope expected heads of a width that is a multiple of 4, received {size}.")
         if self.rope and self.rope["learned"]:
             self.frequencies = add_frequencies(self, size)
+        if self.rope and is_augmented(self.rope):
+            self.seed_generator = keras.random.SeedGenerator()
         if self.qk_norm:
             for name in ("query_norm", "key_norm"):
                 norm = self.make_part(norm_class(self.qk_norm), self.layer_norm_epsilon, name=name)
@@ -179,7 +189,8 @@ class AttentionWithOptions(MultiHeadSelfAttention):
     def _rotated(self, values, grid, training):
         """Rotate queries and keys, each (B, N, h, d), by the places of their patches."""
         frequencies = self.frequencies if self.rope["learned"] else axial_frequencies(self.rope, values[0].shape[-1])
-        angles = rotary_angles(self.rope, grid or self.grid, self.prefix_tokens, frequencies)
+        changes = coordinate_changes(self.rope, self.seed_generator) if training and is_augmented(self.rope) else None
+        angles = rotary_angles(self.rope, grid or self.grid, self.prefix_tokens, frequencies, changes)
         cos, sin = ops.cos(angles), ops.sin(angles)
         turn = override_of(self, "rotate", training) or partial(rotate, pairs=self.rope["pairs"])
         return [turn(x, cos, sin) for x in values]

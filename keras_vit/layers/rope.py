@@ -44,7 +44,22 @@ def axial_frequencies(rope, size: int) -> np.ndarray:
     return np.stack([np.concatenate([magnitudes, zeros]), np.concatenate([zeros, magnitudes])])[:, None]
 
 
-def rotary_angles(rope, grid, prefix_tokens: int, frequencies):
+def is_augmented(rope) -> bool:
+    """Return whether the coordinates are changed in training."""
+    return any(rope.get(name) is not None for name in ("shift", "jitter", "rescale"))
+
+
+def coordinate_changes(rope, seed_generator):
+    """Draw the changes of the coordinates for one step of training: shifts (2,) and factors (2,), down and across.
+
+    The parts of a batch on several devices have the same changes, so they are not drawn by `use_random_values`.
+    """
+    values = 2 * keras.random.uniform((5,), dtype="float32", seed=seed_generator) - 1  # in [-1, 1)
+    jitter, rescale = (math.log(rope.get(name) or 1) for name in ("jitter", "rescale"))
+    return (rope.get("shift") or 0) * values[:2], ops.exp(jitter * values[2:4] + rescale * values[4])
+
+
+def rotary_angles(rope, grid, prefix_tokens: int, frequencies, changes=None):
     """Return the angles by which the pairs of a query or key are rotated: (prefix + h w, H or 1, d / 2), in float32.
 
     The angles of tokens in front of the patches are zero.
@@ -54,10 +69,16 @@ def rotary_angles(rope, grid, prefix_tokens: int, frequencies):
         grid: (h, w), ints or tensors.
         prefix_tokens: number of tokens in front of the patches.
         frequencies: (2, H or 1, d / 2).
+        changes: result of `coordinate_changes`, in training.
     """
     frequencies = ops.cast(frequencies, "float32")
     reference = rope["reference_grid"] or (None, None)
     down, across = (_coordinates(rope, side, of) for side, of in zip(grid, reference, strict=True))
+    if changes is not None:
+        shifts, factors = changes
+        down, across = (down + shifts[0]) * factors[0], (across + shifts[1]) * factors[1]
+    if rope["coordinates"] == "centers":
+        down, across = 2 * math.pi * down, 2 * math.pi * across
     down, across = ops.reshape(down, (-1, 1, 1, 1)), ops.reshape(across, (1, -1, 1, 1))
     first, second = (across, down) if rope["order"] == "xy" else (down, across)
     angles = first * frequencies[0] + second * frequencies[1]  # (h, w, H, d / 2)
@@ -66,10 +87,10 @@ def rotary_angles(rope, grid, prefix_tokens: int, frequencies):
 
 
 def _coordinates(rope, side, reference):
-    """Return the coordinates of the patches along one axis: (side,)."""
+    """Return the coordinates of the patches along one axis: (side,). Those of `centers` lie in [-1, 1]."""
     cells = ops.cast(ops.arange(side), "float32") + rope["offset"]
     if rope["coordinates"] == "centers":
-        return (2 * math.pi) * (2 * (cells + 0.5) / ops.cast(side, "float32") - 1)
+        return 2 * (cells + 0.5) / ops.cast(side, "float32") - 1
     return cells if reference is None else cells / ops.cast(side, "float32") * reference
 
 

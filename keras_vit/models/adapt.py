@@ -1,7 +1,7 @@
 """Adapt a model by few trained variables, and merge them into its weights."""
 
 import fnmatch
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 
@@ -199,22 +199,35 @@ def _with_prompts(model, blocks, count: int):
     return rebuilt(model, change, before)
 
 
-def rebuilt(model: keras.Model, change: Callable, before: Callable = lambda layer, tokens: tokens) -> keras.Model:
+def rebuilt(
+    model: keras.Model, change: Callable, before: Callable = lambda layer, tokens: tokens, left_out: Sequence = ()
+) -> keras.Model:
     """Return a copy of a model with other layers.
 
     Args:
         model: the model.
         change: a function of a layer and its config that returns the config of its copy.
         before: a function of a layer and its first input that returns the input of its copy.
+        left_out: layers with one input that the copy does not have.
     """
+    names = {layer.name for layer in left_out}
+
+    def call(layer, *args, **options):
+        return args[0] if layer.name in names else layer(before(layer, args[0]), *args[1:], **options)
+
     copy = keras.models.clone_model(
         model,
         clone_function=lambda layer: type(layer).from_config(change(layer, layer.get_config())),
-        call_function=lambda layer, *args, **options: layer(before(layer, args[0]), *args[1:], **options),
+        call_function=call,
     )
-    values = {variable.path: variable for variable in model.variables}
-    for variable in copy.variables:
-        value = values.get(variable.path)
+    values = _by_path(model)
+    for path, variable in _by_path(copy).items():
+        value = values.get(path)
         if value is not None and value.shape == variable.shape:
             variable.assign(value)
     return copy
+
+
+def _by_path(model) -> dict:
+    """Return the variables of a model by path, a user's classifier by the path of ours, too."""
+    return {variable.path: variable for variable in model.variables} | weight_paths(model)

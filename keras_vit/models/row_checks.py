@@ -30,6 +30,8 @@ _TYPES = {
 }
 _SPECIAL = {
     "mlp_kernel_size": (lambda value: is_whole(value) and value % 2, "an odd int, or 0"),
+    "jitter": (lambda value: is_positive(value) and value >= 1, "a number of at least 1, or null"),
+    "rescale": (lambda value: is_positive(value) and value >= 1, "a number of at least 1, or null"),
     "reference_grid": (lambda value: isinstance(value, tuple) and _is_pair(value), "(height, width) or null"),
 }
 

@@ -80,6 +80,8 @@ def crop_offset(excess, spec: "ImageSpec"):
 
 
 def fill_color(spec: "ImageSpec", channels: int) -> list[int]:
-    """Return the pixel values that `border` pads with: the mean, as in timm."""
+    """Return the pixel values that `border` pads with: by default the mean, as in timm."""
+    if spec.fill is not None:
+        return [round(255 * value) for value in spec.per_channel(spec.fill, channels)]
     mean = [round(255 * value) for value in spec.per_channel(spec.mean, channels)]
     return mean if spec.channel_order == "RGB" else mean[::-1]

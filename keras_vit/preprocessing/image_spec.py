@@ -30,7 +30,7 @@ class ImageSpec:
     Args:
         size: (height, width) of the model's input in pixels; None if the model takes any size.
         resize_mode: `squash` resizes both sides; `center` resizes the shorter side and cuts the center out; `border`
-            resizes the longer side and pads the other one with the mean.
+            resizes the longer side and pads the other one with `fill`.
         interpolation: one of `INTERPOLATIONS`, as Pillow calls them.
         antialias: whether the filter widens when the image shrinks, as Pillow's does.
         crop_fraction: side of the center crop divided by the side of the resized image, in (0, 1].
@@ -38,6 +38,7 @@ class ImageSpec:
         std: standard deviation of pixels in [0, 1], likewise.
         channel_order: `RGB` or `BGR`; mean and std are in this order.
         crop_offset: rounding of the center crop's offset, `nearest` (half to even) in timm and `floor` in transformers.
+        fill: color in [0, 1] that `border` pads with, as RGB; None for the mean.
 
     Raises:
         ValueError: a value is out of range.
@@ -52,9 +53,10 @@ class ImageSpec:
     std: tuple[float, ...] = (0.5,)
     channel_order: str = "RGB"
     crop_offset: str = "nearest"
+    fill: tuple[float, ...] | None = None
 
     def __post_init__(self):
-        for name in ("size", "mean", "std"):  # JSON has lists
+        for name in ("size", "mean", "std", "fill"):  # JSON has lists
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else tuple(value))
         choices = {"resize_mode": RESIZE_MODES, "interpolation": INTERPOLATIONS, "antialias": (True, False)}
@@ -67,9 +69,9 @@ class ImageSpec:
                 f"interpolation expected one of {_WITHOUT_ANTIALIAS} without antialias, "
                 f"received {self.interpolation!r}."
             )
-        numbers = (self.crop_fraction, *self.mean, *self.std)
+        numbers = (self.crop_fraction, *self.mean, *self.std, *(self.fill or ()))
         if not all(isinstance(number, Real) for number in numbers):
-            raise ValueError(f"crop_fraction, mean and std expected numbers, received {numbers}.")
+            raise ValueError(f"crop_fraction, mean, std and fill expected numbers, received {numbers}.")
         if not 0 < self.crop_fraction <= 1:
             raise ValueError(f"crop_fraction expected a number in (0, 1], received {self.crop_fraction!r}.")
         if not self.mean or not self.std or not all(value > 0 for value in self.std):
@@ -80,6 +82,12 @@ class ImageSpec:
         """Return whether pixels 0..255 are scaled to [-1, 1], as `preprocess_input` scales them."""
         halves = all(abs(value - 0.5) < 1e-6 for value in (*self.mean, *self.std))
         return halves and self.channel_order == "RGB"
+
+    @property
+    def is_plain_pixels(self) -> bool:
+        """Return whether the model takes pixels 0..255 as they are, as after `keras_vit.fold_normalization`."""
+        as_they_are = all(value == 0 for value in self.mean) and all(abs(255 * value - 1) < 1e-6 for value in self.std)
+        return as_they_are and self.channel_order == "RGB"
 
     @property
     def is_plain_resize(self) -> bool:
@@ -102,6 +110,8 @@ class ImageSpec:
         """Return the model's input of pixels in 0..255 (..., C), a NumPy array or a tensor."""
         if self.is_plain_scaling:
             return preprocess_input(pixels)
+        if self.is_plain_pixels:
+            return as_floats(pixels)
         mean, std = self._mean_and_std(pixels.shape[-1])
         return (as_floats(self.reorder(pixels)) / 255.0 - mean) / std
 
@@ -111,11 +121,15 @@ class ImageSpec:
 
     def denormalize(self, inputs: Any) -> Any:
         """Return the pixels in 0..255 of a model's input (..., C), the inverse of `normalize`."""
+        if self.is_plain_pixels:
+            return as_floats(inputs)
         mean, std = self._mean_and_std(inputs.shape[-1])
         return self.reorder((inputs * std + mean) * 255.0)
 
     def input_range(self, channels: int) -> tuple[float, float]:
         """Return the lowest and the highest value of `normalize`."""
+        if self.is_plain_pixels:
+            return 0.0, 255.0
         mean, std = self._mean_and_std(channels)
         return float(((0 - mean) / std).min()), float(((1 - mean) / std).max())
 
@@ -127,7 +141,8 @@ class ImageSpec:
         size = "any size" if self.size is None else "{} x {} pixels".format(*self.size)
         crop = f", crop {self.crop_fraction:g}" if self.crop_fraction != 1 else ""
         filtered = self.interpolation + ("" if self.antialias else " without antialias")
-        resized = f"{size}, {self.resize_mode}, {filtered}{crop}"
+        padded = "" if self.fill is None else f" padded with {_short(self.fill)}"
+        resized = f"{size}, {self.resize_mode}{padded}, {filtered}{crop}"
         return f"{resized}, mean {_short(self.mean)}, std {_short(self.std)}, {self.channel_order}"
 
 

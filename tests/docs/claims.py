@@ -35,6 +35,8 @@ from docs.sources import (
     user_of_the_image,
 )
 
+from keras_vit.models.fold import RANGES
+
 KERAS = "the name of the library"
 PIXELS = "8-bit pixels"
 COMPARED = (
@@ -109,8 +111,11 @@ CLAIMS = [
     Claim("docs/cost.md", "on up to {} devices", devices),
     Claim("docs/evaluation.md", "{}, {}, {} and {} images per class", shots),
     Claim("docs/export_and_serve.md", "has the number {} and must", user_of_the_image),
+    Claim("docs/export_and_serve.md", "takes RGB pixels in {}..{}.", lambda: RANGES[0]),
+    Claim("docs/export_and_serve.md", "for pixels in [{}, {}].", lambda: RANGES[1]),
     Claim("docs/models.md", "rates in [0, 1) |", "the range of a rate"),
     Claim("docs/models.md", "pixels in 0..255", PIXELS),
+    Claim("docs/models.md", "or [{}, {}], normalised by the first kernel", lambda: RANGES[1]),
     Claim("docs/performance.md", "above 1 means that `keras_vit` is faster", "equal speed"),
     Claim("docs/performance.md", "ViT-B/16, batch 8, two cores", "the batch that benchmarks/call_tables.py asks for"),
     Claim("docs/performance.md", "[{} to {} times as fast there]", speedups("epyc_avx2.md", "`TF_ENABLE_ONEDNN")),

@@ -12,6 +12,7 @@ import tensorflow as tf
 from support import first_quick, max_difference, needs_tensorflow, quick_first, randomise, run_python
 from train import tiny
 
+from keras_vit import Rope
 from keras_vit.kernels import dispatch
 from keras_vit.train import engine, step
 from keras_vit.train.checkpoint import Checkpoints
@@ -30,6 +31,8 @@ RECIPE = replace(
     average=Average(),
 )
 RANDOM = replace(RECIPE.model, dropout_rate=0.2, attention_dropout_rate=0.2, drop_path_rate=0.2)
+ROPE = Rope(100.0, coordinates="centers", pairs="halves", shift=0.5, jitter=1.5, rescale=2.0)
+ROTATED = replace(RANDOM, variant=replace(tiny.ROW, rope=ROPE, positions="none"))
 RNG = np.random.default_rng(0)
 IMAGES = RNG.uniform(-1, 1, (8, 8, 8, 1)).astype("float32")
 TARGETS = np.eye(3, dtype="float32")[RNG.integers(0, 3, 8)]
@@ -71,7 +74,11 @@ def test_the_loss_is_the_mean_over_the_batch_and_the_update_its_gradient():
 
 @pytest.mark.broad
 @pytest.mark.parametrize("parts", quick_first([2, 4, 8], [4]))
-@pytest.mark.parametrize("model", quick_first([RECIPE.model, RANDOM], [RANDOM]), ids=["plain", "dropout"])
+@pytest.mark.parametrize(
+    "model",
+    quick_first([RECIPE.model, RANDOM, ROTATED], [RANDOM, ROTATED]),
+    ids=["plain", "dropout", "rescaled positions"],
+)
 def test_parts_of_a_batch_make_the_plain_update(parts, model):
     """With dropout, too: an example's masks depend on its place in the batch, not on the part that it is in."""
     plain = with_optimizer(replace(RECIPE, model=model), kind="adamw", weight_decay=0.1, clip_norm=0.1, epsilon=1e-3)
@@ -145,7 +152,8 @@ print(said, broken, all(np.array_equal(a, b) for a, b in zip(before, after, stri
 
 
 @pytest.mark.parametrize(
-    "model", quick_first([RANDOM, replace(RANDOM, freeze=("encoder_block_00",)), RECIPE.model], [RANDOM])
+    "model",
+    quick_first([RANDOM, ROTATED, replace(RANDOM, freeze=("encoder_block_00",)), RECIPE.model], [RANDOM], [ROTATED]),
 )
 def test_computing_again_makes_the_plain_update(model, monkeypatch):
     """With dropout and stochastic depth, whose draws must be the same ones the second time; without, as if it were wide

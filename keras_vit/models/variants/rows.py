@@ -78,6 +78,12 @@ class Rope:
         offset: added to the count of patches.
         order: `yx` if the row is the first coordinate, `xy` if the column is.
         pairs: `neighbours` pairs features 2 i and 2 i + 1; `halves` pairs features i and i + d / 2.
+        shift: in training, a random value in [-shift, shift] is added to each coordinate, in cells or, of `centers`, in
+            halves of the image; None for none. All images of a batch have the same, and each block its own. The next
+            two likewise (DINOv3).
+        jitter: in training, each coordinate is multiplied by a random factor in [1 / jitter, jitter].
+        rescale: in training, both coordinates are multiplied by one random factor in [1 / rescale, rescale]; DINOv3 was
+            trained with 2.
     """
 
     temperature: float = 10_000.0
@@ -87,6 +93,9 @@ class Rope:
     offset: float = 0.0
     order: str = "yx"
     pairs: str = "neighbours"
+    shift: float | None = None
+    jitter: float | None = None
+    rescale: float | None = None
 
 
 @dataclass(frozen=True)
