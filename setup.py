@@ -49,6 +49,7 @@ setup(
             "weights/timm_architectures.csv",
             "weights/timm_arrays.csv",
             "weights/timm_checkpoints.csv",
+            "weights/transformers_checkpoints.csv",
         ]
     },
     python_requires=">=3.11",

@@ -1,12 +1,16 @@
-"""Write `weights/timm_checkpoints.csv` and `weights/timm_arrays.csv` from timm: `python -m codegen.timm_checkpoints`.
+"""Write `weights/timm_checkpoints.csv` and `weights/timm_arrays.csv`: `python -m codegen.timm_checkpoints RESULTS`.
 
-The first has a row for each published checkpoint of timm's Vision Transformers: its preprocessing, size and licence.
-The second lists the arrays of each kind of model, of which the package derives whether it loads the checkpoints. Models
-whose arrays have the same names and numbers of axes are one kind. timm is needed here only.
+The first has a row for each published checkpoint of timm's Vision Transformers: its preprocessing, size, licence and
+accuracy. The second lists the arrays of each kind of model, of which the package derives whether it loads the
+checkpoints. Models whose arrays have the same names and numbers of axes are one kind.
+
+RESULTS is the file `results/results-imagenet.csv` of timm's repository, which is not in timm's package. timm is needed
+here only.
 """
 
 import csv
 import re
+import sys
 from pathlib import Path
 
 from benchmarks.harness.torch_peers import declare_vision_operators
@@ -28,12 +32,13 @@ CHECKPOINT_FIELDS = (
         "mean",
         "std",
     ),
-    *("licence", "notes", "hub"),
+    *("licence", "notes", "hub", "url", "top1"),
 )
 
 
-def main() -> None:
-    """Write both files."""
+def main(results: str) -> None:
+    """Write both files, with the accuracies of timm's table of results."""
+    accuracies = accuracies_of(Path(results))
     declare_vision_operators()
     import timm
 
@@ -49,9 +54,24 @@ def main() -> None:
             key = (architecture, configs[tag].num_classes)
             if key not in parameters:
                 parameters[key] = count_parameters(timm, *key)
-            rows.append(row_of(tag, first, configs[tag], parameters[key]))
+            top1 = accuracy_of(tag, configs[tag], accuracies)
+            rows.append((*row_of(tag, first, configs[tag], parameters[key]), top1))
     _write(WEIGHTS / "timm_checkpoints.csv", CHECKPOINT_FIELDS, sorted(rows))
     _write(WEIGHTS / "timm_arrays.csv", ("kind", "arrays"), [(kind, _text(arrays)) for kind, arrays in kinds.values()])
+
+
+def accuracies_of(path: Path) -> dict[tuple[str, int, float], str]:
+    """Return the top-1 accuracies in per cent by tag, image size and crop fraction."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {(row["model"], int(row["img_size"]), float(row["crop_pct"])): row["top1"] for row in rows}
+
+
+def accuracy_of(tag: str, config, accuracies) -> str:
+    """Return the accuracy of a classifier of ImageNet-1k at its own image size and crop; empty without one."""
+    if config.num_classes != 1000:
+        return ""
+    return accuracies.get((tag, max(config.input_size[1:]), config.crop_pct), "")
 
 
 def arrays_of(timm, architecture: str) -> dict[str, tuple[int, ...]]:
@@ -89,6 +109,7 @@ def row_of(tag: str, kind: str, config, parameters: int) -> tuple:
         config.license or "",
         notes,
         hub_of(tag, config),
+        url_of(config),
     )
 
 
@@ -96,6 +117,12 @@ def hub_of(tag: str, config) -> str:
     """Return the name on the hub: empty for `timm/TAG`, `-` without one."""
     name = config.hf_hub_id or "-"
     return "" if name == f"timm/{tag}" else name
+
+
+def url_of(config) -> str:
+    """Return the URL of the publisher's file; empty if there is none, or a page in its place."""
+    url = config.url or ""
+    return url if url.endswith((".pth", ".pth.tar", ".pt", ".npz", ".bin", ".safetensors")) else ""
 
 
 def _is_packed(name: str, arrays) -> bool:
@@ -114,4 +141,4 @@ def _write(path: Path, fields, rows) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

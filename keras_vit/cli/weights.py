@@ -1,16 +1,13 @@
-"""The command `keras-vit weights find|show|download|convert`."""
+"""The command `keras-vit weights find|info|show|download|convert`."""
 
 import argparse
 import re
 
 from keras_vit.cli.output import Result, add_output_options
-from keras_vit.cli.table import table_lines, terminal_width
-from keras_vit.models.variants import find_variant
-from keras_vit.weights.catalogue import INDEX_PATH, find
+from keras_vit.cli.weights_find import find_verb, info_verb
 from keras_vit.weights.contents import read_contents
-from keras_vit.weights.download import download, home, locate
+from keras_vit.weights.download import download_published, locate
 from keras_vit.weights.files import open_weights
-from keras_vit.weights.hub import is_hub
 from keras_vit.weights.image_configs import read_spec
 from keras_vit.weights.timm_checkpoints import FAMILIES
 from keras_vit.weights.unsupported import unsupported
@@ -30,9 +27,9 @@ def add(verb) -> None:
         add_output_options(sub)
         return sub
 
-    sub = weights_verb("find", _find, "List published checkpoints.", "find --model B_16 --res 384 --under 100M")
-    sub.add_argument("words", nargs="*", metavar="WORD", help="parts of the tag, such as dinov2 or ft_in1k")
-    sub.add_argument("--family", help=f"vit, {', '.join(FAMILIES)}")
+    sub = weights_verb("find", find_verb, "List published checkpoints.", "find --model B_16 --res 384 --under 100M")
+    sub.add_argument("words", nargs="*", metavar="WORD", help="parts of the name, such as dinov2 or ft_in1k")
+    sub.add_argument("--family", help=f"vit, {', '.join(FAMILIES)}, msn, data2vec")
     sub.add_argument("--licence", help="apache-2.0, mit, cc-by-nc-4.0, ...")
     sub.add_argument("--loads", action="store_true", help="leave out checkpoints that from_pretrained refuses")
     sub.add_argument("--model", help="B_16, ViT_B16, vit_base_patch16, ...")
@@ -45,13 +42,21 @@ def add(verb) -> None:
     sub.add_argument("--index", help="augreg's index.csv with 50,000 more files; by default the downloaded one")
     sub.add_argument("--limit", type=int, default=20, help="number of lines to print (default 20)")
 
+    sub = weights_verb(
+        "info", info_verb, "Show what is published about a checkpoint.", "info deit_base_patch16_224.fb_in1k"
+    )
+    sub.add_argument("name", metavar="NAME", help="a tag, an official name, hf://ORG/NAME, or a URL of the catalogue")
+    sub.add_argument("--index", help="augreg's index.csv; by default the downloaded one")
+
     sub = weights_verb("show", _show, "Show the contents of a file.", "show ViT-B_16.npz")
     sub.add_argument("file", metavar="FILE", help="a file or folder of weights, or a tag")
 
     sub = weights_verb(
         "download", _download, "Download a published checkpoint.", "download vit_base_patch16_224.augreg_in21k"
     )
-    sub.add_argument("tag", metavar="TAG", help="a tag, an official name, hf://ORG/NAME, or augreg/index for the index")
+    sub.add_argument(
+        "tag", metavar="TAG", help="a tag, an official name, hf://ORG/NAME, a URL, or augreg/index for the index"
+    )
     sub.add_argument("--to", metavar="DIR", help="folder for the file; by default the cache")
 
     sub = weights_verb(
@@ -78,67 +83,6 @@ def _grid(text: str) -> tuple[int, int]:
     if not match:
         raise argparse.ArgumentTypeError(f"expected DOWNxACROSS such as 14x21, received {text!r}")
     return int(match[1]), int(match[2])
-
-
-def _find(options):
-    cached = home() / INDEX_PATH
-    index = options.index or (cached if cached.is_file() else None)
-    dataset = options.dataset or ("all" if options.words or options.family else "imagenet2012")
-    rows = find(
-        options.model,
-        options.res,
-        options.under,
-        None if dataset == "all" else dataset,
-        options.sort,
-        index,
-        lambda name: find_variant(name)[0].parameters.classes_1000,
-        words=options.words,
-        family=options.family,
-        licence=options.licence,
-        loads=options.loads,
-        hub=True,
-    )
-    if not rows:
-        raise ValueError("find expected options that match a published checkpoint, found none.")
-    shown = rows[: options.limit]
-    cells = []
-    for row in shown:
-        top = f"{row.accuracy:.2%} ({row.source})" if row.accuracy is not None else "no published accuracy"
-        top = f"refused, {row.refusal}" if row.refusal else top
-        size = f"{row.parameters / 1e6:6.1f}M" if row.parameters else "      ?"
-        pixels = f"{row.resolution} px" if row.resolution else "any size"
-        dataset = "no classifier" if row.on_hub and row.on_hub.classes == 0 else row.dataset or "other data"
-        cells.append((row.tag, size, pixels, dataset, top))
-    lines = table_lines(
-        cells, width=terminal_width(), names=("tag", "parameters", "image size", "data set", "accuracy")
-    )
-    if len(rows) > options.limit:
-        lines.append(f"... and {len(rows) - options.limit} more; --limit prints them")
-    fields = ("tag", "model", "parameters", "resolution", "dataset", "accuracy", "source")
-    weights = [{name: getattr(row, name) for name in fields} | _on_hub(row) for row in shown]
-    first = next((row for row in shown if not row.refusal), None)
-    return Result({"found": len(rows), "weights": weights}, "\n".join(lines), _following(first))
-
-
-def _on_hub(row) -> dict:
-    """Return what is known of a checkpoint of timm, as JSON values."""
-    hub = row.on_hub
-    facts = {"loads": row.refusal is None, "refusal": row.refusal}
-    if hub is None:
-        return facts | dict.fromkeys(("hub", "family", "licence", "preprocessing"))
-    spec = {
-        name: getattr(hub.spec, name)
-        for name in ("size", "resize_mode", "interpolation", "crop_fraction", "mean", "std")
-    }
-    return facts | {"hub": hub.hub, "family": hub.family, "licence": hub.licence or None, "preprocessing": spec}
-
-
-def _following(row) -> tuple[str, ...]:
-    """Return the command that follows a search."""
-    if row is None:
-        return ()
-    only_there = row.on_hub is not None and row.model == row.on_hub.architecture
-    return ("weights", "download", only_there and row.on_hub.hub or row.tag)
 
 
 def _show(options):
@@ -170,11 +114,7 @@ def _size(shape):
 
 
 def _download(options):
-    if is_hub(options.tag) and options.to is not None:
-        raise ValueError(
-            "to expected None for a model on the hub, which has its own cache in HF_HOME, received a folder."
-        )
-    path = str(locate(options.tag) if is_hub(options.tag) else download(options.tag, options.to))
+    path = str(download_published(options.tag, options.to))
     return Result({"tag": options.tag, "path": path}, path, ("weights", "show", path))
 
 

@@ -11,7 +11,7 @@ from keras_vit.models.model_names import find_source, holds_model
 from keras_vit.models.pretrained import from_pretrained
 from keras_vit.models.rows_from_weights import row_of
 from keras_vit.weights import is_keras_model, is_weights
-from keras_vit.weights.hub import is_hub
+from keras_vit.weights.complete_config import is_published
 from keras_vit.weights.keras_file import read_model
 from keras_vit.weights.keras_hub_files import find_keras_hub
 from keras_vit.weights.notes import print_preprocessing, record_source
@@ -22,14 +22,14 @@ def load_model(source: str | os.PathLike) -> keras.Model:
 
     Args:
         source: a workdir that holds `model.keras`, a `.keras` or whole-model `.h5` file, a published file or folder of
-            weights or `hf://ORG/NAME` (see `from_pretrained`), or the name of a model (see `create_model`). A name
-            without a weights tag means a model with initial values.
+            weights, `hf://ORG/NAME` or a tag (see `from_pretrained`), or the name of a model (see `create_model`). A
+            name without a weights tag means a model with initial values.
 
     Raises:
         FileNotFoundError: the path does not exist.
         ValueError: the file is not a model or does not determine one, or no model has this name.
     """
-    if is_hub(source):
+    if is_published(source):
         return _from_weights(str(source))
     path = Path(source)
     if (path / "model.keras").is_file():

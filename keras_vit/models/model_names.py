@@ -6,7 +6,7 @@ from pathlib import Path
 from keras_vit.models.variants import AnyVariant, Variant, find_variant
 from keras_vit.weights import holds_weights, is_keras_model, is_weights
 from keras_vit.weights.catalogue import find_released
-from keras_vit.weights.hub import is_hub
+from keras_vit.weights.complete_config import is_published
 from keras_vit.weights.released import Released
 
 
@@ -40,7 +40,7 @@ def holds_model(folder: str | os.PathLike) -> bool:
 def require_trained(source: str | os.PathLike) -> None:
     """Raise a ValueError for a name without a weights tag, which would mean untrained weights."""
     path = Path(source)
-    if is_hub(source) or path.exists() or is_keras_model(path) or is_weights(path):
+    if is_published(source) or path.exists() or is_keras_model(path) or is_weights(path):
         return
     if find_source(source)[1] is None:
         raise ValueError(f"model expected trained weights, received the name {str(source)!r}, which has fresh ones.")

@@ -44,8 +44,8 @@ def from_pretrained(
     dtype policy and frozen layers. A model that is built ends in logits unless `classifier_activation` is given.
 
     Args:
-        source: a file, a folder that holds one, a tag of `list_weights()`, or a model on the Hugging Face hub:
-            `hf://ORG/NAME`, or `hf://ORG/NAME/FILE@REVISION`.
+        source: a file, a folder that holds one, a tag or a URL of the catalogue (`keras-vit weights find`), or a model
+            on the Hugging Face hub: `hf://ORG/NAME`, or `hf://ORG/NAME/FILE@REVISION`.
         num_heads: number of attention heads, if neither the shapes, a config nor a row of the tables states it.
         source_grid: (height, width) of the position embedding, if it is not square.
         position_resize: `official`, `timm`, `timm_npz`, `hf`, `dinov2`, or None for the method of the file's publisher;

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_vit.preprocessing.image_spec import ImageSpec
 from keras_vit.weights.layouts import IGNORED
 from keras_vit.weights.views import plain_name, view_of
 
@@ -27,6 +28,7 @@ class WeightsFile:
     """Base class of weight files."""
 
     grid: tuple[int, int] | None = None  # grid of the position embedding, if the file states it
+    catalogue_spec: ImageSpec | None = None  # preprocessing in the catalogue, for files whose configs state none
 
     def __init__(self, path: Path, config: dict):
         self.source = str(path)

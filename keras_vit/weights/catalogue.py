@@ -1,13 +1,10 @@
-"""Find published checkpoints by tag, official name, augreg name, or in augreg's index."""
+"""Find the published file of a tag, an official name, an augreg name or a URL."""
 
-import csv
 import difflib
 import fnmatch
-import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
 
 from keras_vit.weights.released import AUGREG_MODELS, OFFICIAL_MODELS, RELEASED, Released
 from keras_vit.weights.timm_checkpoints import TimmCheckpoint, timm_checkpoints
@@ -79,11 +76,13 @@ def list_weights(glob: str = "*") -> list[str]:
 
 
 def find_released(name: str) -> Released:
-    """Return the published file of a tag, an official name or an augreg name.
+    """Return the published file of a tag, an official name, an augreg name, or a URL that the catalogue has.
 
     Raises:
-        ValueError: no published file has this name; the message holds the three nearest tags.
+        ValueError: no published file has this name or URL; the message holds the three nearest tags.
     """
+    if "://" in name:
+        return _at_url(name)
     if name == "augreg/index":
         return Released(name, "", INDEX_PATH, None, None)
     for row in RELEASED:
@@ -109,164 +108,28 @@ def find_released(name: str) -> Released:
     )
 
 
-@dataclass(frozen=True)
-class PublishedCheckpoint:
-    """One line of `weights find`.
-
-    Args:
-        tag: the tag.
-        model: name of the builder, or timm's name of the architecture.
-        parameters: number of parameters.
-        resolution: side of the images in pixels.
-        dataset: data set of the classifier.
-        accuracy: published top-1 accuracy.
-        source: publication of the accuracy.
-        on_hub: the row of timm's checkpoint, if timm publishes it on the Hugging Face hub.
-    """
-
-    tag: str
-    model: str
-    parameters: int | None
-    resolution: int | None
-    dataset: str | None
-    accuracy: float | None
-    source: str | None
-    on_hub: TimmCheckpoint | None = None
-
-    @property
-    def refusal(self) -> str | None:
-        """Return why `from_pretrained` refuses the checkpoint; None if it loads. The first call takes seconds."""
-        return self.on_hub.refusal if self.on_hub and self.model == self.on_hub.architecture else None
-
-
-_DATASETS = {1000: "imagenet2012", 21843: "imagenet21k"}
-_SORTS = ("accuracy", "parameters", "resolution", "tag")
-
-
-def find(
-    model: str | None = None,
-    resolution: int | None = None,
-    under: int | None = None,
-    dataset: str | None = "imagenet2012",
-    sort: str = "accuracy",
-    index: str | os.PathLike | None = None,
-    parameters_of=None,
-    *,
-    words: Sequence[str] = (),
-    family: str | None = None,
-    licence: str | None = None,
-    loads: bool = False,
-    hub: bool = False,
-) -> list[PublishedCheckpoint]:
-    """Return the published checkpoints that match, best first.
-
-    Args:
-        model: a name of a model, such as `B_16`, `ViT_B16` or `vit_base_patch16`.
-        resolution: side of the images in pixels.
-        under: upper limit of the number of parameters.
-        dataset: data set of the classifier; None for all.
-        sort: `accuracy`, `parameters`, `resolution` or `tag`.
-        index: path of augreg's index.csv, which adds files and accuracies; None searches the published rows only.
-        parameters_of: a function of a builder's name that returns its number of parameters.
-        words: parts of the tag.
-        family: a family of `timm_checkpoints.FAMILIES`, or `vit`.
-        licence: the licence, as timm states it.
-        loads: whether to leave out the checkpoints that `from_pretrained` refuses.
-        hub: whether to search timm's checkpoints on the Hugging Face hub, too. `family` and `licence` know only these.
-
-    Raises:
-        FileNotFoundError: `index` does not exist.
-        ValueError: `sort` is unknown, or the index is not augreg's table.
-    """
-    if sort not in _SORTS:
-        raise ValueError(f"sort expected one of {_SORTS}, received {sort!r}.")
-    lines = {} if index is None else {row.tag: row for row in _from_index(Path(index))}
-    rows = []
-    for released in RELEASED:
-        row = _from_released(released, parameters_of)
-        same = next((lines.pop(name) for name in released.aliases if name in lines), row)
-        rows.append(row if row.accuracy is not None else replace(row, accuracy=same.accuracy, source=same.source))
-    rows += lines.values()
-    rows = _with_hub(rows) if hub else rows
-    wanted = [
-        row
-        for row in rows
-        if (model is None or model in _names(row))
-        and (resolution is None or row.resolution == resolution)
-        and (under is None or (row.parameters or 0) < under)
-        and (dataset is None or row.dataset == dataset)
-        and all(word.lower() in row.tag.lower() for word in words)
-        and (family is None or getattr(row.on_hub, "family", None) == family)
-        and (licence is None or getattr(row.on_hub, "licence", None) == licence)
-        and not (loads and row.refusal)
-    ]
-    return _ordered(wanted, sort)
-
-
-def _ordered(rows: list[PublishedCheckpoint], sort: str) -> list[PublishedCheckpoint]:
-    """Return rows best first; those without a value last, and equal ones by tag."""
-    largest_first = sort in ("accuracy", "resolution")
-    missing = float("-inf") if largest_first else float("inf")
-
-    def key(row):
-        value = getattr(row, sort)
-        return value if isinstance(value, str) else missing if value is None else value
-
-    return sorted(sorted(rows, key=lambda row: row.tag), key=key, reverse=largest_first)
-
-
-def _with_hub(rows: list[PublishedCheckpoint]) -> list[PublishedCheckpoint]:
-    """Return the rows with their entries on the hub, followed by timm's checkpoints that are published only there."""
-    on_hub = {row.tag: row for row in timm_checkpoints()}
-    known = [replace(row, on_hub=on_hub.pop(row.tag, None)) for row in rows]
-    others = [
-        PublishedCheckpoint(
-            row.tag, row.architecture, row.parameters, max(row.spec.size), _DATASETS.get(row.classes), None, None, row
-        )
-        for row in on_hub.values()
-    ]
-    return known + others
-
-
-def _names(row: PublishedCheckpoint) -> set[str]:
-    short = {name for name, (model, _) in AUGREG_MODELS.items() if model == row.model}
-    official = {name for name, (model, _) in OFFICIAL_MODELS.items() if model == row.model}
-    arch = row.tag.partition(".")[0]
-    return {row.model, row.tag, arch, re.sub(r"_\d+$", "", arch), *short, *official}
-
-
-def _from_released(row: Released, parameters_of) -> PublishedCheckpoint:
-    dataset = _DATASETS.get(row.classes)
-    parameters = parameters_of(row.model) if parameters_of else None
-    return PublishedCheckpoint(row.tag, row.model, parameters, row.image_size, dataset, row.accuracy, row.source)
-
-
-def _from_index(path: Path):
-    if not path.is_file():
-        raise FileNotFoundError(f"index expected augreg's index.csv, found nothing at {str(path)!r}.")
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file, strict=True))
-        if not rows or not {"name", "filename"} <= rows[0].keys():
-            raise ValueError
-        for row in rows:
-            yield _from_index_row(row)
-    except (ValueError, KeyError, TypeError, csv.Error):
-        expected = "a table with the columns name, filename, adapt_filename, ..."
-        raise ValueError(f"index expected {expected}, received another one in {str(path)!r}.") from None
-
-
-def _from_index_row(row: dict) -> PublishedCheckpoint:
-    number = lambda key: float(row[key]) if row.get(key) not in (None, "", "nan") else None  # noqa: E731
-    tag = row.get("adapt_filename") or row["filename"]
-    resolution = number("adapt_resolution")
-    accuracy = number("adapt_final_test") if row.get("adapt_filename") else number("final_test")
-    return PublishedCheckpoint(
-        tag,
-        AUGREG_MODELS[row["name"]][0],
-        int(number("params")) if number("params") else None,
-        int(resolution) if resolution else 224,
-        row.get("adapt_ds") or {"i1k": "imagenet2012"}.get(row.get("ds"), "imagenet21k"),
-        accuracy,
-        "index of augreg" if accuracy is not None else None,
+def file_of(row: TimmCheckpoint) -> Released:
+    """Return the publisher's own file of a tag of timm, which must have a URL."""
+    server, path = urlsplit(row.url).netloc, unquote(urlsplit(row.url).path).lstrip("/")
+    size = max(row.spec.size)
+    return Released(
+        row.tag,
+        row.architecture,
+        path,
+        row.classes or None,
+        size,
+        sha256=row.sha256_prefix,
+        server=f"https://{server}",
     )
+
+
+def _at_url(url: str) -> Released:
+    """Return the published file at a URL."""
+    official = next((row for row in RELEASED if row.url == url), None)
+    timm = next((row for row in timm_checkpoints() if row.url == url), None)
+    if official is None and timm is None:
+        raise ValueError(
+            f"source expected the URL of a file in the catalogue, received {url!r}: download the file, and pass its "
+            "path."
+        )
+    return official or file_of(timm)

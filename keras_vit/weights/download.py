@@ -10,9 +10,10 @@ import zipfile
 from pathlib import Path
 from urllib.parse import quote
 
-from keras_vit.weights.catalogue import find_released
+from keras_vit.weights.catalogue import file_of, find_released
+from keras_vit.weights.complete_config import row_of_source
 from keras_vit.weights.hub import is_hub, locate_on_hub, stated_sha256
-from keras_vit.weights.released import SERVER, Released
+from keras_vit.weights.released import RELEASED, Released
 from keras_vit.weights.timm_checkpoints import TimmCheckpoint, find_timm_checkpoint
 
 _CHUNK = 1 << 20  # bytes
@@ -32,7 +33,8 @@ def locate(source: str | os.PathLike, verified: bool = True) -> Path:
     """Return the path of a file of weights; download the file of a tag first.
 
     Args:
-        source: a path, a tag, or a model on the Hugging Face hub, `hf://ORG/NAME[/FILE][@REVISION]`.
+        source: a path, a tag, a URL of the catalogue, or a model on the Hugging Face hub,
+            `hf://ORG/NAME[/FILE][@REVISION]`.
         verified: whether to check the SHA-256 of a published file in the cache.
 
     Raises:
@@ -49,28 +51,27 @@ def locate(source: str | os.PathLike, verified: bool = True) -> Path:
         released = find_released(str(source))
     except ValueError:
         if (row := find_timm_checkpoint(source)) is not None:
-            return _from_hub(_own_files(row), verified)
+            return _of_timm(row, verified)
+        if "://" in str(source):
+            raise
         if not isinstance(source, str) or path.suffix in _FILES or len(path.parts) > 1:
             raise FileNotFoundError(f"source expected a file of weights, found nothing at {str(path)!r}.") from None
         raise
-    cached = home() / released.path
+    return _cached(released, verified)
+
+
+def _cached(released: Released, verified: bool) -> Path:
+    cached = home() / released.place
     return cached if cached.is_file() and not verified else download(released)
 
 
-def _own_files(row: TimmCheckpoint) -> str:
-    """Return the name on the hub of a tag of timm.
-
-    Raises:
-        ValueError: the hub has no files whose config is that of the tag.
-    """
-    if row.hub is None:
-        raise ValueError(f"weights expected a tag with files on the Hugging Face hub, received {row.tag!r} without.")
-    if row.shares_repository:
-        raise ValueError(
-            f"weights expected a tag with a config of its own, received {row.tag!r}, whose files are those of "
-            f"{row.hub!r}: load that name, with the options that differ, such as activation='quick_gelu'."
-        )
-    return row.hub
+def _of_timm(row: TimmCheckpoint, verified: bool) -> Path:
+    """Return the path of a tag's file: from the hub, or from the publisher if the hub has none."""
+    if row.hub is not None:
+        return _from_hub(row.hub, verified)
+    if row.url:
+        return _cached(file_of(row), verified)
+    raise ValueError(f"weights expected a tag with a published file, received {row.tag!r} without one.")
 
 
 def _from_hub(source: str, verified: bool) -> Path:
@@ -85,9 +86,10 @@ def _from_hub(source: str, verified: bool) -> Path:
 
 
 def published_classes(source: str | os.PathLike) -> int | None:
-    """Return the number of classes of a tag's file; None for a path or a model on the hub, or if unknown."""
+    """Return the number of classes of a tag, a URL or a name on the hub; None for a path, or if unknown."""
     if is_hub(source) or Path(source).exists():
-        return None
+        row = row_of_source(source)
+        return row.classes or None if row else None
     try:
         return find_released(str(source)).classes
     except ValueError:
@@ -97,6 +99,31 @@ def published_classes(source: str | os.PathLike) -> int | None:
 
 
 _FILES = {".npz", ".safetensors", ".keras", ".h5", ".hdf5", ".bin", ".pth", ".pt", ".tar", ".ckpt", ".json"}
+
+
+def download_published(name: str, to: str | os.PathLike | None = None) -> Path:
+    """Download the file of a tag, an official name, a URL of the catalogue or a name on the hub, and return its path.
+
+    Args:
+        name: the name.
+        to: folder for the file; None for the cache.
+
+    Raises:
+        FileNotFoundError: the file cannot be downloaded.
+        ValueError: the name is unknown, or the file is on the hub, which has its own cache, and `to` is a folder.
+    """
+    row = find_timm_checkpoint(name)
+    if row is not None and row.tag not in {released.tag for released in RELEASED}:
+        if row.hub is None:
+            return download(file_of(row), to)
+        name = row.hub
+    if not is_hub(name):
+        return download(name, to)
+    if to is not None:
+        raise ValueError(
+            "to expected None for a model on the hub, which has its own cache in HF_HOME, received a folder."
+        )
+    return locate(name)
 
 
 def download(released: Released | str, to: str | os.PathLike | None = None) -> Path:
@@ -118,7 +145,7 @@ def download(released: Released | str, to: str | os.PathLike | None = None) -> P
     """
     if isinstance(released, str):
         released = find_released(released)
-    place = (home() if to is None else Path(to)) / released.path
+    place = (home() if to is None else Path(to)) / released.place
     if place.is_file():
         _require_unchanged(released, place)
         return place
@@ -129,8 +156,10 @@ def download(released: Released | str, to: str | os.PathLike | None = None) -> P
     return place
 
 
-def _servers() -> list[str]:
-    return [url.rstrip("/") for url in os.environ.get("KERAS_VIT_WEIGHTS_URL", "").split() or [SERVER]]
+def _urls(released: Released) -> list[str]:
+    """Return the URLs of a file on the mirrors, or on its publisher's server if there are none."""
+    mirrors = os.environ.get("KERAS_VIT_WEIGHTS_URL", "").split()
+    return [f"{mirror.rstrip('/')}/{quote(released.place)}" for mirror in mirrors] or [released.url]
 
 
 @contextlib.contextmanager
@@ -149,8 +178,7 @@ def _locked(lock: Path):
 def _fetch(released: Released, place: Path) -> None:
     partial = place.with_name(place.name + ".partial")
     reasons, fault = [], None
-    for server in _servers():
-        url = f"{server}/{quote(released.path)}"
+    for url in _urls(released):
         for _ in range(_ATTEMPTS):
             try:
                 _transfer(url, partial)
@@ -219,11 +247,11 @@ def _bar(partial, total, done):
 
 def _require_unchanged(released: Released, place: Path) -> None:
     """Raise a ValueError if a file's SHA-256 differs from the published or recorded one, if there is one."""
-    expected = released.sha256 or _recorded(place)
-    if expected is None:
+    known = [digits for digits in (released.sha256, _recorded(place)) if digits]
+    if not known:
         return
     received = _sha256(place)
-    if received != expected:
+    if expected := next((digits for digits in known if not received.startswith(digits)), None):
         raise ValueError(
             f"weights {released.tag!r} expected SHA-256 {expected}, received {received} of {str(place)!r}, which was "
             f"changed or damaged: delete it and {_record(place).name!r} to download it again."
@@ -256,8 +284,9 @@ def _fault(released: Released, partial: Path, place: Path, url: str) -> str | No
     if is_page or (place.suffix == ".npz" and not zipfile.is_zipfile(partial)):
         return f"weights {released.tag!r} expected a whole {place.suffix} file, received something else from {url}."
     received = _sha256(partial)
-    if received != (released.sha256 or recorded or received):
-        expected = released.sha256 or f"{recorded}, as recorded in {str(record)!r}"
+    if not (received.startswith(released.sha256 or "") and received == (recorded or received)):
+        published = released.sha256 and not received.startswith(released.sha256)
+        expected = released.sha256 if published else f"{recorded}, as recorded in {str(record)!r}"
         return f"weights {released.tag!r} expected SHA-256 {expected}, received {received} from {url}."
     record.write_text(f"{received}  {place.name}\n")
     return None

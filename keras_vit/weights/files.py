@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_vit.weights.applications import ApplicationsFile, is_application, reference_of
 from keras_vit.weights.archive import NpzFile, Refused, WeightsFile, as_float, checksum
+from keras_vit.weights.complete_config import Completed, complete_config
 from keras_vit.weights.download import locate
 from keras_vit.weights.efficientnets import size_of
 from keras_vit.weights.keras_file import MODEL_SUFFIXES, KerasFile, check_hdf5
@@ -31,9 +32,9 @@ def open_weights(source: str | os.PathLike, model=None, *, verified: bool = True
     """Open a file or a folder of weights.
 
     Args:
-        source: a tag of `list_weights()`, `hf://ORG/NAME[/FILE][@REVISION]`, an `.npz`, `.safetensors`, `.pth`, `.pt`,
-            `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5` file, or a folder that holds one of them under
-            its library's usual name.
+        source: a tag or a URL of the catalogue, `hf://ORG/NAME[/FILE][@REVISION]`, an `.npz`, `.safetensors`, `.pth`,
+            `.pt`, `.pth.tar`, `.ckpt`, `.bin`, `.keras`, `.h5` or `.weights.h5` file, or a folder that holds one of
+            them under its library's usual name.
         model: the model to fill, which `.weights.h5` files need because they do not name layers.
         verified: whether to check the SHA-256 of a published file in the cache. Reading headers only does not need it.
 
@@ -56,7 +57,11 @@ def open_weights(source: str | os.PathLike, model=None, *, verified: bool = True
         expected = f"{', '.join((*_WEIGHTS_SUFFIXES, *MODEL_SUFFIXES[:-1]))} or {MODEL_SUFFIXES[-1]}"
         raise ValueError(f"source expected a file that ends in {expected}, received {str(path)!r}.")
     kind = NpzFile if name.endswith(".npz") else TorchFile if name.endswith(TORCH_SUFFIXES) else SafetensorsFile
-    file = kind(path, _read_config(path))
+    config = _read_config(path)
+    completed = Completed(config) if kind is NpzFile else complete_config(source, config)
+    file = kind(path, completed.config)
+    file.notes.extend(completed.notes)
+    file.catalogue_spec = completed.spec
     try:
         file.require_plausible_sizes()
     except Refused:

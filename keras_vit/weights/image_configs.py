@@ -15,7 +15,7 @@ _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # tim
 
 
 def read_spec(file, layout: str) -> ImageSpec | None:
-    """Return the preprocessing that a file's config states; None if nothing states it.
+    """Return the preprocessing that a file's config or the catalogue states; None if nothing states it.
 
     Args:
         file: one of `keras_vit.weights.files`.
@@ -31,11 +31,11 @@ def read_spec(file, layout: str) -> ImageSpec | None:
     if converter := _read_json(Path(file.source), _CONVERTERS):
         return _checked(_from_keras_hub, converter, file.source)
     if layout == "timm":
-        return _checked(_from_timm, file.config, file.source)
+        return _checked(_from_timm, file.config, file.source) or file.catalogue_spec
     if layout == "hf":
         config = _read_json(Path(file.source), _PROCESSORS)
         config = config.get("image_processor", config)
-        return _checked(_from_hf, config if isinstance(config, dict) else {}, file.source)
+        return _checked(_from_hf, config if isinstance(config, dict) else {}, file.source) or file.catalogue_spec
     return None if getattr(file, "preset", False) else PLAIN_SCALING  # keras-hub's files state it in the converter
 
 

@@ -24,8 +24,9 @@ class Released:
         accuracy: published top-1 accuracy on ImageNet's validation set.
         source: publication of the accuracy.
         size: size in bytes, if known.
-        sha256: hash, if known.
+        sha256: hash, or its first 8 digits, if known.
         note: remark about the file.
+        server: the publisher's server.
     """
 
     tag: str
@@ -38,11 +39,17 @@ class Released:
     size: int | None = None
     sha256: str | None = None
     note: str = ""
+    server: str = SERVER
 
     @property
     def url(self) -> str:
         """Return the URL of the file."""
-        return f"{SERVER}/{quote(self.path)}"
+        return f"{self.server}/{quote(self.path)}"
+
+    @property
+    def place(self) -> str:
+        """Return the path of the file in the cache and on mirrors: after the host's name, except of `SERVER`."""
+        return self.path if self.server == SERVER else f"{self.server.partition('://')[2]}/{self.path}"
 
     @property
     def has_representation(self) -> bool:

@@ -1,13 +1,14 @@
 """List timm's published Vision Transformers, and derive which of them this package loads.
 
 `timm_checkpoints.csv` has a row for each checkpoint of timm 1.0.31, and `timm_arrays.csv` the arrays of each kind of
-model. `python -m codegen.timm_checkpoints` writes both. Whether a checkpoint loads is no column: the check of real
-files reads the names and shapes of the arrays, so that a new architecture changes the answer.
+model. `python -m codegen.timm_checkpoints RESULTS` writes both. Whether a checkpoint loads is no column: the check of
+real files reads the names and shapes of the arrays, so that a new architecture changes the answer.
 """
 
 import csv
 import functools
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,10 @@ FAMILIES = {  # family: words in tags; the first match counts
 }  # fmt: skip
 
 
+# Source of the accuracies: timm's own measurements, at the image size and the crop of the row.
+TIMM_RESULTS = "results/results-imagenet.csv of huggingface/pytorch-image-models"
+
+
 @dataclass(frozen=True)
 class TimmCheckpoint:
     """A published checkpoint.
@@ -39,6 +44,8 @@ class TimmCheckpoint:
         licence: its licence, as timm states it; empty if unknown.
         notes: further words of timm, such as `legacy`.
         repository: its name on the Hugging Face hub; None without one. Some tags share one with another architecture.
+        url: the publisher's own file, if timm names one; else empty.
+        accuracy: top-1 accuracy on ImageNet-1k's validation set, as `TIMM_RESULTS` states it; None without one.
     """
 
     tag: str
@@ -49,6 +56,8 @@ class TimmCheckpoint:
     licence: str = ""
     notes: str = ""
     repository: str | None = None
+    url: str = ""
+    accuracy: float | None = None
 
     @property
     def architecture(self) -> str:
@@ -72,6 +81,12 @@ class TimmCheckpoint:
         return organisation == "timm" and name != self.tag
 
     @property
+    def sha256_prefix(self) -> str | None:
+        """Return the first digits of the SHA-256 of the file at `url`, which torch's names state; None without."""
+        digits = re.search(r"-([0-9a-f]{8})\.[a-z.]+$", self.url)
+        return digits and digits[1]
+
+    @property
     def refusal(self) -> str | None:
         """Return why `from_pretrained` refuses the checkpoint; None if it loads."""
         return _refusal(self.architecture, self.kind)
@@ -88,13 +103,19 @@ def find_timm_checkpoint(tag: str | os.PathLike) -> TimmCheckpoint | None:
     return next((row for row in timm_checkpoints() if row.tag == tag), None)
 
 
+def find_timm_hub(repository: str) -> TimmCheckpoint | None:
+    """Return the row of a name on the hub, `ORG/NAME`, that has files of its own there; None if there is none."""
+    rows = (row for row in timm_checkpoints() if row.repository == repository)
+    return next((row for row in rows if not row.shares_repository), None)
+
+
 def _rows(name: str) -> list[dict[str, str]]:
     with Path(__file__).with_name(name).open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def _parse(
-    tag, kind, image_size, classes, parameters, mean, std, crop_fraction, licence, notes, hub, **names
+    tag, kind, image_size, classes, parameters, mean, std, crop_fraction, licence, notes, hub, url, top1, **names
 ) -> TimmCheckpoint:
     sides = [int(side) for side in image_size.split("x")]
     repository = {"": f"timm/{tag}", "-": None}.get(hub, hub)
@@ -105,7 +126,8 @@ def _parse(
         std=tuple(map(float, std.split())),
         **names,
     )
-    return TimmCheckpoint(tag, kind, int(classes), int(parameters), spec, licence, notes, repository)
+    accuracy = round(float(top1) / 100, 5) if top1 else None
+    return TimmCheckpoint(tag, kind, int(classes), int(parameters), spec, licence, notes, repository, url, accuracy)
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,12 @@ def checkpoints() -> tuple:
         return (sum(1 for _ in csv.DictReader(file)),)
 
 
+def transformers_models() -> tuple:
+    from keras_vit.weights.transformers_checkpoints import transformers_checkpoints
+
+    return (len(transformers_checkpoints()),)
+
+
 def flexivit_size() -> tuple:
     from keras_vit.models.variants import flexivit
 
@@ -109,6 +115,7 @@ JUDGED = (
     ),
     Claim("docs/weights.md", "takes pixels in 0..255", "8-bit pixels"),
     Claim("docs/weights.md", "timm's {} checkpoints on the", checkpoints),
+    Claim("docs/weights.md", "and {} models of transformers", transformers_models),
     Claim("docs/zoo.md", "and **SigLIP 2**", "a name"),
     Claim("README.md", "SigLIP, SigLIP 2, ", "a name"),
     Claim("README.md", "All {} checkpoints of timm's", loaded_checkpoints),

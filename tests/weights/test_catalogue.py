@@ -11,9 +11,10 @@ from keras_vit.cli import main
 from keras_vit.models.variants import find_variant
 from keras_vit.weights import download, unsupported
 from keras_vit.weights import timm_checkpoints as timm_module
-from keras_vit.weights.catalogue import AugReg, find, find_released, list_weights, parse_augreg
+from keras_vit.weights.catalogue import AugReg, find_released, list_weights, parse_augreg
+from keras_vit.weights.find import find
 from keras_vit.weights.released import RELEASED
-from keras_vit.weights.timm_checkpoints import find_timm_checkpoint, timm_checkpoints
+from keras_vit.weights.timm_checkpoints import TIMM_RESULTS, find_timm_checkpoint, timm_checkpoints
 
 
 def test_every_tag_and_alias_means_one_file():
@@ -104,7 +105,7 @@ def test_finding_in_augregs_index(tmp_path, capsys, monkeypatch):
     (tmp_path / "index.csv").write_text(INDEX)
     index = tmp_path / "index.csv"
     published = {row.tag for row in find(resolution=384)}
-    rows = find(resolution=384, under=100_000_000, index=index)
+    rows = find(resolution=384, under=100_000_000, index=index, parameters_of=lambda model: 22_000_000)
     added = [row for row in rows if row.tag not in published]
     assert [(row.model, row.accuracy) for row in added] == [("ViT_B16", 0.85), ("ViT_S16", 0.83)]
     assert len(rows) == len(published) + 2 and len({row.tag for row in rows}) == len(rows)
@@ -114,10 +115,13 @@ def test_finding_in_augregs_index(tmp_path, capsys, monkeypatch):
     line = ["weights", "find", "--model", "B_16", "--res", "384", "--under", "100M", "--sort", "accuracy"]
     assert main([*line, "--index", str(index)]) == 0
     printed = capsys.readouterr().out
-    assert [re.sub("   +", "    ", text) for text in printed.splitlines() if SOURCE in text] == [
-        f"vit_base_patch16_384.augreg_in21k_ft_in1k    86.6M  384 px  imagenet2012  85.99% ({SOURCE})",
-        f"{NAME}--imagenet2012-steps_20k-lr_0.01-res_384    86.9M  384 px  imagenet2012  85.00% ({SOURCE})",
+    lines = [re.sub("  +", "  ", text) for text in printed.splitlines()]
+    assert lines[:2] == [
+        "tag  parameters  size  pixels  outputs  top-1",
+        "vit_base_patch16_384.augreg_in21k_ft_in1k  86.9M  347 MB  384  1000  85.99% [1]",
     ]
+    assert f"{NAME}--imagenet2012-steps_20k-lr_0.01-res_384  86.9M  347 MB  384  any  85.00% [1]" in lines
+    assert f"[1] {SOURCE}" in lines
     assert "vit_base_patch16_384.orig_in21k_ft_in1k" in printed
     monkeypatch.setenv("KERAS_VIT_HOME", str(tmp_path))  # the cached index is found by itself
     (tmp_path / "vit_models/augreg").mkdir(parents=True)
@@ -128,11 +132,13 @@ def test_finding_in_augregs_index(tmp_path, capsys, monkeypatch):
 def test_finding_without_an_index(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_VIT_HOME", str(tmp_path))
     assert main(["weights", "find", "--model", "vit_large_patch16", "--res", "384", "--limit", "1"]) == 0
-    first, more = capsys.readouterr().out.splitlines()
-    assert first.startswith(
-        "vit_large_patch16_384.augreg_recommended_in21k_ft_in1k   304.3M  384 px  imagenet2012  85.59%"
+    _, first, more, source, about = capsys.readouterr().out.splitlines()
+    assert (
+        re.sub("  +", "  ", first)
+        == "vit_large_patch16_384.augreg_in21k_ft_in1k  304.7M  1219 MB  384  1000  87.10% [1]"
     )
-    assert more == "... and 2 more; --limit prints them"
+    assert more == "... and 3 more; --limit prints them" and source == f"[1] {TIMM_RESULTS}"
+    assert about.startswith("size: float32, computed from the parameters")
     assert main(["weights", "find", "--under", "1k"]) == 2
     assert "expected options that match a published checkpoint" in capsys.readouterr().err
 
@@ -170,6 +176,9 @@ def test_convert_writes_what_another_library_reads(tmp_path, capsys):
     assert main([*line, "--num-heads", "3"]) == 0 and (tmp_path / "t1.keras").is_file()
 
 
+FILES = (".pth", ".pth.tar", ".pt", ".npz")
+
+
 def test_timms_checkpoints_are_those_of_timm():
     import parity
 
@@ -187,6 +196,7 @@ def test_timms_checkpoints_are_those_of_timm():
             assert theirs == tuple(spec.per_channel(ours, 3))
         assert (cfg.license or "") == row.licence
         assert cfg.hf_hub_id == row.repository
+        assert row.url in (cfg.url or "", "") and bool(row.url) == (cfg.url or "").endswith(FILES)
 
 
 def test_whether_a_checkpoint_loads_follows_from_its_arrays(monkeypatch):
@@ -242,6 +252,13 @@ def test_finding_on_the_hub(capsys, monkeypatch, tmp_path):
     assert main(["weights", "find", "clip", "--licence", "cc-by-nc-4.0", "--json"]) == 0
     assert {row["licence"] for row in json.loads(capsys.readouterr().out)["weights"]} == {"cc-by-nc-4.0"}
     assert main(["weights", "find", "no-such-word"]) == 2
+    capsys.readouterr()
+    for options, sentence in (
+        (["dinvo2"], "word expected a part of a published tag, received 'dinvo2'; the nearest are dinov2, "),
+        (["--family", "dinvo2"], "received 'dinvo2'; the nearest are dinov2, "),
+        (["--licence", "apache"], "licence expected one of apache-2.0, "),
+    ):
+        assert main(["weights", "find", *options]) == 2 and sentence in capsys.readouterr().err
 
 
 def test_a_tag_that_only_the_hub_has_is_downloaded_there(monkeypatch):
@@ -251,9 +268,7 @@ def test_a_tag_that_only_the_hub_has_is_downloaded_there(monkeypatch):
     download.published_classes("deit3_base_patch16_224.fb_in1k")
     assert asked == ["hf://timm/vit_base_patch16_224.mae"]
     assert download.published_classes("deit3_base_patch16_224.fb_in1k") == 1000
+    assert download.published_classes("hf://timm/deit3_base_patch16_224.fb_in1k") == 1000
+    assert download.published_classes("hf://timm/vit_base_patch16_224.mae") is None
     with pytest.raises(ValueError, match="weights expected a file or a tag of list_weights"):
         download.locate("vit_base_patch16_224.nobody")
-    with pytest.raises(ValueError, match="whose files are those of 'hf://timm/vit_base_patch16_clip_224.openai': load"):
-        download.locate("vit_base_patch16_clip_quickgelu_224.openai")
-    with pytest.raises(ValueError, match="expected a tag with files on the Hugging Face hub, received .* without"):
-        download.locate("vit_giant_patch16_gap_224.in22k_ijepa")

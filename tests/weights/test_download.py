@@ -167,7 +167,7 @@ def test_a_mirror_of_other_files_is_passed_over(server, monkeypatch, tmp_path):
 def test_empty_mirrors_are_none(monkeypatch):
     for said in ("", " "):
         monkeypatch.setenv("KERAS_VIT_WEIGHTS_URL", said)
-        assert module._servers() == [SERVER]
+        assert module._urls(find_released(TAG)) == [SERVER + PATH]
 
 
 def test_a_wrong_hash_or_size_is_not_kept(server):
@@ -210,6 +210,25 @@ def test_the_hash_of_a_file_in_the_cache_is_checked_at_every_load(server):
         download(published)
     (path.parent / f"{path.name}.sha256").unlink()  # as of a file that was put there by hand
     keras_vit.load_weights(model, TAG)
+
+
+def test_a_file_at_a_url_is_checked_by_the_digits_in_its_name(server, capsys):
+    url = "https://dl.fbaipublicfiles.com/deit/deit_tiny_patch16_224-a1311bcf.pth"
+    released = find_released(url)
+    assert released.url == url and released.sha256 == "a1311bcf"
+    server.path = "/" + released.place
+    with pytest.raises(ValueError, match=r"expected SHA-256 a1311bcf, received [0-9a-f]{64} from http://127.0.0.1"):
+        download(url)
+    digits = hashlib.sha256(server.content).hexdigest()[:8]
+    server.stop_after = 1000  # the transfer resumes
+    path = download(replace(released, sha256=digits))
+    assert path == home() / "dl.fbaipublicfiles.com/deit/deit_tiny_patch16_224-a1311bcf.pth"
+    assert server.requests[-1] == "bytes=1000-"
+    path.write_bytes(server.content + b"!")
+    with pytest.raises(ValueError, match=f"expected SHA-256 {digits}"):
+        download(replace(released, sha256=digits))
+    assert main(["weights", "download", "https://x.org/y.pth"]) == 2
+    assert "expected the URL of a file in the catalogue" in capsys.readouterr().err
 
 
 def test_a_page_in_place_of_the_file_is_not_kept(server):

@@ -159,6 +159,17 @@ def test_the_preprocessing_comes_with_the_weights(server):
     assert keras_vit.from_pretrained(f"hf://{NAME}").preprocessing.mean == (0.1,) * 3
 
 
+def test_a_tag_with_a_thin_config_is_completed_by_the_catalogue(server, tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "NAME", "timm/deit_tiny_patch16_224.fb_in1k")  # which the server has now
+    row = keras_vit.Variant("tiny", 24, 1, 24, 3, patch_size=4, image_size=8)  # heads as the tag's
+    model = randomise(keras_vit.build(row, classes=3, activation="gelu", layer_norm_epsilon=1e-6))
+    keras_vit.save_weights(model, tmp_path / "timm", layout="timm")
+    server.files = {"model.safetensors": (tmp_path / "timm/model.safetensors").read_bytes(), "config.json": b"{}"}
+    received = keras_vit.from_pretrained(f"hf://{NAME}", classifier_activation="softmax")
+    assert same(received, model) and received.preprocessing.mean == (0.485, 0.456, 0.406)
+    assert same(keras_vit.load_model("deit_tiny_patch16_224.fb_in1k"), keras_vit.from_pretrained(f"hf://{NAME}"))
+
+
 def test_a_file_and_a_revision(server, model):
     server.files = {f"onnx/{name}": data for name, data in server.files.items()}
     path = locate_on_hub(f"hf://{NAME}/onnx/model.safetensors@{OLDER}")
