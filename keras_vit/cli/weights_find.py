@@ -66,7 +66,8 @@ def info_verb(options) -> Result:
         "note": row.note,
         "loads": "no, " + row.refusal if row.refusal else "yes",
     }
-    lines = [f"{name:<11} {value or 'unknown'}" for name, value in text.items() if value or name != "note"]
+    optional = ("hub", "url", "note")
+    lines = [f"{name:<11} {value or 'not published'}" for name, value in text.items() if value or name not in optional]
     return Result(data, "\n".join(lines), () if row.refusal else ("weights", "download", row.tag))
 
 

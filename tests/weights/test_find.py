@@ -1,6 +1,7 @@
 """The catalogue's accuracies, sizes, hashes, hub names and the verbs that print them."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -139,6 +140,11 @@ def test_info_shows_all_fields(capsys):
     assert row["preprocessing"]["size"] == [224, 224]
     assert main(["weights", "info", "google/siglip-base-patch16-22"]) == 2
     assert "the nearest are hf://google/siglip-base-patch16-224" in capsys.readouterr().err
+    assert main(["weights", "info", "vit_huge_patch14_gap_224.in1k_ijepa"]) == 0  # without files on the hub
+    printed = capsys.readouterr().out
+    assert (
+        re.search(r"accuracy +not published", printed) and "\nhub" not in printed and "ijepa/IN1K-vit.h.14" in printed
+    )
     assert main(["weights", "info", "sam/ViT-B_16"]) == 0 and "vit_base_patch16_224.sam_in1k" in capsys.readouterr().out
 
 
