@@ -9,21 +9,17 @@ from keras_vit.analysis.page import facts_table, heading, paragraph, sheet, writ
 
 
 def write_comparison(
-    path: Path, facts: dict[str, str], changed: Sequence[dict], pictures: Sequence[np.ndarray]
-) -> None:
-    """Write the page: facts, and the images with different answers.
+    path: Path, facts: dict[str, str], captions: Sequence[str], pictures: Sequence[np.ndarray],
+    tables: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Write the page: facts, tables, and the images with different answers.
 
     Args:
         path: the file to write.
         facts: names and values at the top of the page.
-        changed: rows with `image`, `first`, `second`, `score_of_first`, `score_of_second` and `label`, which is None
-            without labels.
-        pictures: the pixels (H, W, C) in 0..255 of each row.
+        captions: both answers to each image.
+        pictures: the pixels (H, W, C) in 0..255 of each image.
+        tables: tables below the facts, in HTML.
     """
-    captions = [
-        f"{Path(row['image']).name}: {row['first']} ({row['score_of_first']:.0%}) became {row['second']} "
-        f"({row['score_of_second']:.0%})" + (f", labelled {row['label']}" if row["label"] is not None else "")
-        for row in changed
-    ]
     body = [heading("Changed answers"), sheet(pictures, captions) if captions else paragraph("No answer changed.")]
-    write_html(path, "Comparison of two models", [facts_table(facts), *body])
+    write_html(path, "Comparison of two models", [facts_table(facts), *tables, *body])

@@ -12,6 +12,7 @@ from keras_vit.analysis.arrays import as_model_input, split_batches, to_float32
 from keras_vit.analysis.capturing import encoder_blocks
 from keras_vit.analysis.report_inputs import ReportInputs
 from keras_vit.analysis.report_labelled import labelled_part, require_labels
+from keras_vit.analysis.report_labels import require_several, several_part
 from keras_vit.analysis.report_page import write_page
 from keras_vit.analysis.report_parts import PARTS, available_parts
 from keras_vit.analysis.report_values import require_values, values_part
@@ -51,7 +52,8 @@ def analyze(
         sample_names: N names of these, usually classes; `names` if `sample_images` is None.
         test_images: (N, H, W, C) in the model's input range, images with known classes. The page begins with their
             confusion matrix and the most confident mistakes.
-        test_labels: N class indices of these; the values (N, T) of a regression.
+        test_labels: N class indices of these; 0 or 1 for each of several labels (N, K); the values (N, T) of a
+            regression.
         extra_pictures: more PNG files in `output` for the page, file -> caption.
         top: number of predicted classes per image.
         max_drawn: maximum number of images in a picture.
@@ -85,9 +87,12 @@ def _labelled(inputs, images, labels) -> dict:
     """Return the part about labelled images as name -> a function that draws it; {} without images."""
     if images is None:
         return {}
-    require, part = (require_values, values_part) if inputs.interface.targets else (require_labels, labelled_part)
+    interface = inputs.interface
+    kind = "values" if interface.targets else "several" if interface.thresholds else "labelled"
+    require, part = {"values": (require_values, values_part), "several": (require_several, several_part),
+                     "labelled": (require_labels, labelled_part)}[kind]  # fmt: skip
     checked = require(inputs, images, labels)
-    return {"values" if inputs.interface.targets else "labelled": lambda: part(inputs, *checked)}
+    return {kind: lambda: part(inputs, *checked)}
 
 
 def _inputs(model, images, names, sample_images, sample_names, labels, top, output, max_drawn, batch_size):

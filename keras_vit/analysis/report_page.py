@@ -6,6 +6,7 @@ from keras_vit.analysis.page import cell, escaped, facts_table, figure, folded, 
 
 TITLES = {
     "labelled": "Confusion matrix and mistakes",
+    "several": "Labels and mistakes",
     "values": "Predicted and true values",
     "attention": "Attention",
     "class": "Evidence for the class",
@@ -38,7 +39,7 @@ def write_page(
     body = [facts_table(analysis["facts"])]
     predictions = any(image["predictions"] for image in analysis["images"])
     for part, pictures in captions.items():
-        if predictions and part != "labelled":
+        if predictions and part not in ("labelled", "several"):
             body += [heading("Predictions"), _predictions_table(analysis["images"], name)]
             predictions = False
         if pictures:
@@ -46,6 +47,8 @@ def write_page(
         body += [_picture(path.parent / file, caption) for file, caption in pictures.items()]
         if part == "labelled":
             body += _labelled_tables(analysis["labelled"], name)
+        if part == "several":
+            body += _several_tables(analysis["several"], name)
         if part == "values":
             rows = [[cell(row["target"]), number(f"{row['mae']:.4g}"), number(f"{row['rmse']:.4g}"),
                      number("unknown" if row["r2"] is None else f"{row['r2']:.4g}")]
@@ -89,6 +92,21 @@ def _labelled_tables(labelled, name):
         tables.append(folded(title, table(("image", "true class", "predicted class", "score"), mistakes)))
     header = ("number", "class", "images", "correct", "most often taken for")
     return [*tables, folded("Images and mistakes per class", table(header, classes))]
+
+
+def _several_tables(several, name):
+    """Return tables of the labels and of the images with wrong labels."""
+    share = lambda value: number("" if value is None else f"{value:.1%}")  # noqa: E731
+    rates = ("average_precision", "precision", "recall", "f1")
+    rows = [[f"<td>{name(row['label'])}</td>", number(row["images"]), number(row["predicted"]),
+             *(share(row[rate]) for rate in rates)] for row in several["labels"]]  # fmt: skip
+    header = ("label", "images", "predicted", "average precision", "precision", "recall", "F1")
+    tables = [folded("Figures of each label", table(header, rows))]
+    if mistakes := [[number(row["image"]), cell(row["true"]), cell(row["predicted"]), number(f"{row['score']:.1%}")]
+                    for row in several["mistakes"]]:  # fmt: skip
+        header = ("image", "true labels", "predicted labels", "score")
+        tables.append(folded("Images with wrong labels, most certain first", table(header, mistakes)))
+    return tables
 
 
 def _predictions_table(images, name):

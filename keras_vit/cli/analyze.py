@@ -82,7 +82,8 @@ def _analyze_run(model, recipe, options, parts):
     from keras_vit.train.left_out import absent_files
 
     left_out = absent_files(options.model, options.recipe)
-    images, labels, names = load_split(model, recipe.data, options.data_dir, options.limit, left_out)
+    several = bool(model_interface(model).thresholds)
+    images, labels, names = load_split(model, recipe.data, options.data_dir, options.limit, left_out, several)
     if recipe.masked is None:
         require_same_classes(model, names)
     output = Path(options.output)
@@ -106,7 +107,7 @@ def _analyze_folder(model, options, parts):
 
     interface = model_interface(model)
     images, labels = load_folder(options.images[0], interface, options.limit, "images")
-    if labels is not None:
+    if labels is not None and not interface.thresholds:  # a folder has one label per image
         return _analyze_labelled(model, images, labels, interface.labels, options, parts, {})
     inputs = interface.inputs_of(images)
     return analysis.analyze(model, inputs[:MAX_DRAWN], options.output, parts=parts, sample_images=inputs[:SAMPLE])
@@ -117,7 +118,7 @@ def _analyze_labelled(model, images, labels, names, options, parts, extra_pictur
 
     Args:
         images: (N, H, W, C) pixels 0..255.
-        labels: N class indices.
+        labels: N class indices; 0 or 1 for each of several labels (N, K); the values (N, T) of a regression.
         names: names of the classes.
         classified: whether the classes are the model's.
     """
@@ -129,8 +130,9 @@ def _analyze_labelled(model, images, labels, names, options, parts, extra_pictur
 
     output = Path(options.output)
     inputs = model_interface(model).inputs_of(images)
-    if model_interface(model).targets:
-        return _analyze_values(model, inputs, labels, names, options, parts, extra_pictures)
+    if labels.ndim == 2:
+        texts = _texts(labels, names, bool(model_interface(model).targets))
+        return _analyze_rows(model, inputs, labels, texts, options, parts, extra_pictures)
     first = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:10]]  # one image per class
     test = {"test_images": inputs, "test_labels": labels} if classified else {}
     report = analysis.analyze(
@@ -145,15 +147,21 @@ def _analyze_labelled(model, images, labels, names, options, parts, extra_pictur
     return report
 
 
-def _analyze_values(model, inputs, values, names, options, parts, extra_pictures):
-    """Draw the analysis of a regression on images (N, H, W, C) with known values (N, T)."""
+def _texts(rows, names, are_values: bool) -> list[str]:
+    """Return values (N, T) or 0 or 1 for each label (N, K) as a text per image."""
+    if are_values:
+        return [", ".join(f"{name} {value:.4g}" for name, value in zip(names, row, strict=True)) for row in rows]
+    return [", ".join(name for name, value in zip(names, row, strict=True) if value) or "no label" for row in rows]
+
+
+def _analyze_rows(model, inputs, rows, texts, options, parts, extra_pictures):
+    """Draw the analysis of a model of values or of several labels on images (N, H, W, C) with known ones (N, T)."""
     from keras_vit import analysis
 
-    texts = [", ".join(f"{name} {value:.4g}" for name, value in zip(names, row, strict=True)) for row in values]
     return analysis.analyze(
         model, inputs[:MAX_DRAWN], options.output, names=[f"true: {text}" for text in texts[:MAX_DRAWN]], parts=parts,
         sample_images=inputs[:SAMPLE], sample_names=texts[:SAMPLE], extra_pictures=extra_pictures, test_images=inputs,
-        test_labels=values,
+        test_labels=rows,
     )  # fmt: skip
 
 

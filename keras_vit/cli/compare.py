@@ -8,6 +8,7 @@ from keras_vit.cli.output import Result
 
 SHOWN = 60  # pictures on the page
 SOME_FAILED = 1  # exit status
+REGRESSION, SEVERAL = "a regression", "a model of several labels per image"
 
 
 def add(verb) -> None:
@@ -15,21 +16,21 @@ def add(verb) -> None:
     sub = verb(
         "compare",
         run,
-        "Compare the answers of two models on the same images: agreement, McNemar's test, and the changed answers.",
+        "Compare the answers of two models on the same images: agreement, a paired test, and the changed answers.",
         "compare runs/photos saved_models/photos --data photos/test --output changes",
     )
     sub.add_argument("first", metavar="FIRST", help=f"{MODEL_HELP}, or an export")
-    sub.add_argument("second", metavar="SECOND", help="the other model, of the same classes")
+    sub.description += (
+        " Both have the same classes, the same labels of several per image, or the same targets of a regression."
+    )
+    sub.add_argument("second", metavar="SECOND", help="the other model, of the same classes, labels or targets")
     sub.add_argument("--data", required=True, help="a folder of images, CLASS/IMAGE or without classes, or a .csv file "
-                     "with the columns image and label")  # fmt: skip
+                     "as for training: path and label, labels or values")  # fmt: skip
     sub.add_argument("--output", metavar="DIR", help="folder for comparison.json and comparison.html")
 
 
 def run(options) -> Result:
     """Compare two models and return the result."""
-    import numpy as np
-
-    from keras_vit.evaluate.agreement import agreement
     from keras_vit.models.model_names import require_trained
     from keras_vit.predict import load_predictor
     from keras_vit.predict.predictor import interface_of
@@ -41,9 +42,33 @@ def run(options) -> Result:
         require_trained(source)
         with hide_stderr():  # TFLite prints information
             models.append(load_predictor(source))
-        require_classifier(models[-1])
+        if not interface_of(models[-1]).targets:
+            require_classifier(models[-1])
+    first, second = (_kind(interface_of(model)) for model in models)
+    if first != second:
+        raise ValueError(f"second expected {first} as first, received {second}.")
+    if first == REGRESSION:
+        from keras_vit.cli.compare_values import compare_values as compare
+    elif first == SEVERAL:
+        from keras_vit.cli.compare_labels import compare_labels as compare
+    else:
+        compare = _compare_classes
+    return compare(models, options)
+
+
+def _kind(interface) -> str:
+    return REGRESSION if interface.targets else SEVERAL if interface.thresholds else "a model of one class per image"
+
+
+def _compare_classes(models, options) -> Result:
+    """Compare two models of one class per image."""
+    import numpy as np
+
+    from keras_vit.evaluate.agreement import agreement
+    from keras_vit.predict.predictor import interface_of
+
     classes = [interface_of(model).labels for model in models]
-    order = _same_classes(*classes)
+    order = same_names(*classes)
     files, labels = _files(options.data, classes[0])
     scores = [score_image_files(model, files, labels, "--data", quiet=options.quiet) for model in models]
     first, second = scores[0].probabilities, scores[1].probabilities[:, order]
@@ -61,24 +86,72 @@ def run(options) -> Result:
         for i in changed
     ]  # fmt: skip
     result["unreadable"] = scores[0].unreadable
-    lines = _lines(result)
+    facts = {"same answer": f"{result['agreement']:.2%} of {result['images']:,} images"}
+    if "accuracy" in result:
+        facts["accuracy"] = " and ".join(f"{value:.2%}" for value in result["accuracy"])
+        facts["McNemar's test"] = f"p = {result['mcnemar']['p']:.3g} ({result['mcnemar']['method']})"
+    if len(changed) > SHOWN:
+        facts["pictures"] = f"the {SHOWN} most confident of {len(changed):,} changed answers"
+    captions = [
+        f"{Path(row['image']).name}: {row['first']} ({row['score_of_first']:.0%}) became {row['second']} "
+        f"({row['score_of_second']:.0%})" + (f", labelled {row['label']}" if row["label"] is not None else "")
+        for row in result["changes"][:SHOWN]
+    ]
+    return finished(options, result, _lines(result), facts, captions, lambda: scores[0].pictures(changed[:SHOWN]))
+
+
+def finished(options, result: dict, lines: list[str], facts: dict, captions: list[str], pictures, tables=()) -> Result:
+    """Write the files of `--output` and return the result.
+
+    Args:
+        options: the options of the verb.
+        result: the content of `comparison.json`.
+        lines: what is printed.
+        facts: names and values at the top of the page.
+        captions: one for each picture of the page.
+        pictures: a function that returns the pixels (H, W, C) of these.
+        tables: tables of the page, in HTML.
+    """
+    if result["unreadable"]:
+        lines = [*lines, f"left out {len(result['unreadable']):,} images that cannot be read"]
     if options.output:
-        pictures = scores[0].pictures(changed[:SHOWN])
-        _write(Path(options.output), result, pictures)
-        lines.append(f"wrote comparison.json and comparison.html to {options.output}")
+        import json
+
+        from keras_vit.analysis.comparison_page import write_comparison
+        from keras_vit.train.workdir import write_atomically
+
+        output = Path(options.output)
+        output.mkdir(parents=True, exist_ok=True)
+        write_atomically(output / "comparison.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+        facts = {"first": result["first"], "second": result["second"], "data": result["data"], **facts}
+        write_comparison(output / "comparison.html", facts, captions, pictures(), tables)
+        lines = [*lines, f"wrote comparison.json and comparison.html to {options.output}"]
     return Result(result, "\n".join(lines), status=SOME_FAILED if result["unreadable"] else 0)
 
 
-def _same_classes(first, second) -> list[int]:
+def same_names(first, second, what: str = "classes") -> list[int]:
     """Return the second model's index of each class of the first, or raise a ValueError for other classes."""
     if set(first) != set(second):
         alone = [name for name in first if name not in set(second)] + [
             name for name in second if name not in set(first)
         ]
-        raise ValueError(f"second expected a model of the same {len(first):,} classes as first, received "
-                         f"{len(second):,} classes; only one of the two has {', '.join(alone[:5])}.")  # fmt: skip
+        raise ValueError(f"second expected a model of the same {len(first):,} {what} as first, received "
+                         f"{len(second):,} {what}; only one of the two has {', '.join(alone[:5])}.")  # fmt: skip
     positions = {name: i for i, name in enumerate(second)}
     return [positions[name] for name in first]
+
+
+def unlabelled_files(data: str) -> list[str] | None:
+    """Return the image files of a folder, of which no values or labels are known; None for a CSV file."""
+    from keras_vit.data.labelled import split_folder
+    from keras_vit.preprocessing.folders import image_files_below
+
+    if not Path(data).is_dir():
+        return None
+    files = list(image_files_below(str(split_folder(Path(data)))))
+    if not files:
+        raise ValueError(f"--data expected images, found none in {data!r}.")
+    return files
 
 
 def _files(data: str, classes):
@@ -106,25 +179,4 @@ def _lines(result) -> list[str]:
         lines.append(f"McNemar's test ({test['method']}): p = {test['p']:.3g}")
     else:
         lines.append("no folder is named like a class of the models, so the images have no labels")
-    if result["unreadable"]:
-        lines.append(f"left out {len(result['unreadable']):,} images that cannot be read")
     return lines
-
-
-def _write(output: Path, result: dict, pictures) -> None:
-    """Write `comparison.json` and `comparison.html`."""
-    import json
-
-    from keras_vit.analysis.comparison_page import write_comparison
-    from keras_vit.train.workdir import write_atomically
-
-    output.mkdir(parents=True, exist_ok=True)
-    write_atomically(output / "comparison.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    facts = {"first": result["first"], "second": result["second"], "data": result["data"]}
-    facts |= {"same answer": f"{result['agreement']:.2%} of {result['images']:,} images"}
-    if "accuracy" in result:
-        facts["accuracy"] = " and ".join(f"{value:.2%}" for value in result["accuracy"])
-        facts["McNemar's test"] = f"p = {result['mcnemar']['p']:.3g} ({result['mcnemar']['method']})"
-    if len(result["changes"]) > len(pictures):
-        facts["pictures"] = f"the {len(pictures)} most confident of {len(result['changes']):,} changed answers"
-    write_comparison(output / "comparison.html", facts, result["changes"][: len(pictures)], pictures)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from keras_vit.cli.output import Result
-from keras_vit.cli.sweep import add_search_options, score_text, search
+from keras_vit.cli.sweep import add_search_options, score, search
 from keras_vit.cli.table import table_lines, terminal_width
 
 
@@ -30,9 +30,9 @@ def run(options) -> Result:
     result = search(options, [], folds=options.folds)
     (trial,) = result["trials"]
     rows = [("seed", "fold", result["metric"])]
-    rows += [(run["seed"], run["fold"], score_text(run["score"], None)) for run in trial["runs"]]
+    rows += [(run["seed"], run["fold"], score(result, run["score"], None)) for run in trial["runs"]]
     lines = table_lines(rows, right=range(3), width=terminal_width())
-    total = score_text(trial["mean"], trial["deviation"])
+    total = score(result, trial["mean"], trial["deviation"])
     lines.append(f"{result['metric']} {total}, mean and standard deviation of {len(trial['runs'])} runs")
     data = {"recipe": result["recipe"], "metric": result["metric"], **trial}
     if trial["mean"] is None:

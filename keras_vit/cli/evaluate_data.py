@@ -16,8 +16,9 @@ SOME_FAILED = 1  # exit status
 def add_data(sub: argparse.ArgumentParser) -> None:
     """Add the options of labelled images to the parser of `keras-vit evaluate`."""
     group = sub.add_argument_group("labelled images")
-    group.add_argument("--data", help="a folder CLASS/IMAGE, a .csv file with the columns image and label, or `split` "
-                       "for the recipe's test split; writes results.json and report.html to --output")  # fmt: skip
+    group.add_argument("--data", help="a folder CLASS/IMAGE, a .csv file as for training (path and label, labels or "
+                       "values), or `split` for the recipe's test split; writes results.json and report.html to "
+                       "--output")  # fmt: skip
     group.add_argument("--validation", metavar="DATA", help="other labelled images, as --data, to fit a temperature on")
     group.add_argument("--save-calibrated", metavar="FILE", help="write the model with the temperature of --validation "
                        "as a .keras file")  # fmt: skip
@@ -61,11 +62,13 @@ def run_data_verb(options) -> Result:
     recipe, left_out = recipe_of(options), absent_files(options.model, options.recipe)
     with hide_stderr():  # TFLite prints information
         model = load_predictor(options.model)
-    if interface_of(model).targets:
+    if interface_of(model).targets or interface_of(model).thresholds:
+        from keras_vit.cli.evaluate_labels import run_labels_verb
         from keras_vit.cli.evaluate_values import run_values_verb
 
         following, origin = _following(model, options), origin_of(options.model)
-        return run_values_verb(model, interface_of(model), options, recipe, left_out, origin, following)
+        run = run_values_verb if interface_of(model).targets else run_labels_verb
+        return run(model, interface_of(model), options, recipe, left_out, origin, following)
     if options.save_calibrated:
         _require_keras_model(model, options)
     given = {"recipe": recipe, "data_dir": options.data_dir, "left_out": left_out, "quiet": options.quiet}

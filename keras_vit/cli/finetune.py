@@ -2,16 +2,15 @@
 
 import datetime
 import shlex
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
 from keras_vit.cli.output import Result
-from keras_vit.cli.table import terminal_width
 from keras_vit.cli.table_options import OPTIONS, add_table_options, table_targets
+from keras_vit.models.adapt_settings import RANKS, Adapt
 
 RECIPE, TABLE, EXPORT, REPORT = "recipe.py", "splits.csv", "export", "report"
-SHOWN = 5  # names of classes
+PLANNING = ("model", "image_size", "splits", "adapt", "rank", *OPTIONS)  # options that an existing recipe replaces
 
 
 def add(verb) -> None:
@@ -29,8 +28,8 @@ def add(verb) -> None:
     sub.add_argument(
         "folder",
         metavar="FOLDER",
-        help="CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg; a CSV file with the columns path, label and, if "
-        "given, split; or tfds:NAME",
+        help="CLASS/*.jpg, or train/CLASS/*.jpg and test/CLASS/*.jpg; a CSV file with the columns path, label (or "
+        "labels, or one column for each label or value) and, if given, split; or tfds:NAME",
     )
     sub.add_argument("--workdir", required=True, help="folder of the recipe, the run, the export and the report")
     sub.add_argument(
@@ -39,6 +38,15 @@ def add(verb) -> None:
     sub.add_argument("--image-size", type=int, help="side of the images in pixels; by default the model's")
     sub.add_argument("--splits", metavar="FILE.csv", help="splits.csv of an earlier run, whose files keep their splits")
     sub.add_argument("--plan", action="store_true", help="write the recipe and stop before the training")
+    sub.add_argument(
+        "--adapt",
+        choices=tuple(RANKS),
+        help="train few variables and the head, and leave the pre-trained weights as they are; by default all weights "
+        "are trained",
+    )
+    sub.add_argument(
+        "--rank", type=int, metavar="N", help="rank of lora (default 8), width of adapter (64), tokens of vpt (10)"
+    )
     add_table_options(sub)
     sub.add_argument("--log", help="mlflow or wandb, which then follows the run and keeps the report")
     sub.add_argument("--formats", help="formats of the export; see `keras-vit export --help`")
@@ -50,10 +58,10 @@ def run(options) -> Result:
     recipe_file = workdir / RECIPE
     if not recipe_file.exists():
         _plan(options, workdir)
-    elif any(getattr(options, name) for name in ("splits", "model", "image_size", *OPTIONS)):
+    elif given := [f"--{name.replace('_', '-')}" for name in PLANNING if getattr(options, name) is not None]:
         raise ValueError(
-            f"--workdir expected a new folder with --model, --image-size or --splits, received {str(workdir)!r}, which "
-            f"has a recipe; edit {recipe_file}, or remove it to plan again."
+            f"--workdir expected a new folder with {', '.join(given)}, received {str(workdir)!r}, which has a recipe; "
+            f"edit {recipe_file}, or remove it to plan again."
         )
     command = ("finetune", options.folder, "--workdir", options.workdir)
     if options.plan:
@@ -68,9 +76,10 @@ def run(options) -> Result:
         from keras_vit.train.log.trackers import send_report
 
         send_report(options.log, recipe, workdir)
-    from keras_vit.train.log.figures import NUMBERS, headline
+    from keras_vit.train.log.figures import LABEL_METRICS, NUMBERS, headline
 
-    measured = {name: value for name, value in summary.items() if name.startswith(("accuracy", *NUMBERS[1:]))}
+    wanted = ("accuracy", *LABEL_METRICS, *NUMBERS[1:])
+    measured = {name: value for name, value in summary.items() if name.startswith(wanted)}
     data = {**measured, "test_examples": summary["test_examples"], "steps": summary["steps"],
             "seconds": summary["seconds"], "model": str(workdir / "model.keras"), "export": str(workdir / EXPORT),
             "report": str(workdir / REPORT / "index.html")}  # fmt: skip
@@ -94,8 +103,11 @@ def _plan(options, workdir: Path) -> None:
         require_trained(options.model)
         if not Path(options.model).exists():
             find_named(options.model)  # raises an error before the data is read
+    adapt = _adapt(options)
     from keras_vit.cli.finetune_data import facts_of
-    from keras_vit.cli.new_recipe import model_facts, recipe_text
+    from keras_vit.cli.finetune_plan import plan_lines, plan_values
+    from keras_vit.cli.new_model import model_facts
+    from keras_vit.cli.new_recipe import recipe_text
     from keras_vit.cli.plan import finetuning_plan
     from keras_vit.train.workdir import write_atomically
 
@@ -105,76 +117,49 @@ def _plan(options, workdir: Path) -> None:
         data, findings = facts_of(options.folder, workdir / TABLE, options.splits, targets)
         model = model_facts(options.model, data)
         model = replace(model, image_size=options.image_size or model.image_size)
-        plan = finetuning_plan(data)
+        plan = finetuning_plan(data, adapt)
         command = shlex.join(("finetune", options.folder, "--workdir", options.workdir))
         text = recipe_text(workdir.name, data, model, plan, f"keras-vit {command}", f"{datetime.date.today()}")
         write_atomically(workdir / RECIPE, text)
+        if adapt:
+            _require_place(workdir / RECIPE)
     except BaseException:
-        (workdir / TABLE).unlink(missing_ok=True)
+        for name in (RECIPE, TABLE):
+            (workdir / name).unlink(missing_ok=True)
         if not any(workdir.iterdir()):
             workdir.rmdir()
         raise
-    options.printer.line(_chosen(data, model, plan, workdir), "\n".join(_lines(data, findings, model, plan, workdir)))
+    lines = plan_lines(data, findings, model, plan, workdir / RECIPE)
+    options.printer.line(plan_values(data, model, plan, workdir / RECIPE), "\n".join(lines))
 
 
-def _chosen(data, model, plan, workdir) -> dict:
-    """Return the plan as JSON values."""
-    return {
-        "recipe": str(workdir / RECIPE),
-        "model": model.name,
-        "image_size": model.image_size,
-        "train_examples": data.train,
-        "validation_examples": data.validation,
-        "test_examples": data.test,
-        "batch_size": plan.batch,
-        "epochs": plan.epochs,
-        "learning_rate": plan.learning_rate,
-        "patience": plan.patience,
-    }
+def _adapt(options) -> Adapt | None:
+    """Return the settings of `--adapt` and `--rank`; None to train all weights."""
+    if options.adapt is None:
+        if options.rank is not None:
+            raise ValueError(f"--adapt expected lora, adapter or vpt with --rank {options.rank}, received nothing.")
+        return None
+    try:
+        return Adapt(options.adapt, options.rank)
+    except ValueError as error:
+        raise ValueError(f"--{error}") from None
 
 
-def _lines(data, findings, model, plan, workdir):
-    """Yield what was found and chosen, and why, in a few lines."""
-    from keras_vit.cli.new_recipe import better
-    from keras_vit.cli.plan import IMBALANCE, SMALL
+def _require_place(file: Path) -> None:
+    """Raise a ValueError if the model of a recipe has no place for `adapt`, before a long training would say so."""
+    from keras_vit.models.adapt import adapt_model
+    from keras_vit.train.dry_run import shrunk
+    from keras_vit.train.model import build_model
+    from keras_vit.train.recipe import Loss
+    from keras_vit.train.recipe.file import load_recipe
 
-    names = [f"{label} {count:,}" for label, count in findings.counts] or list(data.labels)
-    more = f", and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    found = f"{data.train:,} images to train on, {data.validation:,} for validation, {data.test:,} to test"
-    small = f"{'fewer than' if data.train < SMALL else 'at least'} {SMALL:,} images"
-    rows = [("data", f"{found}: {', '.join(names[:SHOWN])}{more}. {data.split_note}")]
-    rows += [("left out", f"{path}: {reason}") for path, reason in findings.broken[:SHOWN]]
-    rows += [("left out", f"{len(findings.broken) - SHOWN:,} more files")] if len(findings.broken) > SHOWN else []
-    rows += [
-        ("care", f"the same picture in two given splits, which makes the test too easy: {', '.join(paths)}")
-        for paths in findings.across[:SHOWN]
-    ]
-    rows += [
-        ("model", f"{model.name} with images of {model.image_size} pixels, and a new {_head(data)}"),
-        ("updates", f"at most {plan.epochs * plan.updates:,} of {plan.batch} images, in {plan.epochs} epochs; fewer if "
-                    f"{plan.patience} epochs bring no {better(data)} on the validation split"),
-        ("rate", f"{plan.learning_rate:g}, lower in the first layers, for {small}"),
-        ("changes", f"crops of at least {plan.crop_area:.0%} of an image, mirror images, {_smoothing(data)}stochastic "
-                    f"depth, for {small}"),
-    ]  # fmt: skip
-    if plan.adjusts:
-        (most, many), (rarest, few) = data.train_counts[0], data.train_counts[-1]
-        rows.append(("rare", f"{rarest} has {few:,} images to train on and {most} {many:,}, over {IMBALANCE} times as "
-                             "many, so rare classes count more (logit_adjustment=1 in the recipe): the mean accuracy "
-                             "of the classes rises, and the accuracy may fall"))  # fmt: skip
-    for title, text in rows:
-        width, indent = terminal_width() or 100, " " * 9
-        whole = {"break_long_words": False, "break_on_hyphens": False}  # paths
-        yield textwrap.fill(f"{title:<9}{text}", width, subsequent_indent=indent, **whole)
-    yield f"wrote {workdir / RECIPE}; to change anything, stop, edit it, and run the same command"
-
-
-def _head(data) -> str:
-    return f"head for {', '.join(data.labels[:SHOWN])}" if data.targets.kind == "numbers" else "classifier"
-
-
-def _smoothing(data) -> str:
-    return "label smoothing, " if data.targets.kind == "classes" and not data.targets.order else ""
+    recipe = load_recipe(file)
+    name = recipe.model.row.name
+    small = build_model(replace(shrunk(recipe), loss=Loss()), ("a", "b"))
+    try:
+        adapt_model(small, recipe.adapt)
+    except ValueError as error:
+        raise ValueError(str(error).replace("kind expected", "--adapt expected").replace(small.name, name)) from None
 
 
 def _further(options, workdir: Path) -> None:

@@ -8,7 +8,6 @@ from keras_vit.cli.new_data import DataFacts, median_side, tfds_facts
 from keras_vit.cli.table_options import CLASSES, TableTargets
 
 COLUMNS = ("path", "split", "sha256")  # of an earlier table, beside the labels
-FIFTHS = 5  # groups of values, each of which is divided into the splits
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ def facts_of(
 
     Raises:
         FileNotFoundError: the source does not exist.
-        ValueError: the source has fewer than two classes, or too few readable images for three splits.
+        ValueError: the source has fewer than two classes or labels, or too few readable images for three splits.
     """
     if source.startswith("tfds:"):
         if earlier:
@@ -44,40 +43,65 @@ def facts_of(
     from keras_vit.data.splits import File, across, divide
     from keras_vit.data.table import read_table, write_table
 
-    stated = {}  # cells of a table by path
     if targets.kind != "classes":
-        rows, note, stated = _rows_of_numbers(source, targets)
+        stated = _stated(source, targets)
+        rows, note = stated.rows, stated.note
     else:
+        stated = None
         rows, note = _rows_of_table(source) if source.endswith(".csv") else _rows_of_folder(source)
     facts = _checked(rows)
     readable = [fact for fact in facts if fact.broken is None]
     before = {row["sha256"]: row["split"] for row in read_table(earlier, COLUMNS, "--splits")[1]} if earlier else {}
     files = [File(fact.path, fact.label, fact.split or None, fact.digest, fact.thumbnail) for fact in readable]
     splits = divide(files, before)
-    counts = Counter(splits.values())
     labels = tuple(sorted({label for _, _, label in rows}))
-    lacking = sorted(set(labels) - {file.label for file in files if splits[file.path] == "train"})
-    if lacking or not (counts["validation"] and counts["test"]):
-        what = f"readable images of every class to train on, found none of {', '.join(lacking)}"
-        few = f"at least 3 readable images in a class, for three splits, found {len(files)} of {len(labels)} classes"
-        raise ValueError(f"FOLDER expected {what if lacking else few} in {source!r}.")
+    _require_splits(source, labels if stated is None else (), files, splits)
     # The SHA-256 of each file lets a later call keep its split.
     columns = targets.columns or ("label",)
-    own = lambda file: stated.get(file.path, {"label": file.label})  # noqa: E731
+    own = lambda file: {"label": file.label} if stated is None else stated.cells[file.path]  # noqa: E731
     write_table(table, ({"path": str(Path(file.path).absolute()), **own(file), "split": splits[file.path],
                          "sha256": file.digest} for file in files), ("path", *columns, "split", "sha256"))  # fmt: skip
-    grey = all("grey" in fact.odd for fact in readable)
-    in_training = Counter(file.label for file in files if splits[file.path] == "train").most_common()
+    grey, counts = all("grey" in fact.odd for fact in readable), Counter(splits.values())
+    trained = [file for file in files if splits[file.path] == "train"]
     data = DataFacts(
-        "csv", str(table), targets.columns or labels, counts["train"], counts["test"], split_note=note, grey=grey,
-        side=median_side([file.path for file in files]), validation=counts["validation"], validation_split="validation",
-        targets=targets, train_counts=() if stated else tuple(in_training),
+        "csv", str(table), labels if stated is None else stated.names, counts["train"], counts["test"],
+        split_note=note, grey=grey, side=median_side([file.path for file in files]), validation=counts["validation"],
+        validation_split="validation", targets=targets,
     )  # fmt: skip
+    of_labels = ()
+    if stated is None:
+        data = replace(data, train_counts=tuple(Counter(file.label for file in trained).most_common()))
+        of_labels = Counter(file.label for file in files).most_common()
+    elif stated.hot is not None:
+        data = replace(data, multi=True, label_share=_label_share(source, stated, trained))
+        of_labels = zip(stated.names, sum(stated.hot[file.path] for file in files).tolist(), strict=True)
     data = _in_order(data, targets.order)
     broken = tuple((fact.path, fact.broken) for fact in facts if fact.broken)
     leaks = tuple(tuple(paths) for paths in across(files, splits))
-    of_classes = () if stated else tuple(Counter(file.label for file in files).most_common())
-    return data, Findings(broken, leaks, of_classes)
+    return data, Findings(broken, leaks, tuple(of_labels))
+
+
+def _require_splits(source: str, labels, files: list, splits: dict[str, str]) -> None:
+    """Raise a ValueError unless each class has images to train on, and all three splits have images."""
+    lacking = sorted(set(labels) - {file.label for file in files if splits[file.path] == "train"})
+    if lacking or not {"train", "validation", "test"} <= set(splits.values()):
+        what = f"readable images of every class to train on, found none of {', '.join(lacking)}"
+        of_classes = f" of {len(labels)} classes" * bool(labels)
+        few = f"at least 3 readable images in a class, for three splits, found {len(files)}{of_classes}"
+        raise ValueError(f"FOLDER expected {what if lacking else few} in {source!r}.")
+
+
+def _label_share(source: str, stated: "_Stated", trained: list) -> float:
+    """Return the mean share of the training images that have a label, in (0, 1).
+
+    Raises:
+        ValueError: a label has no image to train on.
+    """
+    counts = sum(stated.hot[file.path] for file in trained)
+    if lacking := [name for name, count in zip(stated.names, counts, strict=True) if not count]:
+        raise ValueError(f"FOLDER expected readable images of every label to train on, found none of "
+                         f"{', '.join(lacking)} in {source!r}.")  # fmt: skip
+    return min(float(counts.sum() / (len(trained) * len(counts))), 0.99)
 
 
 def _in_order(data: DataFacts, order: tuple[str, ...]) -> DataFacts:
@@ -88,26 +112,47 @@ def _in_order(data: DataFacts, order: tuple[str, ...]) -> DataFacts:
     return replace(data, labels=order, targets=TableTargets(order=order)) if order else data
 
 
-def _rows_of_numbers(file: str, targets: TableTargets):
-    """Return the rows and the note of `_rows_of_table` for a table of numbers, and the cells of each path.
+@dataclass(frozen=True)
+class _Stated:
+    """What a table states beside one class per image.
 
-    The class of a row, by which the splits are stratified, is its most probable class or the fifth of its first number.
+    Args:
+        rows: (path, given split or an empty text, what stands for the class in the division) of each image.
+        note: a sentence about the splits.
+        names: names of the labels or targets.
+        cells: path -> cells of the table by column.
+        hot: path -> 0 or 1 for each of several labels (K,); None for probabilities and numbers.
     """
-    from keras_vit.data.numbers import numbers_of, probabilities_of
-    from keras_vit.data.table import file_of, read_table
 
-    names, rows = read_table(file, ("path", *targets.columns), "FOLDER")
-    read = probabilities_of if targets.kind == "probabilities" else numbers_of
-    values = read(rows, targets.columns, file)
-    if targets.kind == "probabilities":
-        groups = [targets.columns[i] for i in values.argmax(axis=1)]
-    else:
-        ranks = values[:, 0].argsort().argsort()
-        groups = [f"fifth {1 + FIFTHS * rank // len(rows)}" for rank in ranks]
-    splits, note = _splits_of(names, rows, file)
-    files = [file_of(row["path"], file) for row in rows]
+    rows: list[tuple[str, str, str]]
+    note: str
+    names: tuple[str, ...]
+    cells: dict[str, dict[str, str]]
+    hot: dict | None = None
+
+
+def _stated(file: str, targets: TableTargets) -> _Stated:
+    """Return what a table of several labels, probabilities or numbers states."""
+    from keras_vit.data.numbers import numbers_of, probabilities_of
+    from keras_vit.data.splits import class_of_labels, class_of_values
+    from keras_vit.data.table import file_of, read_table, several_of
+
+    names, rows = read_table(file, ("path", *targets.columns) if targets.kind != "several" else (), "FOLDER")
+    own, files = targets.columns, [file_of(row["path"], file) for row in rows]
     cells = {path: {name: row[name] for name in targets.columns} for path, row in zip(files, rows, strict=True)}
-    return list(zip(files, splits, groups, strict=True)), note, cells
+    if targets.kind == "several":
+        own, values = several_of(names, rows, file)
+        if len(own) < 2:
+            raise ValueError(f"FOLDER expected at least 2 labels in {file!r}, found {len(own)}.")
+        groups = class_of_labels(own, values)
+    elif targets.kind == "probabilities":
+        values = probabilities_of(rows, own, file)
+        groups = [own[i] for i in values.argmax(axis=1)]
+    else:
+        groups = class_of_values(numbers_of(rows, own, file))
+    splits, note = _splits_of(names, rows, file)
+    hot = dict(zip(files, values, strict=True)) if targets.kind == "several" else None
+    return _Stated(list(zip(files, splits, groups, strict=True)), note, tuple(own), cells, hot)
 
 
 def _rows_of_folder(folder: str) -> tuple[list[tuple[str, str, str]], str]:

@@ -37,7 +37,8 @@ def images_to_compare(model, folder: str | None, data, data_dir: str | None, lim
         from keras_vit.evaluate.accuracy import has_same_classes
 
         images, labels, names = load_split(model, data, data_dir, limit, left_out)
-        return images, labels if has_same_classes(model, names) and not interface.targets else None
+        one_class = not (interface.targets or interface.thresholds)
+        return images, labels if one_class and has_same_classes(model, names) else None
     from keras_vit.train.recipe import Data
 
     try:
@@ -95,13 +96,13 @@ def load_folder(folder, interface, limit, option="--images"):
     return np.stack([load_image(path, interface.image_shape, interface.preprocessing) for path in files]), labels
 
 
-def load_split(model, data, data_dir: str | None, limit: int | None, left_out=()):
+def load_split(model, data, data_dir: str | None, limit: int | None, left_out=(), several: bool = False):
     """Return images, labels and class names of a recipe's test split, resized for a model. See `held_out`."""
     from keras_vit.data.evaluation import held_out
 
     _require_positive(limit)
     interface = model_interface(model)
-    return held_out(data, interface.image_shape, data_dir, limit, left_out, interface.preprocessing)
+    return held_out(data, interface.image_shape, data_dir, limit, left_out, interface.preprocessing, several)
 
 
 def _require_positive(limit: int | None) -> None:

@@ -42,11 +42,12 @@ def run(options) -> Result:
     if options.model and not Path(options.model).exists():
         find_named(options.model)  # raises an error before the data is read
     from keras_vit.cli.new_data import facts_of
-    from keras_vit.cli.new_recipe import model_facts, recipe_text
+    from keras_vit.cli.new_model import model_facts
+    from keras_vit.cli.new_recipe import recipe_text
     from keras_vit.cli.plan import fixed_plan
     from keras_vit.train.recipe.file import load_recipe
 
-    data = facts_of(options.data, options.data_dir, table_targets(options, options.data))
+    data = facts_of(options.data, options.data_dir, table_targets(options, options.data, "--data"))
     model = model_facts(options.model, data)
     command = ("train", options.file, "--workdir", str(Path("runs") / path.stem))
     plan = fixed_plan(data, model.fine_tuned)
@@ -68,6 +69,7 @@ def run(options) -> Result:
     what = f"values of {', '.join(data.labels)}" if numbers else f"{len(data.labels):,} classes"
     lines = [f"wrote {options.file}: {model.name} with images of {model.image_size} pixels, {what}, {data.train:,} "
              f"training and {data.test:,} test images"]  # fmt: skip
+    lines += [data.targets.note] if data.targets.note else []
     if data.broken:
         lines.append(
             f"files that cannot be read: {data.broken:,}; `keras-vit check {shlex.quote(options.data)}` lists them"

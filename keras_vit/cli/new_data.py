@@ -1,6 +1,7 @@
 """Read the facts about a data set that `keras-vit new` writes into a recipe."""
 
 import io
+import math
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ class DataFacts:
         validation_split: split that selects the weights; None without one.
         targets: what a table states; `labels` are then the names of its classes or columns.
         train_counts: (class, number of training images), the rarest class last; empty if unknown or without classes.
+        label_share: mean share of the training images that have one of several labels, in (0, 1); None if unknown.
     """
 
     source: str
@@ -53,11 +55,21 @@ class DataFacts:
     validation_split: str | None = None
     targets: TableTargets = CLASSES
     train_counts: tuple[tuple[str, int], ...] = ()
+    label_share: float | None = None
 
     @property
     def imbalance(self) -> float:
         """The ratio of the most frequent class to the rarest one in training; 1 if it is unknown."""
         return self.train_counts[0][1] / self.train_counts[-1][1] if self.train_counts else 1.0
+
+    @property
+    def head_bias(self) -> float:
+        """The log odds of a label, from which a head of several labels begins; 0 for one class per image.
+
+        Without the shares of the labels, an image is assumed to have one of them.
+        """
+        share = self.label_share or 1 / max(len(self.labels), 2)
+        return round(math.log(share / (1 - share)), 1) if self.multi else 0.0
 
 
 def digits_facts() -> DataFacts:
@@ -176,7 +188,8 @@ def table_facts(file: str, targets: TableTargets) -> DataFacts:
     from keras_vit.predict.progress import Progress
     from keras_vit.terminal import hide_stderr
 
-    stated = {"targets": targets.kind, "columns": targets.columns, "classes": targets.order}
+    own = targets if targets.kind != "several" else CLASSES  # as a recipe says it
+    stated = {"targets": own.kind, "columns": own.columns, "classes": own.order}
     files, _ = files_to_check(file)
     with hide_stderr(Exception), Progress(len(files), unit="files") as progress:  # the decoders print, too
         facts = [fact for fact in check_files(files) if progress.add()]
@@ -188,11 +201,12 @@ def table_facts(file: str, targets: TableTargets) -> DataFacts:
     note = "The table has a column of splits." if by_split["test"] else (
         "The table has no test split, so the last fifth of its training images in a fixed order is the test split."
     )  # fmt: skip
+    share = min(float(train.targets.mean()), 0.99) if train.multi else None
     return DataFacts(
         "csv", file, tuple(train.labels), train.count - broken["train"], test.count - broken["test"], *splits, note,
         median_side([fact.path for fact in readable]), all("grey" in fact.odd for fact in readable),
         sum(broken.values()), any(broken[name] > most_left_out(len(by_split[name])) for name in broken),
-        train.multi, targets=targets,
+        train.multi, targets=targets, label_share=share,
     )  # fmt: skip
 
 

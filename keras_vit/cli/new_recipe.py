@@ -3,18 +3,14 @@
 import json
 import re
 import textwrap
-from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
+from dataclasses import fields, is_dataclass
 
 from keras_vit.cli.new_data import DataFacts
-from keras_vit.cli.plan import Plan
+from keras_vit.cli.new_model import ModelFacts
+from keras_vit.cli.plan import ADAPTED, Plan
 from keras_vit.models.model_names import find_named
-from keras_vit.models.variants import AnyVariant, BiTVariant, ConvNet
-from keras_vit.models.variants.lookup import ROWS
+from keras_vit.models.variants import BiTVariant
 
-FINE_TUNED = "vit_small_patch16_224.augreg_in21k"  # the model of recipes/image_folder.py
-FROM_SCRATCH = "ViT_Ti16"  # of scikit-learn's digits, which are too small for published weights
-PATCHES = 8  # along each side of images that are too small for the model's own patches
 SHOWN = 10  # names of classes
 _ROW_KINDS = (
     "BiTVariant",
@@ -24,68 +20,6 @@ _ROW_KINDS = (
     "Rope",
     "Variant",
 )  # what a row of its own is made of
-
-
-@dataclass(frozen=True)
-class ModelFacts:
-    """The model of a recipe.
-
-    Args:
-        name: its name.
-        fine_tuned: whether its weights are published ones.
-        image_size, patch_size: its sizes in pixels, if they are not the row's.
-        channels: channels of its images.
-        weights: the file of its weights.
-        row: its row, if the tables have none of this name.
-        pooling: its pooling, if it is not the class token.
-    """
-
-    name: str
-    fine_tuned: bool
-    image_size: int
-    patch_size: int | None
-    channels: int
-    weights: str | None = None
-    row: AnyVariant | None = None
-    pooling: str | None = None
-
-
-def _file_facts(file: str) -> ModelFacts:
-    """Return the model of a file of weights."""
-    from keras_vit.models.rows_from_weights import row_of_file
-
-    row, size, pooling = row_of_file(file)
-    known = next((known for known in ROWS if known.name == row.name), None)
-    size = size[0] if size else row.image_size
-    return ModelFacts(row.name, True, size, None, 3, file, None if known else row,
-                      None if pooling == "token" or isinstance(row, ConvNet) else pooling)  # fmt: skip
-
-
-def model_facts(name: str | None, data: DataFacts) -> ModelFacts:
-    """Return the model for a data set, and sizes that fit its images.
-
-    Published weights keep the image size that they were trained with. A new model takes images of at most the data's
-    median size. Images of fewer than four patches a side are cut into eight smaller ones.
-
-    Raises:
-        ValueError: no model, or no published file, has this name.
-    """
-    if name and Path(name).exists():
-        return _file_facts(name)
-    name = name or (FROM_SCRATCH if data.source == "digits" else FINE_TUNED)
-    row, released = find_named(name)
-    own = row.image_size if not isinstance(row, BiTVariant) else 224
-    if released is not None:
-        return ModelFacts(name, True, own, None, 3)
-    channels = 1 if data.grey else 3
-    if data.side is None or data.side >= own:
-        return ModelFacts(name, False, own, None, channels)
-    if isinstance(row, ConvNet) or row.stem:
-        return ModelFacts(name, False, max(data.side // 32 * 32, 128), None, channels)
-    if data.side >= 4 * row.patch_size:
-        return ModelFacts(name, False, data.side // row.patch_size * row.patch_size, None, channels)
-    patch = max(data.side // PATCHES, 2)
-    return ModelFacts(name, False, max(data.side // patch, 1) * patch, patch, channels)
 
 
 def recipe_text(name: str, data: DataFacts, model: ModelFacts, plan: Plan, command: str, day: str) -> str:
@@ -99,22 +33,23 @@ def recipe_text(name: str, data: DataFacts, model: ModelFacts, plan: Plan, comma
         command: the command that trains the recipe.
         day: the day on which the data was read.
     """
-    crop = {"digits": "Augment(shift=0.1, rotate=10)"}.get(
-        data.source, f'Augment(crop="inception", crop_area={plan.crop_area}, flip=True)'
-    )
+    crop = f'Augment(crop="inception", crop_area={plan.crop_area}, flip=True)'
+    crop = "Augment()" if plan.cached else "Augment(shift=0.1, rotate=10)" if data.source == "digits" else crop
     imported = ["Augment", "Data", "Evaluate", "Loss", "Model", "Optimizer", "Recipe", "Schedule"]
-    imported += ["Checkpoint"] if data.validation_split else []
+    imported += ["Checkpoint"] * bool(data.validation_split) + ["Adapt"] * bool(plan.adapt)
     imported += [kind for kind in _ROW_KINDS if re.search(rf"\b{kind}\(", _row(model))]
     imported = ", ".join(sorted(imported))
-    bias = ", head_bias=-10.0" if data.multi else ""
+    bias = f", head_bias={data.head_bias}" if data.multi else ""
     fine = model.fine_tuned
-    depth = "" if isinstance(model.row or find_named(model.name)[0], BiTVariant) else ", drop_path_rate=0.1"
-    layers = ", layer_decay=0.75" if fine else ""
+    fixed = plan.cached or isinstance(model.row or find_named(model.name)[0], BiTVariant)
+    depth = "" if fixed else ", drop_path_rate=0.1"
+    layers = ", layer_decay=0.75" if fine and plan.adapt is None else ""
     title = f"Fine-tune {model.name} on" if fine else f"Train {model.name} from random weights on"
     size = f"An update takes {plan.batch} images, so an epoch has {plan.updates:,} updates. "
     size += "Halve batch_size if the memory is too "
     changes = "Random changes to the training images."
     changes += "" if data.source == "digits" else " Set flip=False if left and right matter, as in text."
+    changes = "No random changes to the images, so the input of the head is computed once." if plan.cached else changes
     return f'''"""{title} {_text(_place(data))}.
 
 {_note("Command:", command)}
@@ -122,17 +57,17 @@ def recipe_text(name: str, data: DataFacts, model: ModelFacts, plan: Plan, comma
 Hardware: not run yet.
 Time:     not run yet.
 Figure:   not run yet.
-{_note("Source:", _source(fine))}
+{_note("Source:", _source(fine, plan.adapt))}
 """
 
 from keras_vit.train.recipe import {imported}
 
 recipe = Recipe(
     {_string(name)},
-{_comment(_model_note(data, model))}
+{_comment(_model_note(data, model) + " The bias of the head is the log odds of a label." * data.multi)}
     Model({_row(model)}, {_sizes(model)}{depth}{bias}),
 {_comment(f"{size}small.{_broken_note(data)}")}
-    Data({_data_arguments(data, plan.batch)}),
+    Data({_data_arguments(data, plan.batch)}{", cache_features=True" if plan.cached else ""}),
 {_comment(changes)}
     {crop},
 {_comment("If the loss rises, or stays where it began, try a third of this learning rate.")}
@@ -141,9 +76,19 @@ recipe = Recipe(
     Schedule("cosine", warmup_steps={plan.warmup}),
 {_loss(data, plan)}
 {_evaluation(data, plan)}
-    epochs={plan.epochs},
+{_adapt(plan)}    epochs={plan.epochs},
 )
 '''
+
+
+def _adapt(plan: Plan) -> str:
+    """Return the lines about parameter-efficient fine-tuning, or an empty text."""
+    if plan.adapt is None:
+        return ""
+    rank = f", rank={plan.adapt.size}" if plan.adapt.size else ""
+    note = "The head alone is trained." if plan.adapt.kind == "probe" else "Few variables and the head are trained."
+    note += " `docs/adapting.md` has all kinds."
+    return f'{_comment(note)}\n    adapt=Adapt("{plan.adapt.kind}"{rank}),\n'
 
 
 def _loss(data: DataFacts, plan: Plan) -> str:
@@ -154,6 +99,7 @@ def _loss(data: DataFacts, plan: Plan) -> str:
     smoothing = ", label_smoothing=0.1" if kind == "softmax" and data.targets.kind == "classes" else ""
     adjustment = ", logit_adjustment=1.0" if plan.adjusts else ""
     notes = {"huber": "The values are standardised by the training split; the model answers in their units. ",
+             "sigmoid": "An image has several labels or none; class_weights=\"balanced\" helps rare ones. ",
              "ordinal": "The classes are ordered, the lowest first. "}  # fmt: skip
     note = notes.get(kind, "")
     if adjustment:
@@ -164,21 +110,26 @@ def _loss(data: DataFacts, plan: Plan) -> str:
 
 def _evaluation(data: DataFacts, plan: Plan) -> str:
     """Return the lines about evaluations, and about the selection of weights with a validation split."""
+    metrics = ', metrics=("accuracy", "mean_average_precision")' if data.multi else ""
     if data.validation_split is None:
         often = "each epoch" if plan.every == 1 else "every tenth epoch"
-        return f"{_comment(f'Measure the test split after {often}.')}\n    evaluate=Evaluate(every={plan.every}),"
+        often = _comment(f"Measure the test split after {often}.")
+        return f"{often}\n    evaluate=Evaluate(every={plan.every}{metrics}),"
     stop = (
         f"Measure the validation split after each epoch, and stop after {plan.patience} epochs without a "
         f"{better(data)}. The best weights are the result; the test split measures them once, at the end."
     )
     split = _string(data.validation_split)
-    return (f"{_comment(stop)}\n    evaluate=Evaluate(every={plan.every}, split={split}, patience={plan.patience}),\n"
+    measured = f"every={plan.every}, split={split}, patience={plan.patience}{metrics}"
+    return (f"{_comment(stop)}\n    evaluate=Evaluate({measured}),\n"
             "    checkpoint=Checkpoint(best=True, use_best=True),")  # fmt: skip
 
 
 def better(data: DataFacts) -> str:
     """Return what a better evaluation has, such as `higher accuracy`."""
-    return "lower loss" if data.targets.kind == "numbers" else f"higher {'kappa' if data.targets.order else 'accuracy'}"
+    if data.targets.kind == "numbers":
+        return "lower loss"
+    return f"higher {'mean average precision' if data.multi else 'kappa' if data.targets.order else 'accuracy'}"
 
 
 def _place(data: DataFacts) -> str:
@@ -192,11 +143,14 @@ def _data_note(data: DataFacts, day: str) -> str:
     validation = f", {data.validation:,} validation" if data.validation_split else ""
     numbers = data.targets.kind == "numbers"
     what = f"with values of {names}" if numbers else f"of {len(data.labels):,} classes ({names})"
+    what = f"with several of {len(data.labels):,} labels ({names})" if data.multi else what
     counts = f"{data.train:,} training{validation} and {data.test:,} test images"
     return f"{counts} {what}, counted on {day}. {data.split_note}{side}"
 
 
-def _source(fine_tuned: bool) -> str:
+def _source(fine_tuned: bool, adapt=None) -> str:
+    if adapt is not None:
+        return f"{ADAPTED[adapt.kind].source}, with AdamW."
     if fine_tuned:
         return ("the official fine-tuning (arXiv 2010.11929, appendix B.1.1), but with AdamW and layer-wise learning "
                 "rates (arXiv 2106.08254).")  # fmt: skip
@@ -213,7 +167,8 @@ def _model_note(data: DataFacts, model: ModelFacts) -> str:
     )
     if data.targets.kind == "numbers":
         return f"The head gets one output for each of {', '.join(data.labels)}. {weights}"
-    return f"The classifier gets one output for each of the {len(data.labels):,} classes. {weights}"
+    what = "labels" if data.multi else "classes"
+    return f"The classifier gets one output for each of the {len(data.labels):,} {what}. {weights}"
 
 
 def _broken_note(data: DataFacts) -> str:
@@ -247,7 +202,7 @@ def _data_arguments(data: DataFacts, batch: int) -> str:
     arguments += [f"train_split={_string(data.train_split)}"] if data.train_split != "train" else []
     arguments += [f"test_split={_string(data.test_split)}"] if data.test_split != "test" else []
     targets = data.targets
-    if targets.kind != "classes":
+    if targets.kind not in ("classes", "several"):
         arguments += [f"targets={_string(targets.kind)}", f"columns={_names(targets.columns)}"]
     arguments += [f"classes={_names(targets.order)}"] if targets.order else []
     arguments += [f"batch_size={batch}", *(['on_error="skip"'] if data.broken else [])]

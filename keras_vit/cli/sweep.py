@@ -4,6 +4,7 @@ from pathlib import Path
 
 from keras_vit.cli.output import Result
 from keras_vit.cli.table import table_lines, terminal_width
+from keras_vit.train.log.figures import score_text
 
 SEARCHES = ("grid", "random", "tpe")  # copied from train/, so that --help imports no TensorFlow
 PLOT = "sweep.png"
@@ -76,11 +77,9 @@ def following(options, result) -> tuple[str, ...]:
     return ("train", result["best_recipe"], "--workdir", workdir, *place)
 
 
-def score_text(mean: float | None, deviation: float | None) -> str:
-    """Return a score with its deviation, in percent."""
-    if mean is None:
-        return "diverged"
-    return f"{mean:.2%}" if deviation is None else f"{100 * mean:.2f} ± {100 * deviation:.2f} %"
+def score(result: dict, mean: float | None, deviation: float | None) -> str:
+    """Return a score of a sweep with its deviation."""
+    return score_text(result["metric"].removeprefix("validation "), mean, deviation)
 
 
 def _rows(result):
@@ -88,7 +87,7 @@ def _rows(result):
     yield ("trial", *result["fields"], result["metric"], "runs")
     for trial in result["trials"]:
         settings = [trial["settings"][field] for field in result["fields"]]
-        yield (trial["number"], *settings, score_text(trial["mean"], trial["deviation"]), len(trial["runs"]))
+        yield (trial["number"], *settings, score(result, trial["mean"], trial["deviation"]), len(trial["runs"]))
 
 
 def _draw(result, file: Path) -> bool:

@@ -76,6 +76,7 @@ def held_out(
     limit: int | None = None,
     left_out=(),
     spec: ImageSpec = PLAIN_SCALING,
+    several: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Return images of the test split as an evaluation sees them, before scaling.
 
@@ -86,11 +87,12 @@ def held_out(
         limit: maximum number of images; None for all.
         left_out: as in `sources.open_split`.
         spec: the preprocessing of the model.
+        several: whether to return all of several classes.
 
     Returns:
         Images float32 (N, H, W, C) in 0..255, labels int64 (N,), and the names of the classes. The label is
-        the first of several classes, or the most probable one; examples without a class are skipped. Of a regression,
-        the labels are the values float32 (N, T).
+        the first of several classes, or the most probable one; examples without a class are skipped. With `several`,
+        labels of several classes are 0 or 1 (N, K). Of a regression, the labels are the values float32 (N, T).
 
     Raises:
         ValueError: the data's `resize` is smaller than the model's size, or a data file is broken or
@@ -99,7 +101,9 @@ def held_out(
     _require_larger(data.resize, input_shape)
     examples = open_data(data, data.test_split, data_dir, left_out)
     stream = examples.stream()
-    if examples.multi:
+    if examples.multi and several:
+        stream = stream.map(lambda index, image, label: (index, image, one_hot(label, examples)))
+    elif examples.multi:
         stream = stream.filter(lambda index, image, label: tf.size(label) > 0)
         stream = stream.map(lambda index, image, label: (index, image, label[0]))
     stream = stream.take(-1 if limit is None else limit)

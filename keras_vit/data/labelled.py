@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_vit.data.folder import TEST_FOLDERS
 from keras_vit.data.numbers import numbers_of
-from keras_vit.data.table import file_of, read_table
+from keras_vit.data.table import file_of, read_table, several_of
 from keras_vit.preprocessing.folders import image_files_below
 from keras_vit.preprocessing.inputs import imagenet_classes
 
@@ -51,10 +51,47 @@ def files_with_values(source, targets: Sequence[str], argument: str = "--data") 
         ValueError: the file lacks a target's column, a value is no number, or it has no rows of the split `test`.
     """
     _, rows = read_table(source, ("path", *targets), argument)
+    rows = _rows_of_test(rows, source, argument)
+    return [file_of(row["path"], source) for row in rows], numbers_of(rows, tuple(targets), source)
+
+
+def files_with_labels(source, labels: Sequence[str], argument: str = "--data") -> tuple[list[str], np.ndarray]:
+    """Return the image files of a CSV file, and 0 or 1 for each label of a model of several labels, (N, K).
+
+    The column `labels` may lack labels of the model. Columns of 0 and 1 must be those of the model, in any order. If
+    the table has a column `split`, only its rows of `test` are meant.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file has other labels or one class per image, or no rows of the split `test`.
+    """
+    if Path(source).is_dir():
+        raise ValueError(f"{argument} expected a CSV file, whose column labels has several labels per image, received "
+                         f"the folder {str(source)!r}.")  # fmt: skip
+    columns, rows = read_table(source, (), argument)
+    if "label" in columns:
+        raise ValueError(f"{argument} expected the column labels, or one column of 0 and 1 for each label, for a model "
+                         f"of several labels per image, received {str(source)!r} with the column label.")  # fmt: skip
+    rows = _rows_of_test(rows, source, argument)
+    names, hot = several_of(columns, rows, source)
+    missing = [name for name in labels if name not in names] if "labels" not in columns else []
+    unknown = [name for name in names if name not in labels]
+    if missing or unknown:
+        found = f"{_few(unknown)} beside them" if unknown else f"none of {_few(missing)}"
+        raise ValueError(f"{argument} expected labels of the model ({_few(labels)}), found {found} in {str(source)!r}.")
+    chosen = np.zeros((len(rows), len(labels)), "int64")
+    for i, name in enumerate(labels):
+        if name in names:
+            chosen[:, i] = hot[:, names.index(name)]
+    return [file_of(row["path"], source) for row in rows], chosen
+
+
+def _rows_of_test(rows, source, argument):
+    """Return the rows of the split `test`, or all rows of a table without splits."""
     rows = [row for row in rows if row.get("split", "test") == "test"]
     if not rows:
         raise ValueError(f"{argument} expected rows with 'test' in the column split of {str(source)!r}, found none.")
-    return [file_of(row["path"], source) for row in rows], numbers_of(rows, tuple(targets), source)
+    return rows
 
 
 def training_files(source: str | os.PathLike, argument: str) -> list[str]:

@@ -41,8 +41,10 @@ def numbers_of(rows: list[dict[str, str]], columns: tuple[str, ...], file) -> np
             except ValueError:
                 values[i, j] = math.nan
             if not math.isfinite(values[i, j]):
+                words = not any(letter.isdigit() for row in rows for letter in row[name] or "")
+                advice = "names are classes, which need no option" if words else "leave out such images"
                 raise ValueError(f"column {name!r} of {str(file)!r} expected a number in each row, received {text!r} "
-                                 f"in row {i + 1}; leave out such images.")  # fmt: skip
+                                 f"in row {i + 1}; {advice}.")  # fmt: skip
     return values.astype("float32")
 
 

@@ -5,7 +5,7 @@ A table that was written before is respected: its files keep their splits when m
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,8 @@ from keras_vit.data.near_duplicates import groups
 
 SPLITS = ("train", "validation", "test")
 HELD_OUT = {"test": 0.15, "validation": 0.15}  # shares of every class
+FIFTHS = 5  # groups of values, each of which is divided
+UNLABELLED = "no label"  # stands for the class of an image without labels
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,19 @@ def fold_of(files: Iterable[File], count: int) -> dict[str, int]:
             have[file.label, fold] += 1
         sizes[fold] += len(group)
     return folds
+
+
+def class_of_values(values: np.ndarray) -> list[str]:
+    """Return what stands for the class of each image in a regression: the fifth of its first value. (N, T) -> N."""
+    ranks = values[:, 0].argsort(kind="stable").argsort()
+    return [f"fifth {1 + FIFTHS * rank // len(values)}" for rank in ranks]
+
+
+def class_of_labels(names: Sequence[str], hot: np.ndarray) -> list[str]:
+    """Return what stands for the class of each image with several labels: its rarest label. 0 or 1 (N, K) -> N."""
+    counts = hot.sum(axis=0)
+    rarest = np.where(hot > 0, counts, counts.max(initial=0) + 1).argmin(axis=1)
+    return [names[i] if own.any() else UNLABELLED for i, own in zip(rarest, hot, strict=True)]
 
 
 def across(files: Iterable[File], splits: dict[str, str]) -> list[list[str]]:

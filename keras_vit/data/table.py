@@ -12,10 +12,11 @@ import tensorflow as tf
 
 from keras_vit.data.examples import Examples, in_memory
 from keras_vit.data.folder import HELD_OUT, files_of, folder_of, is_absolute
-from keras_vit.data.numbers import numbers_of, probabilities_of, target_columns
+from keras_vit.data.numbers import RESERVED, numbers_of, probabilities_of, target_columns
 
 COLUMNS = ("path", "label", "split")
 SEPARATOR = ";"  # between the labels of an image
+HOT = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}  # cells of a column of 0 and 1, in small letters
 _FORMS = "the columns path and label, path and labels, or path and one column of 0 and 1 for each label"
 
 
@@ -92,7 +93,7 @@ def read_table(
         FileNotFoundError: the table does not exist.
         ValueError: the file is not UTF-8, lacks a column or a value, or repeats a path.
     """
-    needed = f"the columns {', '.join(columns)}" if columns else _FORMS
+    needed = f"the column{'s' * (len(columns) > 1)} {', '.join(columns)}" if columns else _FORMS
     if file is None or not tf.io.gfile.exists(str(file)) or tf.io.gfile.isdir(str(file)):
         advice = "; pass its path as --data-dir" if argument == "directory" else ""
         raise FileNotFoundError(f"{argument} expected a CSV file with {needed}, found none at {file!r}{advice}.")
@@ -146,16 +147,30 @@ def _targets(columns, rows, path) -> tuple[list[str], np.ndarray]:
         labels = sorted({row["label"] for row in rows})
         number = {label: i for i, label in enumerate(labels)}
         return labels, np.array([number[row["label"]] for row in rows])
+    return several_of(columns, rows, path)
+
+
+def several_of(columns: list[str], rows: list[dict[str, str]], path) -> tuple[list[str], np.ndarray]:
+    """Return the names of the labels of a table with several labels per image, and 0 or 1 for each, int64 (N, K).
+
+    Raises:
+        ValueError: a cell is neither 0 nor 1, or the column `labels` has another separator.
+    """
     if "labels" in columns:
-        sets = [{name.strip() for name in (row["labels"] or "").split(SEPARATOR)} - {""} for row in rows]
+        cells = [row["labels"] or "" for row in rows]
+        other = next((cell for cell in cells if "|" in cell or "," in cell), None)
+        if other and not any(SEPARATOR in cell for cell in cells):
+            raise ValueError(f"labels expected names separated by {SEPARATOR!r} in {str(path)!r}, received {other!r} "
+                             f"and no {SEPARATOR!r} in any row.")  # fmt: skip
+        sets = [{name.strip() for name in cell.split(SEPARATOR)} - {""} for cell in cells]
         names = sorted(set().union(*sets))
         return names, np.array([[int(name in own) for name in names] for own in sets], "int64")
-    names = [name for name in columns if name not in ("path", "split")]
-    wrong = next((row[name] for row in rows for name in names if row[name].strip() not in ("0", "1")), None)
+    names = [name for name in columns if name not in RESERVED]
+    wrong = next((row[name] for row in rows for name in names if row[name].strip().lower() not in HOT), None)
     if wrong is not None:
         raise ValueError(f"directory expected 0 or 1 in the columns of labels of {str(path)!r}, received {wrong!r}; "
                          "targets 'numbers' or 'probabilities' fit other values.")  # fmt: skip
-    return names, np.array([[int(row[name]) for name in names] for row in rows], "int64")
+    return names, np.array([[HOT[row[name].strip().lower()] for name in names] for row in rows], "int64")
 
 
 def _split_of(path: str) -> str:

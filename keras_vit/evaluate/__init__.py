@@ -8,7 +8,11 @@ from keras_vit.evaluate.class_metrics import class_metrics as class_metrics
 from keras_vit.evaluate.disk_cache import fingerprint as fingerprint
 from keras_vit.evaluate.heads import fit_logistic as fit_logistic
 from keras_vit.evaluate.heads import neighbour_scores as neighbour_scores
+from keras_vit.evaluate.label_results import label_results as label_results
 from keras_vit.evaluate.mistakes import likely_wrong_labels as likely_wrong_labels
+from keras_vit.evaluate.paired import label_agreement as label_agreement
+from keras_vit.evaluate.paired import paired_test as paired_test
+from keras_vit.evaluate.paired import value_agreement as value_agreement
 from keras_vit.evaluate.results import labelled_results as labelled_results
 from keras_vit.evaluate.ridge import few_shot_accuracies as few_shot_accuracies
 from keras_vit.evaluate.ridge import fit_ridges as fit_ridges

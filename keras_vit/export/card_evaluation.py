@@ -9,6 +9,7 @@ from keras_vit.export.origin import Origin
 MOST = 30  # classes listed
 NEEDED = ("weights", "sha256", "data", "images", "accuracy", "macro", "classes", "calibration", "rejection")
 VALUES_NEEDED = ("weights", "sha256", "data", "images", "targets")  # of a regression
+LABELS_NEEDED = ("weights", "sha256", "data", "images", "f1", "micro_f1", "labels")  # of several labels per image
 
 
 def read_evaluation(path: str | os.PathLike, origin: Origin) -> dict:
@@ -28,7 +29,10 @@ def read_evaluation(path: str | os.PathLike, origin: Origin) -> dict:
         results = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError:
         results = None
-    needed = VALUES_NEEDED if isinstance(results, dict) and "targets" in results else NEEDED
+    needed = NEEDED
+    if isinstance(results, dict):
+        several = "mean_average_precision" in results
+        needed = VALUES_NEEDED if "targets" in results else LABELS_NEEDED if several else NEEDED
     if not isinstance(results, dict) or any(name not in results for name in needed):
         raise ValueError(f"--results expected a results.json of keras-vit evaluate --data, received {str(path)!r}.")
     if (results["sha256"] or results["weights"]) != (origin.sha256 or origin.weights):
@@ -47,10 +51,30 @@ def _values_section(results: dict) -> list[str]:
     return ["## Evaluation", "", title, "", *markdown_table(rows), ""]
 
 
+def _labels_section(results: dict) -> list[str]:
+    """Return the lines of the section about an evaluation of several labels per image."""
+    figures = [("figure", "value", f"{results['interval']['level']:.0%} interval")]
+    for name in ("mean_average_precision", "f1", "micro_f1"):
+        figures.append((name.replace("_", " ").replace("f1", "F1"), *_cells(results[name])))
+    known = (row for row in results["labels"] if row["images"])
+    rows = sorted(known, key=lambda row: row["average_precision"]["value"])
+    labels = [("label", "images", "average precision", "precision", "recall", "F1")]
+    for row in rows[:MOST]:
+        rates = [f"{row[name]['value']:.1%}" for name in ("average_precision", "precision", "recall", "f1")]
+        labels.append((row["label"], f"{row['images']:,}", *rates))
+    title = "Lowest average precision first:"
+    if len(rows) > MOST:
+        title = f"The {MOST} of {len(rows):,} labels with the lowest average precision:"
+    lines = ["## Evaluation", "", f"On {results['images']:,} images of `{results['data']}` with known labels.", ""]
+    return [*lines, *markdown_table(figures), "", title, "", *markdown_table(labels), ""]
+
+
 def evaluation_section(results: dict) -> list[str]:
     """Return the lines of the section about an evaluation, in Markdown."""
     if "targets" in results:
         return _values_section(results)
+    if "mean_average_precision" in results:
+        return _labels_section(results)
     level, top = results["interval"]["level"], results["top_k"]
     figures = [
         ("figure", "value", f"{level:.0%} interval"),

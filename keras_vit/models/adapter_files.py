@@ -5,6 +5,7 @@ LoRA has the names and shapes of peft, the other kinds have the paths of the var
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import keras
@@ -71,10 +72,10 @@ def save_adapter(
     file.parent.mkdir(parents=True, exist_ok=True)
     from safetensors.numpy import save_file
 
-    partial = file.with_name(f".partial-{os.getpid()}-{file.name}")
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, partial, metadata)
-    partial.replace(file)
-    file.with_name(CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps(config, indent=2) + "\n"
+    _write(file, lambda partial: save_file(arrays, partial, metadata))
+    _write(file.with_name(CONFIG), lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def load_adapter(model: keras.Model, path: str | os.PathLike) -> keras.Model:
@@ -110,6 +111,17 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> keras.Model:
         copy = adapt_model(copy, Adapt(kind, rank=config.get("rank")), without if arrays else ())
     _assign(copy, {**head, **({} if kind == "lora" else arrays)})
     return copy
+
+
+def _write(file: Path, write: Callable[[Path], object]) -> None:
+    """Write a file under a temporary name, then rename it."""
+    partial = file.with_name(f".partial-{os.getpid()}-{file.name}")
+    try:
+        write(partial)
+        partial.replace(file)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _kind_of(model) -> str:

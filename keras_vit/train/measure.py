@@ -18,6 +18,7 @@ from keras_vit.tasks.masked import MaskedPatches
 from keras_vit.train.datasets import Datasets
 from keras_vit.train.log.figures import figures_of
 from keras_vit.train.recipe import Recipe
+from keras_vit.train.recipe.labels import selecting_metric
 from keras_vit.train.strategy import Devices
 
 
@@ -48,30 +49,20 @@ class Measure:
         return "test" if self._recipe.evaluate.split is None else "validation"
 
     @property
-    def _selecting(self) -> tuple[str, float]:
-        """The metric that selects the best weights, and its sign: -1 if lower is better."""
-        loss, masked = self._recipe.loss, self._recipe.masked
-        if loss.is_regression or (masked and masked.target == "pixels"):
-            return "loss", -1.0
-        if self._scores is not None:
-            return "mean_average_precision", 1.0
-        return ("kappa" if loss.kind == "ordinal" else "accuracy"), 1.0
-
-    @property
     def better(self) -> str:
         """What a better evaluation has, such as `higher accuracy`."""
-        name, sign = self._selecting
+        name, sign = selecting_metric(self._recipe)
         return f"{'higher' if sign > 0 else 'lower'} {name.replace('_', ' ')}"
 
     def best(self, score: float) -> str:
         """Return a score as the metric that it is, such as `accuracy 91.30%`; an empty text before the first."""
-        name, sign = self._selecting
+        name, sign = selecting_metric(self._recipe)
         share = sign > 0 and name != "kappa"  # older checkpoints have -1 before the first evaluation
         return figures_of({name: sign * score})[0] if math.isfinite(score) and not (share and score < 0) else ""
 
     def score(self, result: dict) -> float:
         """Return the value of an evaluation that selects the best weights; higher is better."""
-        name, sign = self._selecting
+        name, sign = selecting_metric(self._recipe)
         return sign * result[name]
 
     @property

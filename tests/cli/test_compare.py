@@ -10,6 +10,9 @@ from support import needs_tensorflow, randomise, various
 import keras_vit
 from keras_vit import cli
 from keras_vit.evaluate import agreement, mcnemar
+from keras_vit.evaluate.losses import ClassTerms
+from keras_vit.train.model import build_model
+from keras_vit.train.recipe import Data, Loss, Model, Recipe
 
 pytestmark = needs_tensorflow
 TINY = keras_vit.Variant("tiny", width=16, depth=1, mlp_dim=24, num_heads=2, patch_size=4, image_size=8)
@@ -90,3 +93,80 @@ def test_other_classes_and_no_images_get_one_sentence(place, tmp_path, capsys):
     assert "a model of the same 3 classes" in said.err and "z, w" in said.err and said.err.count("\n") == 1
     said = run(capsys, *[place / "a.keras"] * 2, "--data", tmp_path, status=2)
     assert "expected images, found none" in said.err and said.err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def further(tmp_path_factory):
+    """Two regressions and two models of several labels, with their targets and labels in another order."""
+    folder, rng = tmp_path_factory.mktemp("further"), np.random.default_rng(0)
+    row = keras_vit.Variant("tiny", width=8, depth=1, mlp_dim=8, num_heads=1, patch_size=8, image_size=8)
+    for i, order in enumerate((("age", "size"), ("size", "age"))):
+        data = Data("csv", targets="numbers", columns=order)
+        terms = ClassTerms(mean=np.array([40.0, 40.0], "float32"), deviation=np.array([9.0, 9.0], "float32"))
+        regression = build_model(Recipe("values", Model(row), data, loss=Loss("huber")), order, terms)
+        various(randomise(regression, seed=i)).save(folder / f"values{i}.keras")
+    for i, order in enumerate((("cat", "dog", "owl"), ("owl", "dog", "cat"))):
+        several = build_model(Recipe("several", Model(row), Data("csv"), loss=Loss("sigmoid")), order)
+        several.get_layer("head").thresholds = (0.5, 0.5, 0.5)
+        various(randomise(several, seed=i)).save(folder / f"several{i}.keras")
+    rows, hot = ["path,age,size"], ["path,dog,cat,owl"]
+    (folder / "plain").mkdir()
+    for i in range(30):
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), "uint8")).save(folder / "plain" / f"{i}.png")
+        rows.append(f"plain/{i}.png,{rng.normal(40, 9):.2f},{rng.normal(40, 9):.2f}")
+        hot.append(f"plain/{i}.png," + ",".join(map(str, rng.integers(0, 2, 3))))
+    (folder / "values.csv").write_text("\n".join(rows) + "\n")
+    (folder / "several.csv").write_text("\n".join(hot) + "\n")
+    return folder
+
+
+def answers_of(model, folder):
+    pixels = [np.asarray(Image.open(folder / "plain" / f"{i}.png"), "float32") for i in range(30)]
+    return keras_vit.load_model(model).predict(np.stack(pixels) / 127.5 - 1, verbose=0)
+
+
+def test_two_regressions_with_their_targets_in_another_order(further, tmp_path, capsys):
+    models = [further / f"values{i}.keras" for i in (0, 1)]
+    found = json.loads(run(capsys, *models, "--data", further / "values.csv", "--output", tmp_path, "--json").out)
+    first, second = answers_of(models[0], further), answers_of(models[1], further)[:, ::-1]
+    values = np.array([line.split(",")[1:] for line in (further / "values.csv").read_text().split()[1:]], "float64")
+    age = found["targets"][0]
+    expected = [np.abs(answers - values)[:, 0].mean() for answers in (first, second)]
+    assert age["target"] == "age" and age["mae"] == pytest.approx(expected, rel=1e-4)
+    assert age["change"]["low"] <= age["change"]["value"] <= age["change"]["high"] and 0 < age["p"] <= 1
+    gaps = (np.abs(first - second) / values.std(axis=0)).max(axis=1)
+    assert found["changes"][0]["image"].endswith(f"/{gaps.argmax()}.png") and len(found["changes"]) == 30
+    text = (tmp_path / "comparison.html").read_text()
+    assert text.count("<img") == 30 and " became " in text and "second MAE" in text
+    said = run(capsys, *models, "--data", further / "values.csv")
+    assert "p: of the paired randomisation test" in said.out and "on 30 images" in said.out
+    said = run(capsys, *models, "--data", further / "plain")
+    assert "on 30 images without known values" in said.out
+
+
+def test_two_models_of_several_labels(further, tmp_path, capsys):
+    models = [further / f"several{i}.keras" for i in (0, 1)]
+    found = json.loads(run(capsys, *models, "--data", further / "several.csv", "--output", tmp_path, "--json").out)
+    first, second = answers_of(models[0], further) >= 0.5, answers_of(models[1], further)[:, ::-1] >= 0.5
+    changed = (first != second).any(axis=1)
+    assert found["changed"] == changed.sum() > 0 and found["agreement"] == pytest.approx(1 - changed.mean())
+    assert [row["changed"] for row in found["labels"]] == (first != second).sum(axis=0).tolist()
+    assert [row["label"] for row in found["labels"]] == ["cat", "dog", "owl"]
+    row, names = found["changes"][0], np.array(["cat", "dog", "owl"])
+    number = int(row["image"].rsplit("/", 1)[1][:-4])
+    assert (row["first"], row["second"]) == (names[first[number]].tolist(), names[second[number]].tolist())
+    assert (tmp_path / "comparison.html").read_text().count("<img") == changed.sum()
+    said = run(capsys, *models, "--data", further / "several.csv")
+    assert "mean average precision: " in said.out and "McNemar's test of the label's answers" in said.out
+    said = run(capsys, *models, "--data", further / "plain")
+    assert "the images have no known labels; a CSV file with the column labels has" in said.out
+
+
+def test_models_of_two_kinds_get_one_sentence(further, place, capsys):
+    values, several = further / "values0.keras", further / "several0.keras"
+    said = run(capsys, values, several, "--data", further / "plain", status=2)
+    assert "second expected a regression as first, received a model of several labels per image." in said.err
+    said = run(capsys, several, place / "a.keras", "--data", further / "plain", status=2)
+    assert "second expected a model of several labels per image as first, received a model of one class" in said.err
+    said = run(capsys, *[several] * 2, "--data", further / "values.csv", status=2)
+    assert "expected 0 or 1 in the columns of labels" in said.err

@@ -12,6 +12,8 @@ from support import needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit import cli
+from keras_vit.models.adapt_settings import RANKS
+from keras_vit.train.recipe import Augment
 
 pytestmark = needs_tensorflow
 LABELS = ("day", "night")
@@ -71,7 +73,43 @@ def test_the_plan_says_what_was_found_and_chosen_and_can_be_edited(photos, weigh
     before = (workdir / "recipe.py").read_text()
     assert run(photos, "--workdir", workdir, "--plan") == 0 and (workdir / "recipe.py").read_text() == before
     assert run(photos, "--workdir", workdir, "--image-size", 48) == 2
-    assert "--workdir expected a new folder with --model, --image-size or --splits" in capsys.readouterr().err
+    assert "--workdir expected a new folder with --image-size, received" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "rank", "rate", "words"),
+    [
+        pytest.param("lora", 4, 1e-3, "trains matrices of rank 4 for query and value", marks=pytest.mark.broad),
+        pytest.param("vpt", None, 2e-3, "trains 10 tokens in the input of each block", marks=pytest.mark.broad),
+        pytest.param("adapter", None, 1e-3, "trains a bottleneck of width 64", marks=pytest.mark.broad),
+        pytest.param("bitfit", None, 1e-3, "trains the biases, and the head", marks=pytest.mark.broad),
+        pytest.param("ssf", None, 1e-3, "trains a factor for each output", marks=pytest.mark.broad),
+        ("probe", None, 2e-3, "the head alone, on features that are computed once per image"),
+    ],
+)
+def test_the_plan_of_few_trained_weights(kind, rank, rate, words, photos, weights, tmp_path, capsys):
+    from keras_vit.train.recipe.file import load_recipe
+
+    assert plan(photos, tmp_path / "run", weights, "--adapt", kind, *(["--rank", rank] if rank else [])) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert words in said and f"rate {rate:g}, the same in all layers, for {kind}" in said
+    recipe = load_recipe(tmp_path / "run" / "recipe.py")
+    assert (recipe.adapt.kind, recipe.adapt.size) == (kind, rank or RANKS[kind])
+    assert (recipe.optimizer.learning_rate, recipe.optimizer.layer_decay) == (rate, 1.0)
+    assert recipe.data.cache_features == (kind == "probe") == (recipe.augment == Augment())
+    assert (recipe.model.drop_path_rate == 0) == (kind == "probe")
+
+
+@pytest.mark.broad
+def test_a_probe_trains_on_features_in_one_command(photos, weights, tmp_path, capsys):
+    workdir = tmp_path / "run"
+    assert plan(photos, workdir, weights, "--adapt", "probe") == 0
+    text = (workdir / "recipe.py").read_text()
+    (workdir / "recipe.py").write_text(text.replace("epochs=50", "epochs=3"))
+    assert run(photos, "--workdir", workdir, "--formats", "saved_model") == 0
+    said = capsys.readouterr()
+    assert "features of the images (29 train, 6 test, 6 validation) are cached" in said.out + said.err
+    assert (workdir / "adapter.safetensors").is_file() and (workdir / "report" / "index.html").is_file()
 
 
 @pytest.mark.broad
@@ -143,9 +181,19 @@ def test_given_splits_are_kept_in_folders_and_in_tables(photos, weights, tmp_pat
     ("arguments", "sentence"),
     [
         (["absent"], "FOLDER expected a folder of images (CLASS/*.jpg or train/CLASS/*.jpg), a CSV file with the col"),
-        (["absent.csv"], "FOLDER expected a CSV file with the columns path, label, found none at"),
+        (["absent.csv"], "FOLDER expected a CSV file with the column path, found none at"),
         (["photos", "--model", "ViT_B16"], "expected"),
         (["photos", "--model", "ViT_B99.x"], "expected"),
+        (["photos", "--rank", "4"], "--adapt expected lora, adapter or vpt with --rank 4, received nothing."),
+        (
+            ["photos", "--adapt", "probe", "--rank", "4"],
+            "--rank expected null with 'probe', which has none; lora, adapter, vpt have a rank, received 4.",
+        ),
+        pytest.param(
+            ["photos", "--model", "resnetv2_50x1_bit.goog_in21k", "--adapt", "lora"],
+            "--adapt expected 'bitfit' or 'probe' with BiT_R50x1, which has no plain Transformer blocks, received",
+            marks=pytest.mark.broad,
+        ),
         (["photos", "--image-size", "0"], "--image-size expected a positive int, received 0"),
         (
             ["photos", "--splits", "absent.csv"],

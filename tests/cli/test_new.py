@@ -18,7 +18,8 @@ from test_architecture import test_recipes_are_values as require_values
 import keras_vit
 from keras_vit import cli
 from keras_vit.cli.new_data import DataFacts
-from keras_vit.cli.new_recipe import model_facts, recipe_text
+from keras_vit.cli.new_model import model_facts
+from keras_vit.cli.new_recipe import recipe_text
 from keras_vit.cli.plan import fixed_plan
 from keras_vit.train.model import build_model
 from keras_vit.train.recipe.file import load_recipe

@@ -12,6 +12,7 @@ from support import needs_tensorflow, randomise
 
 import keras_vit
 from keras_vit import cli
+from keras_vit.cli.table_kinds import targets_of
 from keras_vit.train.recipe.file import load_recipe
 from keras_vit.train.recipe.labels import check_labels
 
@@ -98,9 +99,71 @@ def test_finetune_weighs_rare_classes_above_a_ratio_and_says_so(folder, weights,
 
 
 @pytest.mark.parametrize(
+    ("header", "rows", "expected"),
+    [
+        ("label", ["cat", "dog", "cat"], ("classes", (), "")),
+        ("label", ["cat;dog", "dog", "cat"], ("classes", (), "'cat;dog' is read as one class; a column named labels")),
+        ("label", ["1", "2", "3"] * 9, ("classes", (), "--order 1,2,3 fits ordered ones, --numbers label values")),
+        ("label", ["1.5", "2", "3"], ("numbers", ("label",), "the column label has 3 different numbers")),
+        ("label", [str(i) for i in range(60)], ("numbers", ("label",), "60 different numbers, so the model is a reg")),
+        ("label", [str(i % 60) for i in range(600)], ("classes", (), "--order NAMES")),
+        ("labels,note", ["cat;dog,x", ",y", "cat,z"], ("several", ("labels",), "several labels per image")),
+        ("cat,dog", ["1,0", "True,False", "0.0,1.0"], ("several", ("cat", "dog"), "columns of 0 and 1")),
+        ("cat,dog", ["0.3,0.7", "1,0", "0.5,0.5"], ("probabilities", ("cat", "dog"), "--numbers cat,dog fits")),
+        ("age,weight", ["1,70", "2,65", "3,80"], ("numbers", ("age", "weight"), "the columns age, weight have numbe")),
+        ("age", ["1", "2", "3"], ("numbers", ("age",), "the column age has numbers, so the model is a regression")),
+        ("age,note", ["1,x", "2,y", "3,z"], "received 'table.csv' with the columns path, age, note; --numbers age"),
+        ("cat", ["1", "0", "1"], "--data expected a CSV file with a column label (one class per image)"),
+    ],
+)  # fmt: skip
+def test_a_table_says_what_it_states(header, rows, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"path,{header}", *(f"{i}.png,{row}" for i, row in enumerate(rows))]
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    if isinstance(expected, str):
+        with pytest.raises(ValueError) as error:
+            targets_of("table.csv", "--data")
+        assert expected in str(error.value)
+        return
+    found = targets_of("table.csv", "--data")
+    assert (found.kind, found.columns) == expected[:2] and expected[2] in found.note
+    assert bool(found.note) == bool(expected[2])
+
+
+def test_finetune_plans_several_labels_stratified_by_the_rarest(folder, weights, capsys):
+    lines = [f"{i:02d}.png,{'cat;dog' if i % 2 else 'cat'}{';owl' if i % 10 == 0 else ''}" for i in range(60)]
+    (folder / "all.csv").write_text("\n".join(["path,labels", *lines]) + "\n")
+    text, recipe, rows = planned(capsys, weights, "all.csv")
+    assert "test: cat 60, dog 30, owl 6." in text and "a new classifier of several labels per image" in text
+    assert "no higher mean average precision on the validation split" in text and "smoothing" not in text
+    assert (recipe.loss.kind, recipe.data.targets) == ("sigmoid", "classes") and 0 < recipe.model.head_bias < 0.3
+    assert "mean_average_precision" in recipe.evaluate.metrics
+    assert list(rows[0]) == ["path", "labels", "split", "sha256"]
+    assert Counter(row["split"] for row in rows if "owl" in row["labels"]) == {"train": 4, "validation": 1, "test": 1}
+    from keras_vit.data.sources import open_data
+
+    assert open_data(recipe.data, "test").labels == ("cat", "dog", "owl")
+
+
+@pytest.mark.broad
+def test_finetune_plans_columns_of_0_and_1(folder, weights, capsys):
+    from keras_vit.data.sources import open_data
+
+    matrix = [f"{i:02d}.png,{i % 2},{int(i % 3 == 0)}" for i in range(60)]
+    (folder / "matrix.csv").write_text("\n".join(["path,cat,dog", *matrix]) + "\n")
+    _, recipe, rows = planned(capsys, weights, "matrix.csv")
+    assert list(rows[0]) == ["path", "cat", "dog", "split", "sha256"]
+    opened = open_data(recipe.data, "train")
+    assert opened.multi and opened.labels == ("cat", "dog") and opened.count == 42
+
+
+@pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["age.csv"], "FOLDER expected a CSV file with the columns path, label, received 'age.csv' with the columns"),
+        (
+            ["age.csv"],
+            "one column of 0 and 1 for each label, received 'age.csv' with the columns path, age, note; --numbers age",
+        ),
         (["age.csv", "--numbers", "height"], "FOLDER expected a CSV file with the columns path, height, received"),
         (["age.csv", "--numbers", "age,"], "--numbers expected distinct names separated by commas, received 'age,'"),
         (
@@ -113,6 +176,13 @@ def test_finetune_weighs_rare_classes_above_a_ratio_and_says_so(folder, weights,
             "--order expected the names of all classes (fair, good, poor), received",
         ),
         (["soft.csv", "--probabilities", "cat"], "expected a column for each of 2 classes or more"),
+        (
+            ["several.csv", "--order", "cat,dog"],
+            "--order expected a table of other targets, received 'several.csv': the column labels has several labels "
+            "per image; without --order it is read so.",
+        ),
+        (["several.csv", "--numbers", "labels"], "--numbers expected a table of other targets"),
+        (["grade.csv", "--numbers", "label"], "received 'poor' in row 1; names are classes, which need no option"),
     ],
 )
 def test_a_mistake_gets_one_sentence(arguments, sentence, folder, weights, capsys):

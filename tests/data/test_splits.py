@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from keras_vit.data.near_duplicates import SIDE, groups, thumbnail_of_file
-from keras_vit.data.splits import File, across, divide
+from keras_vit.data.splits import UNLABELLED, File, across, class_of_labels, class_of_values, divide
 from keras_vit.data.table import COLUMNS, read_table, write_table
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="tf.data reads the files")
@@ -109,3 +109,10 @@ def test_a_table_is_written_whole_or_not_at_all(tmp_path):
     (tmp_path / "table.csv.partial").rmdir()
     write_table(tmp_path / "table.csv", [dict.fromkeys(COLUMNS, 'a "b", c')])
     assert read_table(tmp_path / "table.csv")[1] == [dict.fromkeys(COLUMNS, 'a "b", c')]
+
+
+def test_what_stands_for_the_class_of_values_and_of_several_labels():
+    values = np.array([[5.0], [1.0], [9.0], [3.0], [7.0]])
+    assert class_of_values(values) == ["fifth 3", "fifth 1", "fifth 5", "fifth 2", "fifth 4"]
+    hot = np.array([[1, 0, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0], [1, 1, 0]])
+    assert class_of_labels(("a", "b", "c"), hot) == ["c", "b", "a", UNLABELLED, "b"]

@@ -350,3 +350,20 @@ def test_an_adapter_that_does_not_fit_is_refused(tmp_path):
     dense = adapted("lora").get_layer("encoder_block_00").attention.qkv
     with pytest.raises(ValueError, match="expected no adapters of parts of its kernel .*merge_adapters first"):
         dense.quantize("int8")
+
+
+def test_a_full_disk_leaves_an_older_adapter_as_it_was(tmp_path, monkeypatch):
+    model = adapted("lora")
+    keras_vit.save_adapter(model, tmp_path / "pets", base="older")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "pets").iterdir()}
+    from pathlib import Path
+
+    def full(self, *_, **__):
+        self.write_bytes(b"{")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        keras_vit.save_adapter(model, tmp_path / "pets", base="newer")
+    assert {file.name for file in (tmp_path / "pets").iterdir()} == set(before)
+    assert (tmp_path / "pets" / "adapter_config.json").read_bytes() == before["adapter_config.json"]

@@ -18,7 +18,7 @@ from train import tiny
 
 from keras_vit import cli
 from keras_vit.data.sources import open_data
-from keras_vit.train.recipe import Data, Evaluate, Masked
+from keras_vit.train.recipe import Data, Evaluate, Loss, Masked
 from keras_vit.train.recipe.file import load_recipe, override, to_json
 from keras_vit.train.search import runs
 from keras_vit.train.search.axes import Axis, parse_axis
@@ -279,6 +279,63 @@ def test_folds_of_arrays_cover_the_training_and_the_validation_split(tmp_path):
     assert abs(seen[0] - seen[1]) <= 2
     with pytest.raises(ValueError, match="folds expected data of the source .*, received 'tfds:mnist'"):
         open_folds(replace(RECIPE, data=Data("tfds:mnist")), None, tmp_path, 2)
+
+
+def table_of(folder, columns, row_of):
+    """A CSV file about 24 different pictures, of which the last four are for testing."""
+    rng = np.random.default_rng(0)
+    lines = [f"path,{columns},split"]
+    for i in range(24):
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), "uint8")).resize((32, 32)).save(folder / f"{i:02d}.png")
+        lines.append(f"{i:02d}.png,{row_of(i)},{'train' if i < 20 else 'test'}")
+    (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+    return str(folder / "rows.csv")
+
+
+def test_folds_of_a_regression_and_of_several_labels(tmp_path):
+    numbers = table_of(tmp_path, "age", lambda i: 20.1 + 3 * i)
+    data = Data("csv", directory=numbers, targets="numbers", columns=("age",), batch_size=4)
+    regression = replace(RECIPE, data=data, loss=Loss("huber"), evaluate=Evaluate())
+    held = []
+    for fold in open_folds(regression, None, tmp_path / "numbers", 2):
+        train, validation = (open_data(fold.data, split) for split in ("train", fold.evaluate.split))
+        assert train.kind == "numbers" and train.labels == ("age",) and train.count + validation.count == 20
+        held.append(sorted(validation.targets[:, 0].tolist()))
+    assert sum(held, []) != sorted(sum(held, [])) and len(sum(held, [])) == 20
+    assert all(sum(age < 50 for age in fold) == 5 for fold in held)  # stratified by the values
+    several = table_of(tmp_path, "labels", lambda i: ("a;b", "b", "", "a;c")[i % 4])
+    data = Data("csv", directory=several, batch_size=4)
+    recipe = replace(RECIPE, data=data, loss=Loss("sigmoid"), evaluate=Evaluate())
+    for fold in open_folds(recipe, None, tmp_path / "several", 2):
+        train, validation = (open_data(fold.data, split) for split in ("train", "validation"))
+        assert train.multi and train.labels == ("a", "b", "c")
+        assert validation.targets.sum(axis=0).min() >= 2 and train.count + validation.count == 20
+
+
+def test_a_sweep_of_a_regression_selects_the_lowest_loss(tmp_path, monkeypatch, capsys):
+    losses = iter([0.5, math.nan, 0.25, 0.75])
+
+    def train(recipe, workdir, data_dir=None, strategy="auto"):
+        Path(workdir).mkdir(parents=True)
+        row = {"step": 2, "split": "validation", "name": "loss", "value": next(losses)}
+        (Path(workdir) / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+        return {"steps": 2}
+
+    monkeypatch.setattr(runs, "train", train)
+    data = Data("csv", directory="rows.csv", targets="numbers", columns=("age",))
+    recipe = replace(RECIPE, data=data, loss=Loss("huber"), evaluate=Evaluate(split="validation"))
+    (tmp_path / "recipe.json").write_text(to_json(recipe))
+    command = ["sweep", str(tmp_path / "recipe.json"), "--over", "optimizer.learning_rate=1e-4,1e-3,1e-2,1e-1"]
+    assert cli.main([*command, "--workdir", str(tmp_path / "sweep")]) == 0
+    result = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert [trial["mean"] for trial in result["trials"]] == [0.25, 0.5, 0.75, None] and result["lower_is_better"]
+    said = capsys.readouterr()
+    assert "validation loss" in said.out.splitlines()[0] and "0.25" in said.out.splitlines()[1].split()
+    assert "diverged" in said.out and "trial 0: optimizer.learning_rate=1e-4: validation loss 0.5" in said.err
+    with pytest.raises(
+        ValueError, match="over expected settings with the same validation loss, received the loss 'l1'"
+    ):
+        sweep(recipe, ["loss.kind=huber,l1"], tmp_path / "other")
 
 
 def test_cross_validation_states_mean_and_deviation(tmp_path, trainer, capsys):

@@ -95,18 +95,22 @@ def _headline(curves):
     last = f"{end:,} steps"
     for _, seconds in curves.get(TIME, {}).values():
         last += f", {seconds[-1] / 60:.0f} minutes" if seconds[-1] >= 100 else f", {seconds[-1]:.0f} seconds"
-    accuracies = curves.get("accuracy", {})
+    name = "mean_average_precision" if "mean_average_precision" in curves else "accuracy"
+    accuracies = curves.get(name, {})
     held_out = [split for split in accuracies if split != "train"]
     if not held_out:
         return f"Training, {last}"
     steps, values = accuracies[held_out[-1]]
-    final = f"{held_out[-1].capitalize()} accuracy {values[-1]:.1%}".replace("%", " %")
+    final = f"{held_out[-1].capitalize()} {name.replace('_', ' ')} {values[-1]:.1%}".replace("%", " %")
     return f"{final} after {last}" if steps[-1] == end else f"{final} at step {steps[-1]:,}, so far {last}"
 
 
 def _draw_metric(axes, name, splits, height):
     """Draw one metric. Return whether a curve is smoothed."""
-    percent = "accuracy" in name and max(values.max() for _, values in splits.values()) <= 1
+    percent = (
+        any(word in name for word in ("accuracy", "precision", "f1"))
+        and max(values.max() for _, values in splits.values()) <= 1
+    )
     title = name.replace("_", " ")
     axes.set_title(f"{title}, %" if percent else title)
     axes.set_xlabel("training step")

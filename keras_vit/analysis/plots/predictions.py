@@ -13,6 +13,7 @@ from keras_vit.analysis.plots.names import shortened
 from keras_vit.analysis.plots.style import BLUE, GREY, VERMILION, canvas, show_image, to_rgb
 
 BORDER = 0.3  # inches around the sheet
+LEGEND = "Under each image the predicted class and its score; under a mistake also the true class."
 HEADING, GAP = 0.4, 0.16  # inches: of a heading, between images
 
 
@@ -32,6 +33,7 @@ def plot_predictions(
     names: Sequence[str] | None = None,
     columns: int | None = None,
     value_range: tuple[float, float] | None = None,
+    legend: str = LEGEND,
 ):
     """Draw images with their predicted and true classes: mistakes, the least confident correct ones, and a sample.
 
@@ -44,6 +46,7 @@ def plot_predictions(
         names: class names, if the labels are indices.
         columns: images per row; by default 12, or 6 for images larger than 64 pixels.
         value_range: pixel values of black and white, as in `to_rgb`.
+        legend: the line below the title.
 
     Returns:
         The `matplotlib.figure.Figure`.
@@ -65,13 +68,10 @@ def plot_predictions(
     for section in sections:
         tops.append(y)
         y += HEADING + -(-len(section.indices) // columns) * (height + section.caption_height)
-
-    def name(label):
-        return str(label if names is None else names[label])
-
+    name = lambda label: str(label if names is None else names[label])  # noqa: E731
     with canvas(output, (2 * BORDER + columns * cell + (columns - 1) * GAP, y + 2 * BORDER)) as figure:
         sheet = _Sheet(figure)
-        sheet.title(int(correct.sum()), len(images))
+        sheet.title(int(correct.sum()), len(images), legend)
         for top, section in zip(tops, sections, strict=True):
             sheet.text(0, top + 0.12, section.heading, fontsize=11)
             for k, i in enumerate(section.indices):
@@ -126,7 +126,6 @@ class _Sheet:
     def text(self, x, y, text, **options):
         self.figure.text((BORDER + x) / self.width, 1 - (BORDER + y) / self.height, text, va="top", **options)
 
-    def title(self, correct, total):
+    def title(self, correct, total, legend):
         self.text(0, 0, f"{100 * correct / total:.1f} % of {total:,} images correct", fontsize=14, weight="bold")
-        legend = "Under each image the predicted class and its score; under a mistake also the true class."
         self.text(0, 0.3, legend, fontsize=9, color=GREY)

@@ -28,7 +28,7 @@ def plot_sweep(result: dict, output: str | os.PathLike | BinaryIO):
             axes = figure.add_subplot(down, across, i + 1)
             _draw(axes, field, result)
             if i % across == 0:
-                axes.set_ylabel(f"{result['metric']}, %")
+                axes.set_ylabel(result["metric"] + ", %" * result["is_share"])
         note = "vermilion: the best setting"
         if any(trial["deviation"] for trial in result["trials"]):
             note += "; bars: standard deviation over its runs"
@@ -38,16 +38,19 @@ def plot_sweep(result: dict, output: str | os.PathLike | BinaryIO):
 
 def _draw(axes, field, result):
     """Draw the panel of a field."""
-    trials = [trial for trial in result["trials"] if trial["mean"] is not None]
+    trials, factor = (
+        [trial for trial in result["trials"] if trial["mean"] is not None],
+        100 if result["is_share"] else 1,
+    )
     values = [trial["settings"][field] for trial in trials]
     places, is_log, names = _places(values)
     for trial, place in zip(trials, places, strict=True):
         colour = VERMILION if trial["number"] == result["best"] else BLUE
-        runs = [100 * run["score"] for run in trial["runs"]]
+        runs = [factor * run["score"] for run in trial["runs"]]
         if len(runs) > 1:
             axes.plot([place] * len(runs), runs, ".", color=colour, alpha=0.35, markersize=4)
-        deviation = None if trial["deviation"] is None else 100 * trial["deviation"]
-        axes.errorbar(place, 100 * trial["mean"], yerr=deviation, fmt="o", color=colour, capsize=3, zorder=3)
+        deviation = None if trial["deviation"] is None else factor * trial["deviation"]
+        axes.errorbar(place, factor * trial["mean"], yerr=deviation, fmt="o", color=colour, capsize=3, zorder=3)
     if names is not None:
         axes.set_xticks(range(len(names)), names)
         axes.margins(x=0.2)

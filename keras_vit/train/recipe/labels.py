@@ -6,6 +6,15 @@ from keras_vit.train.recipe.updates import Loss
 _OF_CLASSES = ("label_smoothing", "class_weights", "focal_gamma", "logit_adjustment", "bootstrap", "symmetric")
 
 
+def selecting_metric(recipe) -> tuple[str, float]:
+    """Return the metric that selects the best weights and settings, and its sign: -1 if lower is better."""
+    if recipe.loss.is_regression or (recipe.masked and recipe.masked.target == "pixels"):
+        return "loss", -1.0
+    if "mean_average_precision" in recipe.evaluate.metrics:
+        return "mean_average_precision", 1.0
+    return ("kappa" if recipe.loss.kind == "ordinal" else "accuracy"), 1.0
+
+
 def check_labels(recipe) -> None:
     """Raise a ValueError unless the loss, the sampling and the targets of a recipe are consistent.
 

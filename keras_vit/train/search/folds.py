@@ -11,8 +11,8 @@ from keras_vit.data.check import check_files
 from keras_vit.data.examples import Examples
 from keras_vit.data.near_duplicates import thumbnail
 from keras_vit.data.sources import open_data
-from keras_vit.data.splits import File, fold_of
-from keras_vit.data.table import write_table
+from keras_vit.data.splits import File, class_of_labels, class_of_values, fold_of
+from keras_vit.data.table import SEPARATOR, write_table
 from keras_vit.train.recipe import Recipe
 
 SOURCES = ("folder", "csv", "digits", "arrays")
@@ -23,11 +23,13 @@ def open_folds(recipe: Recipe, data_dir: str | None, folder: Path, count: int) -
     """Return a recipe for each fold, which trains on the other folds and has the fold as its validation split.
 
     The folds divide the training split, and the validation split where the recipe has one; the test split stays apart.
-    They are stratified by class, and near-duplicates are in one fold. The data of each fold is a file in `folder`: a
-    table of the images, or, for images that are no files, an `.npz` file. Files that exist are used as they are.
+    They are stratified by class, by the rarest of several labels or by the fifth of the first value, and
+    near-duplicates are in one fold. The data of each fold is a file in `folder`: a table of the images, or, for images
+    that are no files, an `.npz` file. Files that exist are used as they are.
 
     Raises:
-        ValueError: the source streams its examples, an image has several labels, or a class has too few images.
+        ValueError: the source streams its examples, an array has several labels per image, or a class has too few
+            images.
     """
     data = recipe.data
     if data.source not in SOURCES:
@@ -40,8 +42,9 @@ def open_folds(recipe: Recipe, data_dir: str | None, folder: Path, count: int) -
         names = [data.train_split, *([recipe.evaluate.split] if own else [])]
         parts = [open_data(data, name, data_dir) for name in names]
         test = open_data(data, data.test_split, data_dir)
-        if parts[0].multi:
-            raise ValueError("folds expected one class per image, received data with several labels per image.")
+        if parts[0].multi and suffix != ".csv":
+            raise ValueError("folds expected one class per image with arrays, received several labels per image; a "
+                             "CSV table of images fits.")  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         (_write_tables if suffix == ".csv" else _write_arrays)(parts, test, files)
     source = "csv" if suffix == ".csv" else "arrays"
@@ -54,24 +57,45 @@ def open_folds(recipe: Recipe, data_dir: str | None, folder: Path, count: int) -
 
 def _write_tables(parts: list[Examples], test: Examples, tables: list[Path]) -> None:
     """Write a table of images for each fold."""
-    rows = [
-        (path, "", part.labels[label]) for part in parts for path, label in zip(part.files, part.targets, strict=True)
-    ]
-    readable = [fact for fact in check_files(rows) if fact.broken is None]
+    paths = [path for part in parts for path in part.files]
+    targets = np.concatenate([part.targets for part in parts])
+    classes = dict(zip(paths, _classes(parts[0], targets), strict=True))
+    cells = dict(zip(paths, (_cells(parts[0], row) for row in targets), strict=True))
+    readable = [fact for fact in check_files([(path, "", classes[path]) for path in paths]) if fact.broken is None]
     files = [File(fact.path, fact.label, None, fact.digest, fact.thumbnail) for fact in readable]
     fold = fold_of(files, len(tables))
-    _require_all_classes(files, fold, len(tables))
+    if targets.ndim == 1:
+        _require_all_classes(files, fold, len(tables))
     tested = [
-        {"path": _absolute(path), "label": test.labels[label], "split": "test"}
-        for path, label in zip(test.files, test.targets, strict=True)
+        {"path": _absolute(path), **_cells(test, row), "split": "test"}
+        for path, row in zip(test.files, test.targets, strict=True)
     ]
+    columns = ("path", *(name for name in tested[0] if name not in ("path", "split")), "split")
     for number, table in enumerate(tables):
         trained = [
-            {"path": _absolute(file.path), "label": file.label,
+            {"path": _absolute(file.path), **cells[file.path],
              "split": "validation" if fold[file.path] == number else "train"}
             for file in files
         ]  # fmt: skip
-        write_table(table, trained + tested)
+        write_table(table, trained + tested, columns)
+
+
+def _classes(examples: Examples, targets: np.ndarray) -> list[str]:
+    """Return the class of each image, or what stands for it where an image has several labels or values."""
+    if examples.kind == "numbers":
+        return class_of_values(targets)
+    if examples.kind == "probabilities":
+        targets = targets.argmax(axis=1)
+    return class_of_labels(examples.labels, targets) if targets.ndim == 2 else [examples.labels[i] for i in targets]
+
+
+def _cells(examples: Examples, target) -> dict[str, str]:
+    """Return the cells of a table that state the target of an image."""
+    if examples.kind != "classes":
+        return {name: repr(float(value)) for name, value in zip(examples.labels, target, strict=True)}
+    if examples.multi:
+        return {"labels": SEPARATOR.join(examples.labels[i] for i in np.flatnonzero(target))}
+    return {"label": examples.labels[target]}
 
 
 def _absolute(path: str) -> str:

@@ -5,10 +5,12 @@ import io
 import json
 from pathlib import Path
 
+from keras_vit.train.log.figures import is_share
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.file import to_json
+from keras_vit.train.recipe.labels import selecting_metric
 from keras_vit.train.search.axes import Axis, with_settings
-from keras_vit.train.search.runs import METRICS, Run, Trial, metric_of
+from keras_vit.train.search.runs import Run, Trial, metric_of, title_of
 from keras_vit.train.workdir import write_atomically
 
 RESULTS, TABLE, BEST = "sweep.json", "sweep.csv", "best_recipe.json"
@@ -24,11 +26,14 @@ def read_trials(workdir: Path) -> dict[int, Trial]:
 
 def write_results(workdir: Path, recipe: Recipe, axes: list[Axis], trials: dict[int, Trial]) -> dict:
     """Write the files of the trials so far, the best one first, and return the content of `sweep.json`."""
-    ranked = sorted(trials.values(), key=lambda trial: (trial.mean is None, -(trial.mean or 0.0), trial.number))
+    sign = selecting_metric(recipe)[1]
+    ranked = sorted(trials.values(), key=lambda trial: (trial.mean is None, -sign * (trial.mean or 0.0), trial.number))
     best = ranked[0] if ranked and ranked[0].mean is not None else None
     result = {
         "recipe": recipe.name,
-        "metric": METRICS[metric_of(recipe)],
+        "metric": title_of(recipe),
+        "lower_is_better": sign < 0,
+        "is_share": is_share(metric_of(recipe)),
         "fields": [axis.field for axis in axes],
         "trials": [trial.to_json() for trial in ranked],
         "best": None if best is None else best.number,

@@ -10,8 +10,7 @@ from pathlib import Path
 from keras_vit.checks import require
 from keras_vit.train.engine import train
 from keras_vit.train.recipe import Recipe
-
-METRICS = {"accuracy": "validation accuracy", "mean_average_precision": "validation mean average precision"}
+from keras_vit.train.recipe.labels import selecting_metric
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,12 @@ class Trial:
 
 def metric_of(recipe: Recipe) -> str:
     """Return the name of the metric that scores a run: the one that selects its best weights."""
-    return "mean_average_precision" if "mean_average_precision" in recipe.evaluate.metrics else "accuracy"
+    return selecting_metric(recipe)[0]
+
+
+def title_of(recipe: Recipe) -> str:
+    """Return the name of that metric for people, such as `validation accuracy`."""
+    return f"validation {metric_of(recipe).replace('_', ' ')}"
 
 
 def require_validation(recipe: Recipe) -> None:
@@ -118,10 +122,14 @@ def train_run(recipe: Recipe, run: Run, data_dir: str | None = None, strategy: s
     return replace(run, score=validation_score(run.workdir, recipe), steps=summary["steps"])
 
 
-def validation_score(workdir: str, recipe: Recipe) -> float:
-    """Return the score of a finished run on its validation split: of the weights that it saved."""
+def validation_score(workdir: str, recipe: Recipe) -> float | None:
+    """Return the score of a finished run on its validation split: of the weights that it saved.
+
+    It is 0 of an accuracy that is not finite, and None of a loss that is not finite.
+    """
     lines = (Path(workdir) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     wanted = ("validation", metric_of(recipe))
     values = {row["step"]: row["value"] for row in map(json.loads, lines) if (row["split"], row["name"]) == wanted}
-    score = max(values.values()) if recipe.checkpoint.use_best else values[max(values)]
-    return score if math.isfinite(score) else 0.0
+    sign = selecting_metric(recipe)[1]
+    score = sign * max(sign * value for value in values.values()) if recipe.checkpoint.use_best else values[max(values)]
+    return score if math.isfinite(score) else 0.0 if sign > 0 else None

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from keras_vit.checks import is_count, require
 from keras_vit.train.lock import locked
+from keras_vit.train.log.figures import score_text
 from keras_vit.train.recipe import Recipe
 from keras_vit.train.recipe.file import to_json
 from keras_vit.train.recipe.inputs import check_selection, check_sizes
-from keras_vit.train.recipe.labels import check_labels
+from keras_vit.train.recipe.labels import check_labels, selecting_metric
 from keras_vit.train.search.axes import Axis, combinations, parse_axis, take_seeds, with_settings
 from keras_vit.train.search.folds import open_folds
 from keras_vit.train.search.results import read_trials, write_results
-from keras_vit.train.search.runs import METRICS, Trial, metric_of, require_validation, runs_of, train_run
+from keras_vit.train.search.runs import Trial, metric_of, require_validation, runs_of, title_of, train_run
 from keras_vit.train.search.study import Study
 from keras_vit.train.workdir import write_atomically
 
@@ -68,14 +69,14 @@ def sweep(
         _claim(workdir, recipe, {"over": over, "search": search, "seeds": list(seeds), "folds": folds})
         divided = open_folds(recipe, data_dir, workdir / "folds", folds) if folds else []
         study = Study(workdir, axes, search, recipe.seed) if axes else None
-        finished = read_trials(workdir)
+        finished, (_, sign) = read_trials(workdir), selecting_metric(recipe)
         remaining = study.open(trials) if study else [] if finished else [(0, {})]
         for number, settings in remaining:
             trial = _train(recipe, number, settings, workdir, seeds, divided, None if folds else data_dir, strategy)
             finished[number] = trial
             write_results(workdir, recipe, axes, finished)  # before the study is told, so that no result is lost
             if study:
-                study.tell(number, trial.mean)
+                study.tell(number, None if trial.mean is None else sign * trial.mean)  # the study maximises
         return write_results(workdir, recipe, axes, finished)
 
 
@@ -89,7 +90,7 @@ def _require_consistent(recipe: Recipe, axes: list[Axis], search: str, trials: i
     if not folds:
         require_validation(recipe)
     for setting in combinations(axes) if search == "grid" else [{}]:
-        _check(with_settings(recipe, setting), folds)
+        _check(recipe, with_settings(recipe, setting), folds)
 
 
 def _require_trials(axes: list[Axis], search: str, trials: int | None) -> None:
@@ -102,13 +103,18 @@ def _require_trials(axes: list[Axis], search: str, trials: int | None) -> None:
     require(is_count(trials), "trials", f"a positive int with {search}", trials)
 
 
-def _check(recipe: Recipe, folds: int) -> None:
-    """Raise a ValueError unless a recipe is consistent, before the first run begins."""
+def _check(recipe: Recipe, own: Recipe, folds: int) -> None:
+    """Raise a ValueError unless the recipe of a setting, `own`, is consistent and measured as `recipe` is."""
+    alike = selecting_metric(own) == selecting_metric(recipe)
+    if not alike or recipe.loss.is_regression and own.loss != recipe.loss:
+        raise ValueError(f"over expected settings with the same validation {metric_of(recipe).replace('_', ' ')}, "
+                         f"received the loss {own.loss.kind!r} beside {recipe.loss.kind!r}, which is measured in "
+                         "another way; train each with its own recipe.")  # fmt: skip
     if folds:  # have a validation split
-        recipe = replace(recipe, evaluate=replace(recipe.evaluate, split="validation"))
-    check_sizes(recipe)
-    check_selection(recipe)
-    check_labels(recipe)
+        own = replace(own, evaluate=replace(own.evaluate, split="validation"))
+    check_sizes(own)
+    check_selection(own)
+    check_labels(own)
 
 
 def _claim(workdir: Path, recipe: Recipe, arguments: dict) -> None:
@@ -132,7 +138,7 @@ def _claim(workdir: Path, recipe: Recipe, arguments: dict) -> None:
 def _train(recipe, number, settings, workdir, seeds, folds, data_dir, strategy) -> Trial:
     """Train all runs of a setting and print its score."""
     own = with_settings(recipe, settings)
-    _check(own, len(folds))
+    _check(recipe, own, len(folds))
     title = ", ".join(f"{field}={value}" for field, value in settings.items()) or recipe.name
     runs = []
     for one, run in runs_of(own, workdir / f"trial-{number:03d}", seeds, folds):
@@ -145,5 +151,5 @@ def _train(recipe, number, settings, workdir, seeds, folds, data_dir, strategy) 
     gc.collect()
     trial = Trial(number, settings, tuple(runs))
     if trial.mean is not None:
-        print(f"trial {number}: {title}: {METRICS[metric_of(own)]} {trial.mean:.2%}", file=sys.stderr)
+        print(f"trial {number}: {title}: {title_of(own)} {score_text(metric_of(own), trial.mean)}", file=sys.stderr)
     return trial
