@@ -1,4 +1,4 @@
-"""Self-attention with options: biases of some projections, rotary positions, a bias of the logits.
+"""Self-attention with options: biases of some projections, rotary positions, a bias of the logits, windows.
 
 B batch, N tokens, D width, h heads, d = D / h.
 """
@@ -14,8 +14,14 @@ from keras_vit.layers.inner_norm import add_inner_norm, norm_class
 from keras_vit.layers.override import override_of
 from keras_vit.layers.relative_bias import RELATIVE_BIASES
 from keras_vit.layers.rope import add_frequencies, axial_frequencies, rotary_angles, rotate
+from keras_vit.layers.windows import change_through_grid, from_windows, grid_weights, to_windows
 
 QKV_BIASES = ("qkv", "qv", "none")
+
+
+def _given(**arguments: Any) -> list[str]:
+    """Return the names of the arguments that are not empty."""
+    return [name for name, value in arguments.items() if value]
 
 
 class AttentionWithOptions(MultiHeadSelfAttention):
@@ -33,13 +39,15 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         qkv_bias: which projections have a bias: `qkv`, `qv` (query and value, as in BEiT) or `none`.
         rope: fields of `keras_vit.Rope`, by which queries and keys are rotated; None for no rotation.
         relative_bias: bias of the logits for each offset between two patches: `table` (BEiT), `mlp` (Swin V2),
-            `shared_mlp` (an input of the layer), or None.
+            `shared_mlp` (an input of the layer), `decomposed` (SAM), or None.
         relative_bias_dim: width between the dense layers of the `mlp`.
-        grid: (height, width) in patches, for `rope` and `relative_bias`.
+        grid: (height, width) in patches, for `rope`, `relative_bias` and `window`.
         prefix_tokens: number of tokens in front of the patches, which are not rotated.
         qk_norm: kind of the norms of each head's query and key, `layer` or `rms`; None for none.
         heads_per_key: number of query heads that share a key and a value (grouped-query attention, arXiv 2305.13245).
         differential: initial lambda of differential attention; None for plain attention.
+        window: side in patches of the windows within which a patch attends; 0 for attention to all patches. The grid
+            is padded with zeros to whole windows, and patches attend to the padding, too (SAM).
 
     Input: tokens (B, N, D). With `rope` and an image size that is free at run time, also the embedded patches
     (B, height, width, any), whose grid is used. With `relative_bias="shared_mlp"`, the output of a
@@ -67,6 +75,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         qk_norm: str | None = None,
         heads_per_key: int = 1,
         differential: float | None = None,
+        window: int = 0,
         **kwargs: Any,
     ):
         super().__init__(num_heads, attention_dropout_rate, relative_positions, **kwargs)
@@ -81,19 +90,18 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             raise ValueError(f"relative_bias expected one of {biases}, received {relative_bias!r}.")
         if num_heads % heads_per_key:
             raise ValueError(f"heads_per_key expected a divisor of num_heads={num_heads}, received {heads_per_key}.")
-        others = {
-            "rope": rope,
-            "relative_bias": relative_bias,
-            "qk_norm": qk_norm,
-            "relative_positions": relative_positions,
-        }
-        if differential is not None and (found := [name for name, value in others.items() if value]):
+        others = {"rope": rope, "relative_positions": relative_positions, "relative_bias": relative_bias}
+        if differential is not None and (found := _given(**others, qk_norm=qk_norm)):
             raise ValueError(f"differential expected None with {found[0]}, received {differential}.")
+        others["relative_bias"] = relative_bias not in (None, "decomposed")
+        if window and (found := _given(**others, differential=differential is not None, prefix_tokens=prefix_tokens)):
+            raise ValueError(f"window expected 0 with {found[0]}, received {window}.")
         self.rope = rope
+        self.window = window
         self.relative_bias = relative_bias
         self.relative_bias_dim = relative_bias_dim
         self.adds_to_logits = relative_positions or relative_bias is not None
-        self.grid = grid and tuple(grid)
+        self.grid: Any = grid and tuple(grid)
         self.prefix_tokens = prefix_tokens
         self.use_bias = qkv_bias == "qkv"
         self.qk_norm = qk_norm
@@ -122,9 +130,9 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             add_lambdas(self, size)
         if self.relative_bias in RELATIVE_BIASES:
             hidden = {"hidden": self.relative_bias_dim} if self.relative_bias == "mlp" else {}
-            sizes = (self.num_heads, self.grid, self.prefix_tokens)
+            sizes = (self.num_heads, (self.window,) * 2 if self.window else self.grid, self.prefix_tokens)
             self.bias = self.make_part(RELATIVE_BIASES[self.relative_bias], *sizes, **hidden, name="bias")
-            self.bias.build(None)
+            self.bias.build((None, size))
 
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape
@@ -174,26 +182,32 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         logits = super()._logits(query, key)
         if self.relative_bias is None:
             return logits
-        bias = self.bias.bias() if self.relative_bias in RELATIVE_BIASES else shared
+        bias = self.bias.bias(query) if self.relative_bias in RELATIVE_BIASES else shared
         return logits + ops.cast(bias, logits.dtype)
 
     def attention_weights(self, tokens: Any, patches: Any = None) -> Any:
         """Return the attention weights: (B, N, D) -> (B, h, N, N). `patches` are as in `call`."""
         if self.relative_bias == "shared_mlp" and patches is None:
             raise ValueError(f"patches expected the shared bias of the logits for {self.name}, received None.")
-        query, key, _ = self.split(self._project(tokens))
+        windows = to_windows(tokens, self.grid, self.window) if self.window else tokens
+        query, key, _ = self.split(self._project(windows))
         weights = ops.softmax(self._logits(query, key, patches), axis=-1)
+        weights = grid_weights(weights, self.grid, self.window) if self.window else weights
         return weights if self.differential is None else difference(self, weights)
 
     def _attend(self, qkv, training, shared=None):
-        if self.differential is None and shared is None:
+        capture = override_of(self, "attention_weights", training)
+        if self.differential is None and shared is None and not (self.window and capture):
             return super()._attend(qkv, training)
         query, key, value = self.split(qkv)
         weights = ops.softmax(self._logits(query, key, shared), axis=-1)
         if self.differential is not None:
             return attend_differentially(self, weights, value, training)
-        capture = override_of(self, "attention_weights", training)
-        weights = self.attention_dropout(capture(weights) if capture else weights, training=training)
+        if self.window:
+            weights = change_through_grid(weights, capture, self.grid, self.window)
+        elif capture:
+            weights = capture(weights)
+        weights = self.attention_dropout(weights, training=training)
         return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
 
     def call(self, tokens, patches=None, class_token_only=False, training=False):
@@ -203,6 +217,8 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             )
         shared = patches if self.relative_bias == "shared_mlp" else None
         grid = None if patches is None else ops.shape(patches)[1:3]
+        tokens = to_windows(tokens, self.grid, self.window) if self.window else tokens
         attended = ops.reshape(self._attend(self._project(tokens, grid), training, shared), (-1, tokens.shape[-1]))
         attended = attended if self.norm is None else self.norm(attended)
-        return unflatten_tokens(self.out(attended), tokens)
+        attended = unflatten_tokens(self.out(attended), tokens)
+        return from_windows(attended, self.grid, self.window) if self.window else attended

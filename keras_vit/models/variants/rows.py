@@ -139,10 +139,15 @@ class Variant:
         qkv_bias: which of query, key and value have a bias: `qkv`, `qv` (BEiT, EVA, DINOv3) or `none`.
         rope: rotary positions of all attentions; None for none.
         relative_bias: learned bias of the attention logits for each offset between two patches: `table` (BEiT), `mlp`
-            (Swin V2), `shared_mlp` (one for all blocks), or None. A table is resized with the image size, and has
-            entries for a class token.
+            (Swin V2), `shared_mlp` (one for all blocks), `decomposed` (SAM: the query times an embedding of the row's
+            offset and one of the column's), or None. A table is resized with the image size, and has entries for a
+            class token.
         relative_bias_dim: width between the dense layers of the `mlp`.
         layer_norm_epsilon: epsilon of the layer norms if neither the builder's argument nor the weights state one.
+        window: side in patches of the windows within which a patch attends (ViTDet); 0 for attention to all patches.
+        global_blocks: numbers of the blocks, from 0, that attend to all patches beside a `window`.
+        neck: number of channels of two convolutions and norms after the last block (ViTDet, SAM); 0 for the second norm
+            alone, None for none.
         pooling_heads: number of heads of attention pooling; 0 for that of the blocks.
         pooling_mlp_dim: width between the dense layers of attention pooling; 0 for that of the blocks.
         class_token: whether the model has a class token beside the pooled patches, if the builder does not state it.
@@ -191,6 +196,9 @@ class Variant:
     rope: Rope | None = None
     relative_bias: str | None = None
     relative_bias_dim: int = 128
+    window: int = 0
+    global_blocks: tuple[int, ...] = ()
+    neck: int | None = None
     pooling_heads: int = 0
     pooling_mlp_dim: int = 0
     class_token: bool = False
