@@ -16,8 +16,8 @@ from pathlib import Path
 from benchmarks.harness.torch_peers import declare_vision_operators
 
 WEIGHTS = Path(__file__).parents[1] / "keras_vit" / "weights"
-MODULES = ("beit", "deit", "eva", "hybrid", "naflexvit", "relpos", "resnetv2", "vision_transformer")
-_MODULE_NAMES = {"hybrid": "vision_transformer_hybrid", "relpos": "vision_transformer_relpos"}
+MODULES = ("beit", "deit", "eva", "hybrid", "naflexvit", "relpos", "resnetv2", "sam", "vision_transformer")
+_MODULE_NAMES = {name: f"vision_transformer_{name}" for name in ("hybrid", "relpos", "sam")}
 _DEEPER = re.compile(r"(^|\.)(blocks|layers)\.([1-9]\d*)\.|stages\.\d+\.blocks\.([2-9]|\d\d+)\.")
 CHECKPOINT_FIELDS = (
     *(

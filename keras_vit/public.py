@@ -181,6 +181,10 @@ from keras_vit.models.zoo.rope_vit import RoPE_ViT_S16 as RoPE_ViT_S16
 from keras_vit.models.zoo.rope_vit import RoPE_ViT_S16_ape as RoPE_ViT_S16_ape
 from keras_vit.models.zoo.rope_vit import RoPE_ViT_S16_mixed as RoPE_ViT_S16_mixed
 from keras_vit.models.zoo.rope_vit import RoPE_ViT_S16_mixed_ape as RoPE_ViT_S16_mixed_ape
+from keras_vit.models.zoo.sam import SAM_B16 as SAM_B16
+from keras_vit.models.zoo.sam import SAM_B16_224 as SAM_B16_224
+from keras_vit.models.zoo.sam import SAM_H16 as SAM_H16
+from keras_vit.models.zoo.sam import SAM_L16 as SAM_L16
 from keras_vit.models.zoo.sapiens import Sapiens2_5B16 as Sapiens2_5B16
 from keras_vit.models.zoo.sapiens import Sapiens2_B16 as Sapiens2_B16
 from keras_vit.models.zoo.sapiens import Sapiens2_g16 as Sapiens2_g16

@@ -39,6 +39,7 @@ TITLES = {
     "relpos": "Relative biases and post-norm",
     "naflex": "NaFlex",
     "sapiens": "Sapiens2",
+    "sam": "SAM",
 }
 # Cases of tests/contract/cases.py that have the layers of a family and that tests/export/test_gate.py exports.
 EXPORTED = {
@@ -62,6 +63,7 @@ EXPORTED = {
     "relpos": ("relative_bias", "relative_bias_mlp", "shared_bias", "post_norm"),
     "naflex": ("registers", "factorized", "map"),
     "sapiens": ("rope", "rms_norm", "post_norm", "shared_bias"),
+    "sam": ("windows", "windows_map", "windows_of_one_norm"),
     "hybrid": ("hybrid", "stem_only", "conv_stem"),
     "bit": ("bit", "bit_batch_norm", "bit_evo_norm"),
     "efficientnet": ("efficientnet",),

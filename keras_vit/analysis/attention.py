@@ -22,6 +22,8 @@ class Attention:
         patch_size: (height, width) of a patch in pixels of the image. With a stem, an average.
         differential: whether the weights are of differential attention. They can then be negative, and those of a query
             sum to 1 - lambda.
+        windows: whether the patches of some blocks attend within windows. Their weights for other windows are 0, and a
+            row sums to less than 1 where padding has a share.
     """
 
     weights: np.ndarray
@@ -30,6 +32,7 @@ class Attention:
     pooling: str
     patch_size: tuple[float, float]
     differential: bool = False
+    windows: bool = False
 
     def require_shares(self, name: str) -> None:
         """Raise a ValueError, naming a function, if the weights are no shares of 1."""
@@ -62,6 +65,11 @@ class Attention:
     def rollout(self, residual: bool = True) -> np.ndarray:
         """Return the rollout from the pooled output to each patch: (B, down, across). See the function `rollout`."""
         self.require_shares("rollout")
+        if self.windows:
+            raise ValueError(
+                "rollout expected attention from every patch to every patch, received blocks with windows: use "
+                "attention_maps or gradient_attention."
+            )
         return self.on_grid(_multiply_through(self.weights, self.pooling_weights()[:, None, :], residual)[:, 0])
 
     def pooling_weights(self) -> np.ndarray:

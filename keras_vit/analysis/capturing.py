@@ -60,6 +60,7 @@ def capture(model: keras.Model, images, batch_size: int = 32) -> Attention:
         pooling=_pooling(model),
         patch_size=patch_size_in_image(embedding, images.shape[1:3], grid),
         differential=any(is_differential(block) for block in blocks),
+        windows=any(has_windows(block) for block in blocks),
     )
 
 
@@ -84,10 +85,18 @@ def is_differential(block) -> bool:
     return getattr(block.attention, "differential", None) is not None
 
 
+def has_windows(block) -> bool:
+    """Return whether the patches of an encoder block attend to those of their window only."""
+    return bool(getattr(block.attention, "window", 0))
+
+
 def attends_by_shares(model: keras.Model) -> bool:
-    """Return whether a flat model has encoder blocks whose attention weights are positive and sum to 1."""
+    """Return whether a flat model has encoder blocks whose attention weights are positive and sum to 1.
+
+    Those of windows sum to less where padding has a share.
+    """
     blocks = [layer for layer in model.layers if isinstance(layer, EncoderBlock)]
-    return bool(blocks) and not any(is_differential(block) for block in blocks)
+    return bool(blocks) and not any(is_differential(block) or has_windows(block) for block in blocks)
 
 
 def _pooling(model):
@@ -100,7 +109,10 @@ def _pooling(model):
 
 
 def attention_maps(model: keras.Model, images, batch_size: int = 32) -> np.ndarray:
-    """Return the attention weights of every block: (L, B, h, N, N). Rows sum to 1, with differential attention to less.
+    """Return the attention weights of every block: (L, B, h, N, N).
+
+    Rows sum to 1, with differential attention to less. In a block with windows, the weights between windows are 0, and
+    rows sum to less than 1 where padding has a share.
 
     Args and raises: as `capture`.
     """

@@ -102,7 +102,7 @@ def patch_size_of(model: keras.Model) -> tuple[int, int] | None:
 
 
 def _is_shown(name):
-    if name in ("embedding", "position_embedding", "encoder_norm", "stem_root_pool", "root_pool"):
+    if name in ("embedding", "position_embedding", "encoder_norm", "neck_norm2", "stem_root_pool", "root_pool"):
         return True
     return name.startswith(("stem_stage", "stage", "encoder_block_")) and "_unit" not in name
 

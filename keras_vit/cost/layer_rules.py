@@ -11,6 +11,7 @@ import keras
 from keras_vit import layers
 from keras_vit.composed import Classifier
 from keras_vit.layers.embedding import PrefixTokens
+from keras_vit.layers.windows import window_counts
 
 
 def rule_of(layer):
@@ -74,12 +75,17 @@ def _attention_and_mlp(block, tokens, width, keys, grid=None):
 
 
 def _attention(layer, tokens, width, keys):
-    """Count self-attention in which each token attends to `keys` tokens.
+    """Count self-attention in which each token attends to `keys` tokens, or to those of its window.
 
-    Relative positions add one matmul with all offsets. The queries, keys, values, weights and weighted sums are saved.
+    Relative positions add one matmul with all offsets, decomposed ones a matmul with the keys' rows and one with their
+    columns. The padding of windows counts as tokens. The queries, keys, values, weights and weighted sums are saved.
     """
     offsets = 2 * keys - 1 if layer.relative_positions else 0
     options = getattr(layer, "attention_options", None) or {}
+    if side := options.get("window"):
+        tokens, keys = math.prod(window_counts(options["grid"], side)) * side**2, side**2
+    if options.get("relative_bias") == "decomposed":
+        offsets = sum((side, side) if side else options["grid"])
     differential = options.get("differential") is not None
     macs = tokens * (2 + 2 / options.get("heads_per_key", 1)) * width**2 + tokens * (2 * keys + offsets) * width
     # Norms of the output, of query and key, and of the heads of differential attention, which has two maps a head.

@@ -21,6 +21,8 @@ def attention_layers(model) -> list:
         return []
     if any(getattr(block.attention, "differential", None) is not None for block in blocks):
         return []
+    if any(getattr(block.attention, "window", 0) for block in blocks):
+        return []
     pooling = layers.get("pooling")
     return [block.attention for block in blocks] + [pooling] * hasattr(pooling, "attention_weights")
 

@@ -118,8 +118,8 @@ def _attention_with_options_operations(layer: AttentionWithOptions):
     from keras_vit.kernels.training import attention_forward_with_options
     from keras_vit.kernels.training_attention import attention_and_projection
 
-    others = layer.adds_to_logits or layer.differential is not None or layer.inner_norm or layer.attention_dropout_rate
-    if is_plain_dense(layer.out) and layer.out_bias and not others:
+    others = layer.adds_to_logits or layer.differential is not None or layer.inner_norm or layer.window
+    if is_plain_dense(layer.out) and layer.out_bias and not (others or layer.attention_dropout_rate):
         attend = attention_and_projection(recompute=layer.out.units >= WIDE)
         yield layer, "forward", partial(attention_forward_with_options, layer, attend)
 

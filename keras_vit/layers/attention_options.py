@@ -1,4 +1,4 @@
-"""Self-attention with options: biases of some projections, rotary positions, a bias of the logits.
+"""Self-attention with options: biases of some projections, rotary positions, a bias of the logits, windows.
 
 B batch, N tokens, D width, h heads, d = D / h.
 """
@@ -11,6 +11,7 @@ from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.base import flatten_tokens, unflatten_tokens
+from keras_vit.layers.class_token_attention import attend_from_unrotated_token
 from keras_vit.layers.differential import add_lambdas, attend_differentially, difference, halves
 from keras_vit.layers.inner_norm import add_inner_norm, norm_class
 from keras_vit.layers.override import override_of
@@ -23,6 +24,7 @@ from keras_vit.layers.rope import (
     rotary_angles,
     rotate,
 )
+from keras_vit.layers.windows import change_through_grid, from_windows, grid_weights, to_windows
 
 QKV_BIASES = ("qkv", "qv", "none")
 
@@ -32,7 +34,13 @@ def has_class_token_only(attention: MultiHeadSelfAttention) -> bool:
     if type(attention) is not AttentionWithOptions:
         return type(attention) is MultiHeadSelfAttention and not attention.relative_positions
     others = attention.adds_to_logits or attention.differential is not None or attention.heads_per_key > 1
-    return not others and (attention.rope is None or attention.prefix_tokens > 0)  # the class token is not rotated
+    turned = attention.rope and not attention.prefix_tokens  # the class token is not rotated
+    return not (others or turned or attention.window)
+
+
+def _given(**arguments: Any) -> list[str]:
+    """Return the names of the arguments that are not empty."""
+    return [name for name, value in arguments.items() if value]
 
 
 class AttentionWithOptions(MultiHeadSelfAttention):
@@ -50,14 +58,16 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         qkv_bias: which projections have a bias: `qkv`, `qv` (query and value, as in BEiT) or `none`.
         rope: fields of `keras_vit.Rope`, by which queries and keys are rotated; None for no rotation.
         relative_bias: bias of the logits for each offset between two patches: `table` (BEiT), `mlp` (Swin V2),
-            `shared_mlp` (an input of the layer), or None.
+            `shared_mlp` (an input of the layer), `decomposed` (SAM), or None.
         relative_bias_dim: width between the dense layers of the `mlp`.
-        grid: (height, width) in patches, for `rope` and `relative_bias`.
+        grid: (height, width) in patches, for `rope`, `relative_bias` and `window`.
         prefix_tokens: number of tokens in front of the patches, which are not rotated.
         qk_norm: kind of the norms of each head's query and key, `layer` or `rms`; None for none.
         heads_per_key: number of query heads that share a key and a value (grouped-query attention, arXiv 2305.13245).
         differential: initial lambda of differential attention; None for plain attention.
         masked: whether padded tokens are left out (NaFlex). The output of a `PaddingMask` is then the second input.
+        window: side in patches of the windows within which a patch attends; 0 for attention to all patches. The grid
+            is padded with zeros to whole windows, and patches attend to the padding, too (SAM).
 
     Input: tokens (B, N, D). With `rope` and an image size that is free at run time, also the embedded patches
     (B, height, width, any), whose grid is used. With `relative_bias="shared_mlp"`, the output of a
@@ -87,6 +97,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         heads_per_key: int = 1,
         differential: float | None = None,
         masked: bool = False,
+        window: int = 0,
         **kwargs: Any,
     ):
         super().__init__(num_heads, attention_dropout_rate, relative_positions, **kwargs)
@@ -101,22 +112,21 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             raise ValueError(f"relative_bias expected one of {biases}, received {relative_bias!r}.")
         if num_heads % heads_per_key:
             raise ValueError(f"heads_per_key expected a divisor of num_heads={num_heads}, received {heads_per_key}.")
-        others = {
-            "rope": rope,
-            "relative_bias": relative_bias,
-            "qk_norm": qk_norm,
-            "relative_positions": relative_positions,
-        }
-        if differential is not None and (found := [name for name, value in others.items() if value]):
+        others = {"rope": rope, "relative_positions": relative_positions, "relative_bias": relative_bias}
+        if differential is not None and (found := _given(**others, qk_norm=qk_norm)):
             raise ValueError(f"differential expected None with {found[0]}, received {differential}.")
-        if masked and (rope or relative_bias or relative_positions):
-            raise ValueError("masked expected False with positions inside the attention, received True.")
+        if masked and (found := _given(**others, window=window)):
+            raise ValueError(f"masked expected False with {found[0]}, received True.")
         self.masked = masked
+        others["relative_bias"] = relative_bias not in (None, "decomposed")
+        if window and (found := _given(**others, differential=differential is not None, prefix_tokens=prefix_tokens)):
+            raise ValueError(f"window expected 0 with {found[0]}, received {window}.")
         self.rope = rope
+        self.window = window
         self.relative_bias = relative_bias
         self.relative_bias_dim = relative_bias_dim
         self.adds_to_logits = relative_positions or relative_bias is not None or masked
-        self.grid = grid and tuple(grid)
+        self.grid: Any = grid and tuple(grid)
         self.prefix_tokens = prefix_tokens
         self.use_bias = qkv_bias == "qkv"
         self.qk_norm = qk_norm
@@ -147,9 +157,9 @@ class AttentionWithOptions(MultiHeadSelfAttention):
             add_lambdas(self, size)
         if self.relative_bias in RELATIVE_BIASES:
             hidden = {"hidden": self.relative_bias_dim} if self.relative_bias == "mlp" else {}
-            sizes = (self.num_heads, self.grid, self.prefix_tokens)
+            sizes = (self.num_heads, (self.window,) * 2 if self.window else self.grid, self.prefix_tokens)
             self.bias = self.make_part(RELATIVE_BIASES[self.relative_bias], *sizes, **hidden, name="bias")
-            self.bias.build(None)
+            self.bias.build((None, size))
 
     def compute_output_shape(self, tokens_shape, patches_shape=None):
         return tokens_shape
@@ -158,20 +168,20 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         """Return query, key and value in one tensor, rotated, for a `grid` of patches: (B, N, D) -> (B, N, 3, h, d)."""
         flat = self.qkv(flatten_tokens(tokens))
         if self.qkv_bias == "qv":
-            flat = flat + self._qkv_bias()
+            flat = flat + self.all_biases()
         if not self.rope and self.qk_norm is None and self.heads_per_key == 1:
             return self.by_head(flat, tokens)
         query, key, value = self._heads(flat, tokens)
         if self.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         if self.rope:
-            query, key = self._rotated([query, key], grid, training)
+            query, key = self.rotated([query, key], grid, training)
         if self.heads_per_key > 1:  # (B, N, h / heads_per_key, d) -> (B, N, h, d)
             repeated = (ops.stack([x] * self.heads_per_key, axis=3) for x in (key, value))
             key, value = (ops.reshape(x, ops.shape(query)) for x in repeated)
         return ops.stack([query, key, value], axis=2)
 
-    def _qkv_bias(self):
+    def all_biases(self) -> Any:
         """Return the biases of query, key and value in one tensor, (3 D,); None without biases."""
         if self.qkv_bias == "qv":
             query, value = (ops.convert_to_tensor(bias) for bias in (self.query_bias, self.value_bias))
@@ -186,7 +196,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         counts = (self.num_heads, keys, keys)
         return [ops.reshape(part, (*shape, count, size)) for part, count in zip(parts, counts, strict=True)]
 
-    def _rotated(self, values, grid, training):
+    def rotated(self, values: list, grid: Any, training: bool) -> list:
         """Rotate queries and keys, each (B, N, h, d), by the places of their patches."""
         frequencies = self.frequencies if self.rope["learned"] else axial_frequencies(self.rope, values[0].shape[-1])
         changes = coordinate_changes(self.rope, self.seed_generator) if training and is_augmented(self.rope) else None
@@ -208,7 +218,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         logits = super()._logits(query, key)
         if self.relative_bias is None and not self.masked:
             return logits
-        bias = self.bias.bias() if self.relative_bias in RELATIVE_BIASES else shared
+        bias = self.bias.bias(query) if self.relative_bias in RELATIVE_BIASES else shared
         return logits + ops.cast(bias, logits.dtype)
 
     def attention_weights(self, tokens: Any, patches: Any = None) -> Any:
@@ -216,39 +226,26 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         if (self.masked or self.relative_bias == "shared_mlp") and patches is None:
             expected = "the output of a PaddingMask" if self.masked else "the shared bias of the logits"
             raise ValueError(f"patches expected {expected} for {self.name}, received None.")
-        query, key, _ = self.split(self.project(tokens))
+        windows = to_windows(tokens, self.grid, self.window) if self.window else tokens
+        query, key, _ = self.split(self.project(windows))
         weights = ops.softmax(self._logits(query, key, patches), axis=-1)
+        weights = grid_weights(weights, self.grid, self.window) if self.window else weights
         return weights if self.differential is None else difference(self, weights)
 
     def _attend(self, qkv, training, shared=None):
-        if self.differential is None and shared is None:
+        capture = override_of(self, "attention_weights", training)
+        if self.differential is None and shared is None and not (self.window and capture):
             return super()._attend(qkv, training)
         query, key, value = self.split(qkv)
         weights = ops.softmax(self._logits(query, key, shared), axis=-1)
         if self.differential is not None:
             return attend_differentially(self, weights, value, training)
-        capture = override_of(self, "attention_weights", training)
-        weights = self.attention_dropout(capture(weights) if capture else weights, training=training)
+        if self.window:
+            weights = change_through_grid(weights, capture, self.grid, self.window)
+        elif capture:
+            weights = capture(weights)
+        weights = self.attention_dropout(weights, training=training)
         return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
-
-    def _attend_from_class_token(self, tokens, grid, training):
-        """Attend from the class token to all tokens: (B, N, D) -> (B, D). Only the class token's query is computed."""
-        width, size = tokens.shape[-1], tokens.shape[-1] // self.num_heads
-        kernel, bias = ops.convert_to_tensor(self.qkv.kernel), self._qkv_bias()
-        query = ops.matmul(tokens[:, 0], kernel[:, :width])
-        both = ops.matmul(flatten_tokens(tokens), kernel[:, width:])
-        if bias is not None:
-            query, both = query + bias[:width], both + bias[width:]
-        query = ops.reshape(query, (-1, 1, self.num_heads, size))
-        both = ops.reshape(both, (-1, ops.shape(tokens)[1], 2, self.num_heads, size))
-        key, value = ops.unstack(both, 2, axis=2)  # each (B, N, h, d)
-        if self.qk_norm:
-            query, key = self.query_norm(query), self.key_norm(key)
-        if self.rope:
-            key = self._rotated([key], grid, training)[0]
-        logits = ops.matmul(ops.transpose(query, (0, 2, 1, 3)) * size**-0.5, ops.transpose(key, (0, 2, 3, 1)))
-        weights = self.attention_dropout(ops.softmax(logits, axis=-1), training=training)  # (B, h, 1, N)
-        return ops.reshape(ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3))), (-1, width))
 
     def call(self, tokens, patches=None, class_token_only=False, training=False):
         if self.masked and patches is None:
@@ -256,12 +253,14 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         shared = patches if self.masked or self.relative_bias == "shared_mlp" else None
         grid = None if patches is None else ops.shape(patches)[1:3]
         if class_token_only:
-            attended = self._attend_from_class_token(tokens, grid, training)
-        else:
-            forward = None if patches is not None else override_of(self, "forward", training)
-            if forward and not override_of(self, "attention_weights", training):
-                return forward(tokens)
-            attended = self._attend(self.project(tokens, grid, training), training, shared)
-            attended = ops.reshape(attended, (-1, tokens.shape[-1]))
-        attended = self.out(attended if self.norm is None else self.norm(attended))
-        return attended[:, None] if class_token_only else unflatten_tokens(attended, tokens)
+            attended = attend_from_unrotated_token(self, tokens, grid, training)
+            return self.out(attended if self.norm is None else self.norm(attended))[:, None]
+        forward = None if patches is not None else override_of(self, "forward", training)
+        if forward and not override_of(self, "attention_weights", training):
+            return forward(tokens)
+        tokens = to_windows(tokens, self.grid, self.window) if self.window else tokens
+        attended = self._attend(self.project(tokens, grid, training), training, shared)
+        attended = ops.reshape(attended, (-1, tokens.shape[-1]))
+        attended = attended if self.norm is None else self.norm(attended)
+        attended = unflatten_tokens(self.out(attended), tokens)
+        return from_windows(attended, self.grid, self.window) if self.window else attended

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.layers.base import Dense, Layer
+from keras_vit.layers.decomposed_bias import DecomposedBias
 
 
 def offset_index(grid: tuple[int, int]) -> np.ndarray:
@@ -54,8 +55,8 @@ class RelativeBiasTable(Layer):
     def compute_output_shape(self, input_shape=None):
         return (self.num_heads, *self._index.shape)
 
-    def bias(self) -> Any:
-        """Return the bias of the logits: (H, N, N)."""
+    def bias(self, query: Any = None) -> Any:
+        """Return the bias of the logits: (H, N, N). The query is not read."""
         table = ops.reshape(ops.convert_to_tensor(self.table), self.table.shape)  # whose gradient is dense, not indexed
         bias = ops.take(table, self._index.reshape(-1), axis=0)
         return ops.transpose(ops.reshape(bias, (*self._index.shape, self.num_heads)), (2, 0, 1))
@@ -96,8 +97,8 @@ class RelativeBiasMLP(Layer):
         tokens = self.prefix_tokens + len(self._index)
         return (self.num_heads, tokens, tokens)
 
-    def bias(self) -> Any:
-        """Return the bias of the logits: (H, N, N)."""
+    def bias(self, query: Any = None) -> Any:
+        """Return the bias of the logits: (H, N, N). The query is not read."""
         coordinates = ops.convert_to_tensor(self._coordinates, dtype=self.compute_dtype)
         bias = ops.take(self.fc2(self.fc1(coordinates)), self._index.reshape(-1), axis=0)
         bias = ops.transpose(ops.reshape(bias, (*self._index.shape, self.num_heads)), (2, 0, 1))
@@ -119,4 +120,4 @@ class SharedRelativeBias(RelativeBiasMLP):
         return self.bias()[None]
 
 
-RELATIVE_BIASES = {"table": RelativeBiasTable, "mlp": RelativeBiasMLP}
+RELATIVE_BIASES = {"table": RelativeBiasTable, "mlp": RelativeBiasMLP, "decomposed": DecomposedBias}

@@ -172,8 +172,9 @@ def _with_prompts(model, blocks, count: int):
     after = names[names.index(first.name) :]
     if first.name != next(layer.name for layer in model.layers if isinstance(layer, EncoderBlock)):
         raise ValueError(f"freeze expected no pattern of the first block with 'vpt', received one of {names[0]!r}.")
-    relative = any(block.relative_positions or "relative_bias" in (block.attention_options or {}) for block in blocks)
-    if relative or first.mlp_kernel_size or any(name.startswith("position_embedding") for name in after):
+    of_grid = {"relative_bias", "window"}
+    relative = any(block.relative_positions or of_grid & (block.attention_options or {}).keys() for block in blocks)
+    if relative or first.mlp_kernel_size or any(name.startswith(("position_embedding", "neck_")) for name in after):
         raise ValueError(f"kind expected 'lora' with {model.name}, whose positions or convolutions inside the blocks "
                          "have no place for prompts, received 'vpt'.")  # fmt: skip
     prefix = token_layout(model).prefix_tokens

@@ -95,7 +95,9 @@ def attention_options(variant, layout, i: int) -> dict | None:
         options["relative_bias"] = variant.relative_bias
     if variant.relative_bias == "mlp":
         options["relative_bias_dim"] = variant.relative_bias_dim
-    if variant.rope or variant.relative_bias in ("table", "mlp"):
+    if variant.window and i not in variant.global_blocks:
+        options["window"] = variant.window
+    if variant.rope or variant.relative_bias in ("table", "mlp", "decomposed") or "window" in options:
         options |= {"grid": layout.grid, "prefix_tokens": layout.prefix_tokens}
     return options or None
 

@@ -52,8 +52,9 @@ def build_masked(
     policy = keras.dtype_policies.get(dtype)
     prefix = prefix_counts(variant, class_token=pooling == "token")
     check_row(variant, prefix, None in input_shape)
-    if not variant.final_norm:
-        raise ValueError("variant expected a row with a final norm for masked prediction, received final_norm=False.")
+    if not variant.final_norm or variant.neck is not None:
+        raise ValueError("variant expected a row with a final norm and no neck for masked prediction, received "
+                         f"final_norm={variant.final_norm} and neck={variant.neck}.")  # fmt: skip
     images, x = image_input(None, input_shape, variant.image_size, include_preprocessing, policy)
     sources = keras.Input((None,), dtype="int32", name="sources")
     places = keras.Input((None,), dtype="int32", name="places")

@@ -4,7 +4,7 @@ import typing
 from dataclasses import fields, is_dataclass
 from types import UnionType
 
-from keras_vit.checks import is_positive, is_text, is_whole, require
+from keras_vit.checks import is_count, is_positive, is_text, is_whole, require
 from keras_vit.models.variants import AnyVariant, BiTVariant, Variant
 from keras_vit.weights import require_classes
 
@@ -14,7 +14,7 @@ POOLINGS = ("token", "gap", "map", None)
 NORMS = ("layer", "rms")
 MAP_NORMS = ("group", "batch", "evo")
 _CHOICES = {"positions": POSITIONS, "positions_at": PLACES, "norm": NORMS, "pooling": POOLINGS}
-_CHOICES |= {"qkv_bias": ("qkv", "qv", "none"), "relative_bias": (None, "table", "mlp", "shared_mlp")}
+_CHOICES |= {"qkv_bias": ("qkv", "qv", "none"), "relative_bias": (None, "table", "mlp", "shared_mlp", "decomposed")}
 _CHOICES |= {"block": ("pre_norm", "post_norm", "parallel", "attention_scale")}
 _CHOICES |= {"coordinates": ("cells", "centers"), "order": ("yx", "xy"), "pairs": ("neighbours", "halves")}
 # Type of a field -> a check of the value, and the words of the error.
@@ -32,12 +32,18 @@ _SPECIAL = {
     "mlp_kernel_size": (lambda value: is_whole(value) and value % 2, "an odd int, or 0"),
     "jitter": (lambda value: is_positive(value) and value >= 1, "a number of at least 1, or null"),
     "rescale": (lambda value: is_positive(value) and value >= 1, "a number of at least 1, or null"),
+    "global_blocks": (lambda value: _are_counts(value) and len(set(value)) == len(value), "a tuple of block numbers"),
+    "neck": (lambda value: _are_counts((value,)), "a positive int, 0 or null"),
     "reference_grid": (lambda value: isinstance(value, tuple) and _is_pair(value), "(height, width) or null"),
 }
 
 
 def _is_pair(value) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2 and all(map(is_whole, value))
+
+
+def _are_counts(values) -> bool:
+    return isinstance(values, tuple) and all(is_whole(value) or is_count(value, 0) for value in values)
 
 
 def require_row(row: AnyVariant) -> None:
@@ -95,6 +101,7 @@ def check_row(variant: Variant, prefix: dict[str, int], free: bool) -> None:
                          f"{variant.registers}.")  # fmt: skip
     check_attention_options(variant, sum(prefix.values()), free)
     check_blocks(variant)
+    check_windows(variant, any(prefix.values()), free)
     if variant.axial and any(prefix.values()):
         raise ValueError("pooling expected 'gap' or 'map' without a class token, for which axial blocks have no place, "
                          "received one.")  # fmt: skip
@@ -116,6 +123,9 @@ def check_pooling(variant, pooling, has_head, class_token, norm_after_pooling) -
     if pooling in ("gap", "map") and variant.distillation_token:
         raise ValueError("pooling expected 'token' or None with a distillation token, whose classifier reads class and "
                          f"distillation token, received {pooling!r}.")  # fmt: skip
+    if variant.neck is not None and (pooling == "map" or norm_after_pooling):
+        raise ValueError("pooling expected 'gap' or None with a neck, and norm_after_pooling False, received "
+                         f"{pooling!r} and {norm_after_pooling}.")  # fmt: skip
     if norm_after_pooling and (pooling is None or not variant.final_norm):
         raise ValueError("norm_after_pooling expected False with pooling=None or a row without a final norm, received "
                          "True.")  # fmt: skip
@@ -136,7 +146,8 @@ def check_attention_options(variant: Variant, prefix_tokens: int, free: bool) ->
     """Raise a ValueError unless the options of a row's attention and MLP fit the other fields and the image size."""
     options = {"rope": None, "qkv_bias": "qkv", "relative_bias": None, "attention_inner_norm": False}
     options |= {"gated_mlp": False, "mlp_inner_norm": False, "dense_bias": True, "attention_out_bias": True}
-    options |= {"block": "pre_norm", "qk_norm": False, "heads_per_key": 1, "differential_attention": False}
+    options |= {"window": 0, "neck": None, "block": "pre_norm", "qk_norm": False}
+    options |= {"heads_per_key": 1, "differential_attention": False}
     changed = [name for name, usual in options.items() if getattr(variant, name) != usual]
     if variant.axial and changed:
         raise ValueError(f"{changed[0]} expected {options[changed[0]]!r} with axial blocks, received "
@@ -171,6 +182,38 @@ def check_blocks(variant: Variant) -> None:
     if variant.relative_bias == "shared_mlp" and variant.mlp_kernel_size:
         raise ValueError("mlp_kernel_size expected 0 with relative_bias='shared_mlp', which takes the place of the "
                          f"patches, received {variant.mlp_kernel_size}.")  # fmt: skip
+
+
+def takes_prefix(variant: Variant) -> bool:
+    """Return whether a row's blocks take tokens in front of the patches."""
+    of_grid = variant.axial or variant.window or variant.neck is not None
+    return not of_grid and variant.relative_bias != "decomposed"
+
+
+def check_axial_fields(variant: Variant, left_out: set[str]) -> None:
+    """Raise a ValueError unless the fields that axial blocks do not have are at their defaults."""
+    for field in fields(variant):
+        received = getattr(variant, field.name)
+        if field.name in left_out and received != field.default:
+            raise ValueError(f"{field.name} expected {field.default} with axial blocks, received {received}.")
+
+
+def check_windows(variant: Variant, has_prefix: bool, free: bool) -> None:
+    """Raise a ValueError unless the windows and the neck of a row fit the other fields and the image size."""
+    if not variant.axial and has_prefix and not takes_prefix(variant):
+        raise ValueError("pooling expected 'gap' or None without a class token or registers, for which windows, a neck "
+                         "and decomposed positions have no place, received some.")  # fmt: skip
+    if free and (variant.window or variant.neck is not None):
+        raise ValueError("input_shape expected a known size with window or neck, received a free one.")
+    excluded = {"rope": variant.rope, "differential_attention": variant.differential_attention}
+    excluded |= {"relative_bias": variant.relative_bias not in (None, "decomposed")}
+    excluded |= {"relative positions": variant.positions == "relative"}
+    if variant.window and (found := [name for name, value in excluded.items() if value]):
+        raise ValueError(f"window expected 0 with {found[0]}, received {variant.window}.")
+    others = [i for i in variant.global_blocks if not variant.window or i >= variant.depth]
+    if others:
+        raise ValueError(f"global_blocks expected numbers of the {variant.depth} blocks beside a window, received "
+                         f"{others} with window={variant.window}.")  # fmt: skip
 
 
 def check_classes(include_top: bool, classes: int, weights) -> None:

@@ -4,14 +4,13 @@ Every stage is a named node of the model's graph. In order:
 images, rescaling, (in a hybrid stem_root, stem_stage1 and so on,) embedding, tokens, patch_norm, registers,
 distillation_token, class_token, position_embedding, embedding_dropout, pre_norm, encoder_block_00,
 (position_embedding_01 if every block has one,) encoder_block_01 and so on, encoder_norm, pooling, (pooled_norm instead
-of encoder_norm,) pre_logits, head, predictions.
+of encoder_norm,) pre_logits, head, predictions. The layers of `neck.py` take the place of encoder_norm.
 
 B batch, H W C image, h w patch grid, N tokens, D width.
 """
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 import keras
@@ -21,7 +20,8 @@ from keras_vit.layers.dropout import Dropout
 from keras_vit.models.conventions import follow_conventions
 from keras_vit.models.encoder_config import EncoderConfig, attention_options, block_inputs, block_kind, mlp_options
 from keras_vit.models.inputs_and_head import classifier, finished_model, image_input
-from keras_vit.models.row_checks import check_classes, check_pooling, check_row
+from keras_vit.models.neck import after_neck
+from keras_vit.models.row_checks import check_axial_fields, check_classes, check_pooling, check_row, takes_prefix
 from keras_vit.models.stem import stem_map
 from keras_vit.models.token_layout import TokenLayout, add_prefix, prefix_counts
 from keras_vit.models.variants import Variant
@@ -69,7 +69,7 @@ def build(
     variant, conventions = follow_conventions(weights, variant)
     policy = keras.dtype_policies.get(dtype)
     if class_token is None:
-        class_token = variant.class_token or pooling == "token" or (pooling is None and not variant.axial)
+        class_token = variant.class_token or pooling == "token" or (pooling is None and takes_prefix(variant))
     config = EncoderConfig(
         patch_size=layers.as_pair(variant.patch_size if patch_size is None else patch_size),
         prefix=prefix_counts(variant, class_token=class_token),
@@ -145,17 +145,16 @@ def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int)
     available |= {"attention_options": attention_options(variant, layout, i), "mlp_options": mlp_options(variant)}
     kind = block_kind(variant)
     all_options, options = (inspect.signature(block.__init__).parameters for block in (layers.EncoderBlock, kind))
-    for field in fields(variant):
-        received = getattr(variant, field.name)
-        if field.name in all_options.keys() - options.keys() and received != field.default:
-            raise ValueError(f"{field.name} expected {field.default} with axial blocks, received {received}.")
+    check_axial_fields(variant, all_options.keys() - options.keys())
     options = {name: available[name] for name in options if name in available}
     return kind(**options, name=f"encoder_block_{i:02d}", dtype=config.policy)
 
 
 def _pool(x, variant, config, layout, pooling, norm_after_pooling):
-    """Normalise the tokens and pool them: (B, N, D) -> (B, D), or (B, N, D) without pooling."""
-    if variant.final_norm and not norm_after_pooling:
+    """Normalise the tokens and pool them: (B, N, D) -> (B, D), or (B, N, D) or a neck's map without pooling."""
+    if variant.neck is not None:
+        x = after_neck(x, layout.grid, variant.neck, pooling is None, config.policy)
+    elif variant.final_norm and not norm_after_pooling:
         x = config.norm("encoder_norm")(x)
     if pooling == "token":
         kind = layers.DistillationPooling if variant.distillation_token else layers.TokenPooling

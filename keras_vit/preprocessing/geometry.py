@@ -32,7 +32,8 @@ def prepare_image(image: np.ndarray, spec: "ImageSpec", size: tuple[int, int]) -
         return image
     padded = np.empty((*size, image.shape[2]), "float32")
     padded[:] = fill_color(spec, image.shape[2])
-    top, left = ((side - found) // 2 for side, found in zip(size, image.shape[:2], strict=True))
+    missing = [side - found for side, found in zip(size, image.shape[:2], strict=True)]
+    top, left = (0 if spec.resize_mode == "corner" else count // 2 for count in missing)
     padded[top : top + image.shape[0], left : left + image.shape[1]] = image
     return padded
 
@@ -57,6 +58,8 @@ def resized_sides(height, width, spec: "ImageSpec", size: tuple[int, int], low=m
         return target[0] * height // shorter, target[0] * width // shorter
     ratios = height / target[0], width / target[1]
     ratio = low(*ratios) if spec.resize_mode == "center" else high(*ratios)
+    if spec.resize_mode == "corner":  # halves are rounded up
+        return rounded((2 * height / ratio + 1) // 2), rounded((2 * width / ratio + 1) // 2)
     return rounded(height / ratio), rounded(width / ratio)
 
 
@@ -80,7 +83,7 @@ def crop_offset(excess, spec: "ImageSpec"):
 
 
 def fill_color(spec: "ImageSpec", channels: int) -> list[int]:
-    """Return the pixel values that `border` pads with: by default the mean, as in timm."""
+    """Return the pixel values that `border` and `corner` pad with: by default the mean, as in timm."""
     if spec.fill is not None:
         return [round(255 * value) for value in spec.per_channel(spec.fill, channels)]
     mean = [round(255 * value) for value in spec.per_channel(spec.mean, channels)]

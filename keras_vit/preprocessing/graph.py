@@ -101,9 +101,9 @@ def prepare_image(image, spec: ImageSpec, size: tuple[int, int]):
     found, target = tf.shape(image)[:2], tf.constant(size)
     start = crop_offset(tf.maximum(found - target, 0), spec)
     image = tf.slice(image, [start[0], start[1], 0], [*tf.unstack(tf.minimum(found, target)), -1])
-    if spec.resize_mode == "border":
+    if spec.resize_mode in ("border", "corner"):
         missing = tf.maximum(target - found, 0)
-        before = missing // 2
+        before = missing // 2 if spec.resize_mode == "border" else tf.zeros_like(missing)
         paddings = [*tf.unstack(tf.stack([before, missing - before], axis=1)), [0, 0]]
         fill = tf.constant(fill_color(spec, channels), tf.float32)
         image = tf.pad(image - fill, paddings) + fill

@@ -16,7 +16,7 @@ from keras_vit.private import layers_of
 if TYPE_CHECKING:  # some commands do not import Keras
     import keras
 
-RESIZE_MODES = ("squash", "center", "border")
+RESIZE_MODES = ("squash", "center", "border", "corner")
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 CHANNEL_ORDERS = ("RGB", "BGR")
 CROP_OFFSETS = ("nearest", "floor")
@@ -30,7 +30,8 @@ class ImageSpec:
     Args:
         size: (height, width) of the model's input in pixels; None if the model takes any size.
         resize_mode: `squash` resizes both sides; `center` resizes the shorter side and cuts the center out; `border`
-            resizes the longer side and pads the other one with `fill`.
+            resizes the longer side and pads the other one on both ends with `fill`; `corner` pads at the bottom and the
+            right (SAM).
         interpolation: one of `INTERPOLATIONS`, as Pillow calls them.
         antialias: whether the filter widens when the image shrinks, as Pillow's does.
         crop_fraction: side of the center crop divided by the side of the resized image, in (0, 1].

@@ -160,6 +160,6 @@ def _resampling(old: tuple[int, int], new: tuple[int, int]) -> np.ndarray:
 
 
 def _is_stored_for_one_size(layer) -> bool:
-    """Return whether a block has relative positions or biases, which are stored for one number of tokens."""
+    """Return whether a block has relative positions, biases or windows, which are stored for one number of tokens."""
     options = getattr(layer, "attention_options", None) or {}
-    return getattr(layer, "relative_positions", False) or "relative_bias" in options
+    return getattr(layer, "relative_positions", False) or bool({"relative_bias", "window"} & options.keys())

@@ -148,7 +148,7 @@ def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = 
         )
     class_token = "class_token" in contents.prefix
     positions = shapes.get("position_embedding/embedding", (1, 0, 0))
-    layout = prefix_and_grid(positions, contents.prefix_tokens, grid)
+    layout = prefix_and_grid(positions, contents.prefix_tokens, grid or contents.grid)
     # timm's models with `no_embed_class`: DeiT III, and those with registers
     in_front = contents.layout.name == "timm" and contents.prefix_tokens and layout and not layout[0]
     without_prefix = {"prefix_positions": False} if in_front else {}
@@ -161,7 +161,7 @@ def architecture_of_contents(contents: Contents, grid: tuple[int, int] | None = 
         "vit",
         channels=root[2],
         width=shapes[first][3],
-        depth=len({path.split("/")[0] for path in shapes if path.startswith("encoder_block_")}),
+        depth=contents.depth,
         mlp_dim=shapes.get("encoder_block_00/mlp/fc2/kernel", (0, 0))[0],
         num_heads=_heads(contents),
         patch_size=shapes[first][:2],
@@ -229,6 +229,9 @@ def grid_of_config(contents: Contents, fields: dict) -> tuple[int, int] | None:
 
 def _heads(contents):
     counts = {entry.heads for path, entry in contents.entries.items() if path.endswith("qkv/kernel") and entry.heads}
+    table = contents.entries.get("encoder_block_00/attention/bias/down")  # of SAM; as wide as a head
+    if not counts and table and len(table.shape) == 2 and table.shape[1]:
+        return contents.entries["embedding/kernel"].shape[-1] // table.shape[1]
     if len(counts) > 1:
         raise ValueError(f"source expected one number of heads, received {sorted(counts)} in {contents.source!r}.")
     return counts.pop() if counts else None

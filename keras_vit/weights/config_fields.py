@@ -18,6 +18,7 @@ from keras_vit.weights.transformers_models import (
     hub_options,
     hub_pooling,
 )
+from keras_vit.weights.windows import sam_conventions, windows_of_timm
 
 
 def config_fields(file, contents: Contents) -> dict:
@@ -58,6 +59,7 @@ def config_fields(file, contents: Contents) -> dict:
     }
     stated["block"] = stated_options(config).get("block")
     fields["options"] = {name: value for name, value in stated.items() if value}
+    fields["options"] |= windows_of_timm(config, contents.depth)
     if contents.options.get("gated_mlp") and contents.options.get("qkv_bias") == "qv" and not states_rope(config):
         raise ValueError(
             f"the config of {contents.source!r} expected an 'architecture' of timm, because no array shows whether a "
@@ -74,7 +76,7 @@ def config_fields(file, contents: Contents) -> dict:
     if method := naflex_resize(config):
         fields["position_resize"] = method
     implied = find_timm_architecture(config)
-    return fields if implied is None else {**implied.fields, **fields}
+    return {**(sam_conventions(contents) if implied is None else implied.fields), **fields}
 
 
 def _require_same_model(config: dict, contents: Contents) -> None:

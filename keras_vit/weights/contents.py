@@ -25,6 +25,7 @@ from keras_vit.weights.names_options import fused_parts
 from keras_vit.weights.transforms import SAME, TRANSPOSED, Transform, zeros
 from keras_vit.weights.unsupported import require_supported
 from keras_vit.weights.views import plain_name, with_views
+from keras_vit.weights.windows import windows_shown
 
 _LANGUAGE_MODEL = re.compile(r"(^|[./])(llm|language_model)[./]")
 # The cells of classifiers without a bias.
@@ -93,6 +94,11 @@ class Contents:
         return {layer: shape[-2] if len(shape) > 1 else 1 for layer, shape in shapes.items()}
 
     @property
+    def depth(self) -> int:
+        """Number of encoder blocks."""
+        return len({path.split("/")[0] for path in self.entries if path.startswith("encoder_block_")})
+
+    @property
     def options(self) -> dict[str, object]:
         """Fields of the row that the shapes show, by name."""
         shapes = {path: entry.shape for path, entry in self.entries.items()}
@@ -100,7 +106,7 @@ class Contents:
         if "in_proj." in "".join(getattr(self.entries.get("encoder_block_00/mlp/fc1/kernel"), "names", ())):
             one_bias = "encoder_block_00/attention/out/bias" not in shapes
             shown |= {"block": "parallel"} | ({"attention_out_bias": False} if one_bias else {})
-        return shown
+        return shown | windows_shown(shapes, self.grid)
 
     @property
     def grid(self) -> tuple[int, int] | None:

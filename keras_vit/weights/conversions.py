@@ -7,7 +7,7 @@ from math import isqrt
 import numpy as np
 
 from keras_vit.weights.contents import Contents, Entry
-from keras_vit.weights.resize import resize_bias_table, resize_channels, resize_grid, resize_kernel
+from keras_vit.weights.resize import resize_bias_table, resize_channels, resize_grid, resize_kernel, resize_offsets
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ def find_conversion(target: Target, entry: Entry, contents: Contents) -> Convers
         return _fit_side(target, entry)
     if part == "attention/bias/table":
         return _fit_bias_table(target, entry, contents)
+    if part in ("attention/bias/down", "attention/bias/across"):
+        return _fit_offsets(target, entry)
     if target.path in ("embedding/kernel", "stem_root/kernel", "stem_conv1/kernel", "root/kernel"):
         return _fit_kernel(target, entry)
     if target.path in ("head/kernel", "head/bias"):
@@ -141,6 +143,14 @@ def _fit_bias_table(target, entry, contents) -> Conversion:
         return None
     sentence = f"relative biases resized from {source} to {grid} as in timm"
     return lambda array: resize_bias_table(array, source, grid), sentence
+
+
+def _fit_offsets(target, entry) -> Conversion:
+    """Find the conversion of the embeddings of the offsets along an axis."""
+    if len(entry.shape) != 2 or entry.shape[1:] != target.shape[1:]:
+        return None
+    sentence = f"relative positions resized from {entry.shape[0]} to {target.shape[0]} offsets as in timm"
+    return lambda array: resize_offsets(array, target.shape[0]), sentence
 
 
 def _fit_side(target, entry) -> Conversion:

@@ -14,6 +14,9 @@ _TIMM_KEYS = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # timm's default
 
 
+METAS_SAM = ImageSpec(resize_mode="corner", **_IMAGENET)  # whose files have no config
+
+
 def read_spec(file, layout: str) -> ImageSpec | None:
     """Return the preprocessing that a file's config or the catalogue states; None if nothing states it.
 
@@ -81,7 +84,7 @@ def timm_config(spec: ImageSpec, channels: int, size: tuple[int, int]) -> dict:
         "std": spec.per_channel(spec.std, channels),
         "interpolation": spec.interpolation,
         "crop_pct": crop,
-        "crop_mode": spec.resize_mode,
+        "crop_mode": "border" if spec.resize_mode == "corner" else spec.resize_mode,
     }
 
 
@@ -157,6 +160,9 @@ def _hf_sizes(config: dict) -> tuple[str, int | None, tuple[int, int] | None]:
     crop = {"height": crop, "width": crop} if isinstance(crop, int) else crop
     resized = (resize["height"], resize["width"]) if "height" in resize else None
     cropped = (crop["height"], crop["width"]) if crop and config.get("do_center_crop") else None
+    longest, padded = resize.get("longest_edge"), config.get("pad_size") or {}
+    if longest and config.get("do_pad", True) and {longest} == set(padded.values()):  # SAM
+        return "corner", None, (longest, longest)
     shortest = resize.get("shortest_edge")
     if shortest and cropped and cropped[0] != cropped[1]:
         raise ValueError(f"a crop of {cropped}, which is not square, of images resized by their shorter side")
@@ -171,7 +177,7 @@ def processor_config(spec: ImageSpec, channels: int, size: tuple[int, int]) -> d
     Raises:
         ValueError: transformers has no such preprocessing.
     """
-    if spec.resize_mode == "border" or spec.channel_order != "RGB":
+    if spec.resize_mode in ("border", "corner") or spec.channel_order != "RGB":
         raise ValueError(
             "layout 'hf' expected preprocessing by 'squash' or 'center' in channel order 'RGB', "
             f"received {spec.resize_mode!r} and {spec.channel_order!r}."

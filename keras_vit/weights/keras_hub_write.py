@@ -141,7 +141,7 @@ def _task(model: Architecture, backbone: dict) -> dict:
 
 def _converter(spec: ImageSpec, model: Architecture, row: Backbone) -> dict | None:
     """Return the config of an image converter, or None and a printed note if keras-hub has no such preprocessing."""
-    fits = spec.crop_fraction == 1 and spec.resize_mode != "border" and spec.channel_order == "RGB"
+    fits = spec.crop_fraction == 1 and spec.resize_mode not in ("border", "corner") and spec.channel_order == "RGB"
     if not fits or spec.interpolation not in _INTERPOLATIONS:
         print(f"layout 'keras_hub': it has no preprocessing like {spec}, so that none is written.", file=sys.stderr)
         return None

@@ -90,6 +90,7 @@ SYNONYMS = tuple(
         (r"^embeds\.proj\.bias$", "patch_embed.proj.bias"),
         (r"^(blocks\.\d+\.mlp)\.w12\.", r"\1.fc1."),  # DINOv2's SwiGLU
         (r"^(blocks\.\d+\.mlp)\.w3\.", r"\1.fc2."),
+        (r"^(blocks\.\d+\.mlp)\.lin([12])\.", r"\1.fc\2."),  # SAM
         (r"^(encoder\.layer\.\d+|layernorm)\.", r"vit.\1."),  # transformers' ViTMSN, and the last norm of its BEiT
         (r"/standardized_conv2d_\d+/", "/standardized_conv2d/"),  # TensorFlow counted BiT's layers
         (r"^patch_embed\.backbone\.(conv|norm)\.", r"patch_embed.backbone.stem.\1."),  # timm's stem without stages
@@ -126,6 +127,8 @@ PREFIXES = (
     Prefix("params/img/"),
     Prefix("img/"),
     *(Prefix(theirs, tower=True) for theirs in ("visual.", "visual.trunk.")),  # OpenCLIP, OpenAI's CLIP
+    Prefix("image_encoder.", tower=True),  # Meta's SAM
+    Prefix("vision_encoder.", "vit.", tower=True),  # transformers' SAM
     Prefix("", "vit."),  # transformers' ViTModel
     *(
         Prefix(f"{theirs}.", "vit.")
@@ -152,6 +155,7 @@ IGNORED = re.compile(
 ASIDE = re.compile(
     r"((module|model|net|network|backbone|base_encoder|encoder|vit|params)[./])*("
     r"decoder\w*|mask_tokens?|lm_head|predictor|momentum_encoder|projector|(dino|ibot)_head|local_cls_norm|"
+    r"prompt_encoder|mask_decoder|shared_image_embedding|"  # SAM's
     r"head\.(\d+|mlp|last_layer|layers)|llm|language_model|multi_modal_projector|text_model|text_projection|"
     r"logit_scale|logit_bias"
     r")([./]|$)"

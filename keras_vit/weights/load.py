@@ -16,12 +16,13 @@ from keras_vit.weights.config_fields import config_fields
 from keras_vit.weights.contents import Contents, Entry, read_contents
 from keras_vit.weights.conversions import Target, find_conversion, other_grid
 from keras_vit.weights.files import open_weights
-from keras_vit.weights.image_configs import read_spec
+from keras_vit.weights.image_configs import METAS_SAM, read_spec
 from keras_vit.weights.keras_file import KerasFile
 from keras_vit.weights.notes import difference_notes, preprocessing_notes, record_source
 from keras_vit.weights.report import Report
 from keras_vit.weights.resize import require_method
 from keras_vit.weights.transforms import heads_of
+from keras_vit.weights.windows import is_metas
 
 if TYPE_CHECKING:  # some commands do not import Keras
     import keras
@@ -144,7 +145,7 @@ def load_open_file(
     report.left_over.extend(contents.left_over)
     report.aside.extend(contents.aside)
     report.require_fit(misfits, strict, () if strict else ("head/",) if has_head else _TOP)
-    spec = read_spec(file, contents.layout.name)
+    spec = read_spec(file, contents.layout.name) or (METAS_SAM if is_metas(contents) else None)
     report.notes.extend((*difference_notes(model, contents, fields, chosen), *preprocessing_notes(model, spec)))
     remaining = [step for step in steps if initial is None or step.change or step.variable.path not in initial.done]
     file.verify([name for step in remaining for name in step.entry.names])
@@ -198,8 +199,9 @@ def _plan(model, variables, contents, report, position_resize, source_grid):
             ]
             continue
         change, sentence = conversion
-        changed.append((layer, sentence))
-        if sentence not in report.conversions:
+        if sentence:  # a grid in another shape of array is not changed
+            changed.append((layer, sentence))
+        if sentence and sentence not in report.conversions:
             report.conversions.append(sentence)
         if change is None:
             report.unused_top.extend(entry.names)

@@ -94,9 +94,10 @@ def _vit(model, layers: dict, known: dict) -> Architecture:
             "prefix_positions": getattr(positions, "prefix_positions", True),
             "pre_norm": "pre_norm" in layers,
             "patch_norm": "patch_norm" in layers,
-            "final_norm": "encoder_norm" in layers or "pooled_norm" in layers,
+            "final_norm": any(name in layers for name in ("encoder_norm", "pooled_norm", "neck_norm2")),
             "pool_prefix": not getattr(layers.get("pooling"), "num_heads", 0) or not layers["pooling"].prefix_tokens,
             "patch_bias": layers["embedding"].use_bias,
+            "neck": getattr(layers.get("neck_conv1"), "filters", 0) if "neck_norm2" in layers else None,
             **_pooling_options(layers.get("pooling"), block),
         },
         **known,
@@ -117,9 +118,12 @@ def _block_options(blocks: list, config: dict) -> dict:
     kinds = {type(block).__name__ for block in blocks[:1]}
     groups = [(getattr(block, "attention_options", None) or {}).get("heads_per_key", 1) for block in blocks]
     dense_bias = mlp.get("use_bias", True)
+    windows = [(getattr(block, "attention_options", None) or {}).get("window", 0) for block in blocks]
     return {
         **{name: value for name, value in attention.items() if name != "heads_per_key"},
         **grouped_queries(groups),
+        "window": max(windows, default=0),
+        "global_blocks": tuple(i for i, side in enumerate(windows) if not side) if any(windows) else (),
         "block": next((_BLOCKS[kind] for kind in kinds if kind in _BLOCKS), "pre_norm"),
         "qk_norm": attention.get("qk_norm") is not None,
         "differential_attention": attention.get("differential") is not None,

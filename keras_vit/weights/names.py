@@ -290,7 +290,7 @@ def options_shown(shapes: dict[str, tuple[int, ...]], may_lack: bool) -> dict[st
         lacks = {
             "norm": ("rms", (f"{block}attention_norm/beta",)),
             "dense_bias": (False, (f"{block}attention/out/bias", f"{block}mlp/fc2/bias")),
-            "final_norm": (False, ("encoder_norm/gamma", "pooled_norm/gamma")),
+            "final_norm": (False, ("encoder_norm/gamma", "pooled_norm/gamma", "neck_norm2/gamma")),
         }
         shown |= {field: value for field, (value, paths) in lacks.items() if not any(path in shapes for path in paths)}
     return shown

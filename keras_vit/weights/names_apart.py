@@ -58,6 +58,7 @@ BESIDE = tuple(
     for sign, pattern, instead in (
         (r"^head_dist\.", r"^head\.", "head_class."),
         (r"\.mlp\.gate_proj\.", r"\.mlp\.up_proj\.", ".mlp.value_proj."),  # transformers' DINOv3
+        (r"\.attn\.rel_pos_h$|^neck\.\d\.", r"^pos_embed$", "embeds.pos_embed"),  # SAM's positions are a grid
         (r"\.qkv\.bias_mask$", r"\.attn\.qkv\.bias$", ".attn.qkv.masked_bias"),  # Meta's DINOv3
     )
 )

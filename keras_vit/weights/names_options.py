@@ -11,6 +11,7 @@ _OURS, _TIMM = "encoder_block_{i:02d}/attention/", "blocks.{i}.attn."
 _NORM_PARTS = (("gamma", "weight"), ("beta", "bias"))
 _BATCH_NORM = (*_NORM_PARTS, ("moving_mean", "running_mean"), ("moving_variance", "running_var"))
 _STEM = "patch_embed.backbone."
+_SAM = "vit.layers.{i}.attn."
 _DENSE_PARTS = (("kernel", "weight", TRANSPOSED), ("bias", "bias", SAME))
 OPTIONS = (
     # timm's NaFlexVit, which is written by the names above unless its positions are factorized
@@ -44,6 +45,35 @@ OPTIONS = (
         for n in (1, 2)
         for part, word, transform in _DENSE_PARTS
     ),
+    # SAM's encoder in timm and transformers; `_SAM` are layers of transformers' blocks
+    *(
+        row_of_cells(
+            f"{_OURS}bias/{ours}", {"timm": (f"{_TIMM}rel_pos_{axis}", SAME), "hf": (f"{_SAM}rel_pos_{axis}", SAME)}
+        )
+        for ours, axis in (("down", "h"), ("across", "w"))
+    ),
+    *(
+        row_of_cells(
+            f"neck_conv{n}/kernel",
+            {"timm": (f"neck.{2 * n - 2}.weight", TORCH_CONV), "hf": (f"vit.neck.conv{n}.weight", TORCH_CONV)},
+        )
+        for n in (1, 2)
+    ),
+    *(
+        row_of_cells(
+            f"neck_norm{n}/{part}",
+            {"timm": (f"neck.{2 * n - 1}.{word}", SAME), "hf": (f"vit.neck.layer_norm{n}.{word}", SAME)},
+        )
+        for n in (1, 2)
+        for part, word in _NORM_PARTS
+    ),
+    *(row_of_cells(f"neck_norm2/{part}", {"timm": (f"neck.{word}", SAME)}) for part, word in _NORM_PARTS),
+    *(row_of_cells(f"head/{part}", {"timm": (f"head.fc.{word}", transform)}) for part, word, transform in _DENSE_PARTS),
+    *(
+        row_of_cells(f"{_OURS}qkv/{part}", {"hf": (f"{_SAM}qkv.{word}", transform)})
+        for part, word, transform in _DENSE_PARTS
+    ),
+    row_of_cells("position_embedding/embedding", {"hf": ("vit.pos_embed", POSITION_GRID)}),
 )
 
 

@@ -82,7 +82,8 @@ def difference_notes(model, contents: Contents, fields: dict, chosen=()) -> list
 def _hidden_fields(architecture, contents: Contents) -> list[str]:
     """Return further fields that the shapes of a file do not show."""
     names = []
-    if architecture.depth and not any(entry.heads for entry in contents.entries.values()):
+    shown = architecture.options.get("relative_bias") == "decomposed"  # by the width of the tables
+    if architecture.depth and not (shown or any(entry.heads for entry in contents.entries.values())):
         names.append("num_heads")
     if (
         contents.layout.name == "timm"

@@ -49,6 +49,11 @@ def resize_kernel(kernel: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return np.einsum("ih,jw,hwcd->ijcd", *inverses, kernel, optimize=True).astype("float32")
 
 
+def resize_offsets(table: np.ndarray, count: int) -> np.ndarray:
+    """Resize the embeddings (offsets, d) of an axis to `count` offsets, by linear interpolation as SAM's code does."""
+    return (_bilinear(count, len(table)) @ table).astype("float32")
+
+
 def resize_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
     """Convert a first kernel (h, w, C, D) to another number of channels.
 

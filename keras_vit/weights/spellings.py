@@ -80,6 +80,15 @@ AIMV2 = (
         | {"mlp.gate": "ffn.gate_proj", "mlp.value": "ffn.up_proj", "output.dense": "ffn.down_proj"},
     ),
 )
+SAM = (  # query, key and value are one array
+    ("vit.embeddings.patch_embeddings.projection", "vit.patch_embed.projection"),
+    *_pairs(
+        _LAYER,
+        "vit.layers.{i}.",
+        {"layernorm_before": "layer_norm1", "layernorm_after": "layer_norm2", "attention.output.dense": "attn.proj"}
+        | {"intermediate.dense": "mlp.lin1", "output.dense": "mlp.lin2"},
+    ),
+)
 _TABLE = "attention.attention.relative_position_bias.relative_position_bias_table"
 BEIT = _pairs(
     _LAYER, "vit.encoder.layer.{i}.", {"layer_scale1.lambda1": "lambda_1", "layer_scale2.lambda1": "lambda_2"}
@@ -114,7 +123,20 @@ DINOV3_OFFICIAL = (
     ("reg_token", "storage_tokens"),
     *_pairs("blocks.{i}.mlp.", "blocks.{i}.mlp.", {"fc1_g": "w1", "fc1_x": "w2", "fc2": "w3"}),
 )
-_ALL = (DINOV2, DINOV2_GATED, DINOV3, DINOV3_GATED, CLIP, SIGLIP, AIMV2, BEIT, SHARED_BIAS, OPENCLIP, DINOV3_OFFICIAL)
+_ALL = (
+    DINOV2,
+    DINOV2_GATED,
+    DINOV3,
+    DINOV3_GATED,
+    CLIP,
+    SIGLIP,
+    AIMV2,
+    SAM,
+    BEIT,
+    SHARED_BIAS,
+    OPENCLIP,
+    DINOV3_OFFICIAL,
+)
 _IN_FILES = tuple((theirs, ours) for pairs in _ALL for ours, theirs in pairs)
 
 

@@ -23,7 +23,7 @@ FAMILIES = {  # family: words in tags; the first match counts
     "eva": ("eva_",), "clip": ("clip",), "deit3": ("deit3",), "deit": ("deit",), "aimv2": ("aimv2",),
     "radio": ("radio",), "pe": ("vit_pe_",), "flexivit": ("flexivit",), "naflexvit": ("naflexvit",),
     "resnetv2": ("resnetv2",),
-    "hybrid": ("_r26_", "_r50_", "_r_s16"), "relpos": ("relpos",),
+    "hybrid": ("_r26_", "_r50_", "_r_s16"), "relpos": ("relpos",), "sam": ("samvit",),
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import re
 
 from keras_vit.weights.naflex import naflex_model
 from keras_vit.weights.timm_arguments import ratio, timm_arguments, timm_base
+from keras_vit.weights.windows import is_sam, sam_model
 
 DINOV3_ROPE = {"temperature": 100.0, "coordinates": "centers", "pairs": "halves"}
 _PERCEPTION = {"order": "xy", "offset": 1.0}
@@ -92,6 +93,8 @@ def timm_model(model, arguments: dict) -> tuple[str, dict]:
         ValueError: timm has no such model.
     """
     options = model.options
+    if is_sam(model):
+        return sam_model(model, arguments | ({"init_values": scale} if (scale := options.get("layer_scale")) else {}))
     if bool(options.get("pre_norm")) == options.get("patch_bias", True):
         raise ValueError(
             "layout 'timm' expected a patch embedding with a bias, or without one and with pre_norm, received "

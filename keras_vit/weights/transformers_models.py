@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from keras_vit.weights.spellings import AIMV2, BEIT, CLIP, DINOV2, DINOV2_GATED, DINOV3, DINOV3_GATED, SIGLIP
+from keras_vit.weights.spellings import AIMV2, BEIT, CLIP, DINOV2, DINOV2_GATED, DINOV3, DINOV3_GATED, SAM, SIGLIP
 from keras_vit.weights.timm_models import DINOV3_ROPE
+from keras_vit.weights.windows import windows_of_transformers
 
 _HEADS, _GELU, _TANH = {"num_attention_heads": 12}, {"hidden_act": "gelu"}, {"hidden_act": "gelu_pytorch_tanh"}
 _VIT = {**_HEADS, **_GELU, "layer_norm_eps": 1e-12}
@@ -121,6 +122,20 @@ HUB_MODELS = {
             fixed={"is_native": False},
             options={"norm": "rms", "dense_bias": False},
         ),
+        HubModel(
+            "sam_vision_model",
+            "SamVisionModel",
+            None,
+            "vision_encoder.",
+            SAM,
+            defaults={
+                **_SMALL,
+                "num_hidden_layers": 12,
+                "window_size": 14,
+                "global_attn_indexes": (2, 5, 8, 11),
+            },
+            keys={"mlp_dim": "intermediate_size"},
+        ),
     )
 }
 # Models of several parts -> the model of their `vision_config`, if the latter does not state it.
@@ -130,6 +145,7 @@ TOWERS = {
     "siglip2": "siglip2_vision_model",
     "aimv2": "aimv2_vision_model",
     "paligemma": "siglip_vision_model",
+    "sam": "sam_vision_model",
 }
 _SIGLIP = ("siglip_vision_model", "siglip2_vision_model")
 
@@ -161,6 +177,8 @@ def hub_options(config: dict) -> dict[str, object]:
     options = dict(model.options)
     if model.model_type == "dinov3_vit":
         options["rope"] = DINOV3_ROPE | {"temperature": float(hub_config(config)["rope_theta"])}
+    if model.model_type == "sam_vision_model":
+        options |= windows_of_transformers(hub_config(config))
     return options
 
 
@@ -170,8 +188,8 @@ def hub_pooling(config: dict, contents) -> dict[str, str | None]:
     has_classifier = "head/kernel" in contents.entries
     if model is None or "pooling/probe" in contents.entries:
         return {}
-    if model.model_type in (*_SIGLIP, "aimv2_vision_model") and not has_classifier:
-        return {"pooling": None}  # the sequence of tokens
+    if model.model_type in (*_SIGLIP, "aimv2_vision_model", "sam_vision_model") and not has_classifier:
+        return {"pooling": None}  # the sequence of tokens, or SAM's map
     if model.model_type in ("beit", "data2vec-vision") and not hub_config(config)["use_mean_pooling"]:
         return {"pooling": "token"}
     return {}

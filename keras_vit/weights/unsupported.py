@@ -48,6 +48,7 @@ class Feature:
 
 _AT = r"(?:^|[./])"  # start of a component of a name
 _CLIP = ("pre_layrnorm.weight", "vision_model.pre_layrnorm.weight")  # of transformers' CLIP, spelt so
+_LAST_NORMS = tuple(rf"\1{name}.weight" for name in ("norm", "fc_norm", "neck.3", "neck"))
 FEATURES = (
     Feature("LayerScale", _AT + r"(layer_scale\d\.lambda1|lambda_\d)$"),
     Feature(
@@ -104,7 +105,7 @@ FEATURES = (
         r"^((.*?)(?:patch_embed\.proj|embeddings\.patch_embedding))\.weight$",
         without=(r"\1.bias", r"\2norm_pre.weight", *_CLIP),
     ),
-    Feature("no final norm", r"^(|(?!.*stages).*\.)blocks\.0\.norm1\.weight$", (r"\1norm.weight", r"\1fc_norm.weight")),
+    Feature("no final norm", r"^(|(?!.*stages).*\.)blocks\.0\.norm1\.weight$", _LAST_NORMS),
 )
 # Parts that are supported where the config states them: elsewhere the arrays may be missing. (field, value, part)
 _BY_CONFIG = (

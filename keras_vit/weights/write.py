@@ -29,6 +29,7 @@ from keras_vit.weights.timm_architectures import find_timm_architecture
 from keras_vit.weights.timm_models import eva_names, is_beit, is_eva, relative_names
 from keras_vit.weights.transformers_write import hub_arrays
 from keras_vit.weights.transforms import SAME, heads_of
+from keras_vit.weights.windows import is_sam, sam_names
 
 if TYPE_CHECKING:  # some commands do not import Keras
     import keras
@@ -82,8 +83,7 @@ def save_weights(model: "keras.Model", path: str | os.PathLike, layout: str | No
     config = None if _SUFFIXES[layout] == ".npz" else write_config(architecture, layout, spec)
     arrays = _arrays(model, architecture, layout)
     _print_differences(architecture, layout, config)
-    if not spec.is_plain_scaling and not (layout == "timm" or (layout == "hf" and as_folder)):
-        print(f"layout {layout!r}: its readers scale images to [-1, 1], the model's are {spec}.", file=sys.stderr)
+    _print_preprocessing(spec, layout, as_folder)
     if note := merge_note(model):
         print(f"layout {layout!r}: {note}.", file=sys.stderr)
     if config is None:
@@ -143,13 +143,9 @@ def _require_place(architecture, layout: str) -> None:
 _PLAIN_BIT = {"norm": "group", "standardized": True, "basic": False, "deep_stem": False}
 # Fields of a row that only timm's layout has a place for, with the only value that the others support.
 _TIMM_ONLY = {
-    "conv_stem": None,
-    "block": "pre_norm",
-    "attention_out_bias": True,
-    "qk_norm": False,
-    "heads_per_key": 1,
-    "differential_attention": False,
-}
+    "conv_stem": None, "block": "pre_norm", "attention_out_bias": True, "qk_norm": False, "heads_per_key": 1,
+    "differential_attention": False, "window": 0, "neck": None,
+}  # fmt: skip
 # Likewise the fields that the official layouts have no place for.
 _TORCH_ONLY = {
     "gated_mlp": False,
@@ -196,6 +192,8 @@ def _arrays(model, architecture, layout):
     if layout == "timm" and architecture.options.get("conv_stem"):
         stem = f"patch_embed.backbone.{len(architecture.options['conv_stem']['sizes'])}.conv."
         return {name.replace("patch_embed.proj.", stem): array for name, array in arrays.items()}
+    if layout == "timm" and is_sam(architecture):
+        return sam_names(arrays, architecture)
     if layout == "timm" and (is_eva(architecture) or is_beit(architecture)):
         return eva_names(arrays)
     if layout == "timm" and architecture.options.get("block") == "parallel":
@@ -270,6 +268,15 @@ def _write_atomically(path: Path, write) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             partial.unlink()
+
+
+def _print_preprocessing(spec, layout, as_folder):
+    """Print how the model's images are prepared if the file does not state it."""
+    if not spec.is_plain_scaling and not (layout == "timm" or (layout == "hf" and as_folder)):
+        print(f"layout {layout!r}: its readers scale images to [-1, 1], the model's are {spec}.", file=sys.stderr)
+    if layout == "timm" and spec.resize_mode == "corner":
+        print("layout 'timm': its readers pad images on both ends, the model's are padded at the bottom and the right.",
+              file=sys.stderr)  # fmt: skip
 
 
 _IN_CONFIG = {"timm": ("activation", "pooling"), "hf": ("activation", "layer_norm_epsilon")}

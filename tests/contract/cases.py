@@ -54,6 +54,9 @@ POOLED = replace(TINY, registers=2, pool_prefix=False, mlp_inner_norm=True)
 POST_NORM = replace(TINY, block="post_norm", heads_per_key=2, qk_norm=True)
 PARALLEL = replace(TINY, block="parallel", differential_attention=True, attention_out_bias=False, layer_scale=0.5)
 SHARED_BIAS = replace(TINY, relative_bias="shared_mlp", positions="none", block="attention_scale", layer_scale=0.5)
+WINDOWS = replace(
+    TINY, window=2, global_blocks=(1,), relative_bias="decomposed", neck=8, activation="gelu", positions="learned"
+)
 FACTORIZED = replace(TINY, positions="factorized", registers=2)
 BIT = keras_vit.BiTVariant("tiny_bit", units=(1, 1), width_factor=0.5)
 EFFICIENTNET = keras_vit.EfficientNetVariant("tiny_efficientnet", 0.25, 0.1)
@@ -162,6 +165,12 @@ LAYERS = (
         layers.AttentionWithOptions,
         {"num_heads": 4, "masked": True, "attention_dropout_rate": 0.1},
         ((6, 16), (1, 1, 6)),
+    ),
+    Case(
+        "AttentionWithOptions_of_windows",
+        layers.AttentionWithOptions,
+        {"num_heads": 4, "window": 2, "grid": (2, 3), "relative_bias": "decomposed", "attention_dropout_rate": 0.1},
+        TOKENS,
     ),
     Case("SharedRelativeBias", layers.SharedRelativeBias, {"num_heads": 2, "grid": (2, 3)}, ((2, 3, 5),)),
     Case("ExtendedMLP", layers.ExtendedMLP, {"mlp_dim": 24, "dropout_rate": 0.1, "inner_norm": "layer"}, TOKENS),
@@ -325,6 +334,15 @@ MODELS = (
     Case("parallel", arguments={"variant": PARALLEL, "pooling": "gap"}),
     Case("shared_bias", arguments={"variant": SHARED_BIAS, "pooling": "gap"}, shapes=((8, 12, 3),)),
     Case("factorized", arguments={"variant": FACTORIZED, "pooling": "gap"}, shapes=((8, 12, 3),)),
+    Case("windows", arguments={"variant": WINDOWS, "pooling": "gap", **DROPS}, shapes=((12, 20, 3),)),
+    Case(
+        "windows_map",
+        arguments={"variant": replace(WINDOWS, positions="none"), "pooling": None, "include_top": False},
+        shapes=((12, 8, 3),),
+    ),
+    Case(
+        "windows_of_one_norm", arguments={"variant": replace(WINDOWS, neck=0), "pooling": "gap"}, shapes=((12, 8, 3),)
+    ),
     Case("without_a_final_norm", arguments={"variant": replace(TINY, final_norm=False)}),
     Case("free_size", shapes=((None, None, 3),), static_size=False),
     Case("gap_beside_a_class_token", arguments={"pooling": "gap", "class_token": True, "norm_after_pooling": True}),
@@ -372,6 +390,7 @@ PRINCIPAL += (
     "parallel",
     "shared_bias",
     "factorized",
+    "windows",
     "bit_batch_norm",
     "bit_evo_norm",
     "conv_stem",

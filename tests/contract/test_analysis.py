@@ -45,6 +45,13 @@ def test_every_kind_of_model_can_be_looked_into(case):
             for function in (analysis.Attention.rollout, analysis.mean_distance):
                 with pytest.raises(ValueError, match="expected attention weights that are positive and sum to 1"):
                     function(attention)
+        elif "windows" in case.name:
+            sums = attention.weights.sum(-1)
+            assert sums.max() < 1 + 1e-5 and (sums > 0).all() and (sums[0] < 0.99).any()  # padding has a share
+            np.testing.assert_allclose(sums[1], 1, atol=1e-5)
+            with pytest.raises(ValueError, match="rollout expected attention from every patch to every patch"):
+                attention.rollout()
+            assert (analysis.mean_distance(attention) > 0).all()
         else:
             np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
             assert attention.rollout().shape == (3, *attention.grid)

@@ -61,6 +61,10 @@ CASES = [
     (replace(TINY, mlp_inner_norm=True, norm="rms", dense_bias=False), {"pooling": "gap"}),
     (replace(TINY, distillation_token=True), {}),
     (replace(TINY, registers=3, pool_prefix=False), {"pooling": "map"}),
+    (
+        replace(TINY, window=3, global_blocks=(1,), relative_bias="decomposed"),
+        {"input_shape": (16, 24, 3), "pooling": "gap"},
+    ),
     (HYBRID, {"input_shape": (32, 64, 3)}),
     pytest.param(find_variant("ViT_B32")[0], {}, id="ViT_B32"),
 ]

@@ -184,7 +184,7 @@ def test_timms_checkpoints_are_those_of_timm():
 
     timm = parity.timm()
     rows = timm_checkpoints()
-    assert len(rows) == len({row.tag for row in rows}) == 487
+    assert len(rows) == len({row.tag for row in rows}) == 490
     for row in rows:
         cfg = timm.models.get_pretrained_cfg(row.tag)
         spec = row.spec

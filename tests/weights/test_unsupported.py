@@ -32,7 +32,9 @@ ADDED = {
         "deit.embeddings.distillation_token": GAMMA[None, None],
         "classifier.weight": KERNEL,
     },
-    "decomposed or other relative position biases": {"blocks.0.attn.rel_pos_h": np.ones((7, 16), "float32")},
+    "decomposed or other relative position biases": {
+        "encoder.layer.0.attention.rel_pos_h": np.ones((7, 16), "float32")
+    },
     "rotary position embedding (RoPE)": {"rope.periods": GAMMA},
     "a gated MLP (SwiGLU)": {"blocks.0.ffn.gate_proj.weight": KERNEL},
     "a norm inside attention or the MLP": {"blocks.0.mlp.ffn_ln.weight": GAMMA, "blocks.0.mlp.ffn_ln.bias": GAMMA},

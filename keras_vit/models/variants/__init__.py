@@ -11,12 +11,12 @@ from keras_vit.models.variants.lookup import VARIANTS as VARIANTS
 from keras_vit.models.variants.lookup import find_variant as find_variant
 from keras_vit.models.variants.lookup import list_models as list_models
 from keras_vit.models.variants.lookup import names_of as names_of
+from keras_vit.models.variants.parts import ConvStem as ConvStem
+from keras_vit.models.variants.parts import ResNetStem as ResNetStem
+from keras_vit.models.variants.parts import Rope as Rope
 from keras_vit.models.variants.rows import AnyVariant as AnyVariant
 from keras_vit.models.variants.rows import BiTVariant as BiTVariant
 from keras_vit.models.variants.rows import ConvNet as ConvNet
-from keras_vit.models.variants.rows import ConvStem as ConvStem
 from keras_vit.models.variants.rows import EfficientNetVariant as EfficientNetVariant
 from keras_vit.models.variants.rows import ParameterCounts as ParameterCounts
-from keras_vit.models.variants.rows import ResNetStem as ResNetStem
-from keras_vit.models.variants.rows import Rope as Rope
 from keras_vit.models.variants.rows import Variant as Variant

@@ -70,7 +70,10 @@ def _extras(row: Variant) -> str:
     extras += ["a distillation token"] if row.distillation_token else []
     extras += ["RMSNorm"] if row.norm == "rms" else []
     extras += ["rotary positions"] if row.rope else []
-    extras += ["relative position biases"] if row.relative_bias else []
+    relative = "decomposed relative positions" if row.relative_bias == "decomposed" else "relative position biases"
+    extras += [relative] if row.relative_bias else []
+    extras += [f"windows of {row.window} patches in all but {len(row.global_blocks)} blocks"] if row.window else []
+    extras += [f"a neck of {row.neck} channels"] if row.neck else []
     extras += ["factorized positions"] if row.positions == "factorized" else []
     extras += ["differential attention"] if row.differential_attention else []
     extras += ["norms of query and key"] if row.qk_norm else []

@@ -7,7 +7,8 @@ models whose names end in `qkvb`.
 from dataclasses import replace
 
 from keras_vit.models.variants import vit
-from keras_vit.models.variants.rows import ParameterCounts, Rope, Variant
+from keras_vit.models.variants.parts import Rope
+from keras_vit.models.variants.rows import ParameterCounts, Variant
 
 _DINOV3 = {
     "positions": "none", "rope": Rope(100.0, coordinates="centers", pairs="halves"), "registers": 4,

@@ -6,7 +6,8 @@ Parameter counts are timm's.
 from dataclasses import replace
 
 from keras_vit.models.variants import vit
-from keras_vit.models.variants.rows import ParameterCounts, Rope, Variant
+from keras_vit.models.variants.parts import Rope
+from keras_vit.models.variants.rows import ParameterCounts, Variant
 
 _POOLED = {"class_token": True, "pooling": "gap", "norm_after_pooling": True}
 _EVA02 = {

@@ -5,7 +5,8 @@ MobileCLIP's tower has two convolutions with batch norms instead (arXiv 2311.170
 
 from dataclasses import replace
 
-from keras_vit.models.variants.rows import ConvStem, ParameterCounts, ResNetStem
+from keras_vit.models.variants.parts import ConvStem, ResNetStem
+from keras_vit.models.variants.rows import ParameterCounts
 from keras_vit.models.variants.vit import B16, B32, L16, L32, S32, Ti16
 
 R_Ti16 = replace(

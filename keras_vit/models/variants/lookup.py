@@ -26,6 +26,7 @@ from keras_vit.models.variants import (
     registers,
     relpos,
     rope_vit,
+    sam,
     sapiens,
     siglip,
     tips,
@@ -58,6 +59,7 @@ FAMILIES = (
     relpos,
     naflex,
     sapiens,
+    sam,
 )
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 VARIANTS = tuple(row for row in ROWS if isinstance(row, Variant))

@@ -6,7 +6,8 @@ Parameter counts are timm's. APE stands for learned absolute positions of the pa
 from dataclasses import replace
 
 from keras_vit.models.variants import vit
-from keras_vit.models.variants.rows import ParameterCounts, Rope, Variant
+from keras_vit.models.variants.parts import Rope
+from keras_vit.models.variants.rows import ParameterCounts, Variant
 
 _ROPE = {"positions": "none", "layer_scale": 1e-5, "activation": "gelu"}
 _AXIAL = {**_ROPE, "rope": Rope(100.0, order="xy")}

@@ -7,7 +7,8 @@ Parameter counts are timm's.
 from dataclasses import replace
 
 from keras_vit.models.variants import vit
-from keras_vit.models.variants.rows import ParameterCounts, Rope, Variant
+from keras_vit.models.variants.parts import Rope
+from keras_vit.models.variants.rows import ParameterCounts, Variant
 
 _SAPIENS = {
     "positions": "none", "rope": Rope(100.0, coordinates="centers", pairs="halves"), "norm": "rms", "qk_norm": True,
