@@ -71,5 +71,6 @@ def _following(options, recipe, suggestion) -> tuple[str, ...]:
     field = "head_first.learning_rate" if options.head else "optimizer.learning_rate"
     place = ("--data-dir", options.data_dir) if options.data_dir else ()
     workdir = Path("runs") / recipe.name.replace(":", "_")
+    workdir = workdir.with_name(f"{workdir.name}_rate") if workdir.exists() else workdir  # of a run at another rate
     settings = (*options.set, f"{field}={suggestion:.2g}")
     return ("train", options.recipe, "--workdir", str(workdir), *place, "--set", *settings)

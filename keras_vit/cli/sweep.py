@@ -51,7 +51,9 @@ def run(options) -> Result:
     if result["best"] is None:
         return Result(result, "\n".join([*lines, "no setting could be trained: the loss of each diverged", written]))
     settings = ", ".join(f"{field}={value}" for field, value in result["best_settings"].items())
-    lines += [f"best: {settings or 'the recipe'}, in {result['best_recipe']}", written]
+    alike = sum(trial["mean"] == result["trials"][0]["mean"] for trial in result["trials"])
+    tie = f", the first of {alike} settings with this score" if alike > 1 else ""
+    lines += [f"best: {settings or 'the recipe'}{tie}, in {result['best_recipe']}", written]
     return Result(result, "\n".join(lines), following(options, result))
 
 

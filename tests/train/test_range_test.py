@@ -107,6 +107,10 @@ def test_the_verb_prints_a_rate_and_draws(tmp_path, monkeypatch, capsys, found):
     assert f"--set optimizer.learning_rate={found.suggestion:.2g}" in said.err
     with Image.open(tmp_path / "rates.png") as drawn:
         assert drawn.size[0] > 500
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / RECIPE.name).mkdir(parents=True)
+    assert cli.main(command) == 0  # the run of this name began at another rate
+    assert f"--workdir runs/{RECIPE.name}_rate --set" in capsys.readouterr().err
     assert cli.main([*command, "--json", "--quiet"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["suggestion"] == found.suggestion and len(data["rates"]) == len(data["losses"]) == data["updates"]

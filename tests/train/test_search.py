@@ -313,7 +313,7 @@ def test_folds_of_a_regression_and_of_several_labels(tmp_path):
 
 
 def test_a_sweep_of_a_regression_selects_the_lowest_loss(tmp_path, monkeypatch, capsys):
-    losses = iter([0.5, math.nan, 0.25, 0.75])
+    losses = iter([0.5, math.nan, 0.25, 0.75, 0.25])
 
     def train(recipe, workdir, data_dir=None, strategy="auto"):
         Path(workdir).mkdir(parents=True)
@@ -325,12 +325,13 @@ def test_a_sweep_of_a_regression_selects_the_lowest_loss(tmp_path, monkeypatch, 
     data = Data("csv", directory="rows.csv", targets="numbers", columns=("age",))
     recipe = replace(RECIPE, data=data, loss=Loss("huber"), evaluate=Evaluate(split="validation"))
     (tmp_path / "recipe.json").write_text(to_json(recipe))
-    command = ["sweep", str(tmp_path / "recipe.json"), "--over", "optimizer.learning_rate=1e-4,1e-3,1e-2,1e-1"]
+    command = ["sweep", str(tmp_path / "recipe.json"), "--over", "optimizer.learning_rate=1e-4,1e-3,1e-2,1e-1,2e-1"]
     assert cli.main([*command, "--workdir", str(tmp_path / "sweep")]) == 0
     result = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
-    assert [trial["mean"] for trial in result["trials"]] == [0.25, 0.5, 0.75, None] and result["lower_is_better"]
+    assert [trial["mean"] for trial in result["trials"]] == [0.25, 0.25, 0.5, 0.75, None] and result["lower_is_better"]
     said = capsys.readouterr()
     assert "validation loss" in said.out.splitlines()[0] and "0.25" in said.out.splitlines()[1].split()
+    assert "best: optimizer.learning_rate=1e-2, the first of 2 settings with this score, in" in said.out
     assert "diverged" in said.out and "trial 0: optimizer.learning_rate=1e-4: validation loss 0.5" in said.err
     with pytest.raises(
         ValueError, match="over expected settings with the same validation loss, received the loss 'l1'"

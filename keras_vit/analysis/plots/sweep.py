@@ -62,6 +62,9 @@ def _draw(axes, field, result):
         axes.set_xticks(sorted(set(places)), [f"{place:g}" for place in sorted(set(places))])
         axes.set_xticks([], minor=True)
         axes.margins(x=0.1)
+    low, high = axes.get_ylim()
+    if result["is_share"] and high > 100:
+        axes.set_ylim(low, 100 + 0.03 * max(100 - low, 1))
     axes.set_title(field, fontsize=10)
     axes.grid(True)
     axes.set_axisbelow(True)
