@@ -121,7 +121,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         others["relative_bias"] = relative_bias not in (None, "decomposed")
         if window and (found := _given(**others, differential=differential is not None, prefix_tokens=prefix_tokens)):
             raise ValueError(f"window expected 0 with {found[0]}, received {window}.")
-        self.rope = rope
+        self.rope: Any = rope
         self.window = window
         self.relative_bias = relative_bias
         self.relative_bias_dim = relative_bias_dim

@@ -205,6 +205,7 @@ def test_adapters_are_shared():
     assert max_difference(keras_vit.patch_sequence_model(model)(padded(whole, 20)), model(images)) < 1e-5
 
 
+@pytest.mark.broad
 def test_a_file_keeps_the_model_and_the_method(tmp_path):
     model = keras_vit.patch_sequence_model(tiny(FACTORIZED), max_patches=16, position_resize="timm_npz_square")
     model.save(tmp_path / "model.keras")
@@ -228,6 +229,7 @@ def test_keras_exports_a_saved_model(tmp_path):
         assert max_difference(served.serve(batch), model(batch)) < 1e-5
 
 
+@pytest.mark.broad
 def test_the_method_is_that_of_the_file_or_the_row(tmp_path):
     def method(model):
         return keras_vit.patch_sequence_model(model).get_layer("position_embedding").resize
