@@ -111,6 +111,7 @@ def test_every_form_of_a_model_has_the_same_figures(file, place, exported, tmp_p
     assert figures[0]["calibration"]["log_loss"] == pytest.approx(figures[1]["calibration"]["log_loss"], abs=1e-5)
 
 
+@pytest.mark.broad
 def test_published_weights_are_evaluated(place, tmp_path, capsys):
     keras_vit.save_weights(keras_vit.load_model(place / "model.keras"), tmp_path / "hub", layout="hf")
     with_names = run(capsys, tmp_path / "hub", "--data", place / "photos", "--output", tmp_path, "--json")
@@ -263,6 +264,7 @@ def test_the_calibrated_model_has_the_temperature_and_the_same_accuracy(place, t
     assert found == pytest.approx(first["temperature"]["value"])
 
 
+@pytest.mark.broad
 def test_an_export_cannot_be_saved_with_a_temperature(place, exported, tmp_path, capsys):
     saving = ("--validation", place / "photos" / "val", "--save-calibrated", tmp_path / "new.keras")
     said = run(capsys, exported, "--data", place / "photos", "--output", tmp_path, *saving, status=2)

@@ -86,6 +86,7 @@ def test_finetune_plans_ordered_classes_and_probabilities(folder, weights, capsy
     assert (recipe.loss.kind, recipe.data.targets, list(rows[0])[1:3]) == ("softmax", "probabilities", ["cat", "dog"])
 
 
+@pytest.mark.broad
 def test_finetune_weighs_rare_classes_above_a_ratio_and_says_so(folder, weights, capsys):
     text, recipe, rows = planned(capsys, weights, "rare.csv")
     counts = Counter(row["label"] for row in rows if row["split"] == "train")

@@ -41,6 +41,7 @@ def test_the_logits_are_divided_and_the_classes_stay(activation, tmp_path):
     assert keras.ops.convert_to_numpy(read(IMAGES)) == pytest.approx(found, abs=1e-6)
 
 
+@pytest.mark.broad
 @needs_tensorflow
 def test_exports_have_the_temperature_in_graph_and_manifest(tmp_path):
     model = tiny()

@@ -51,6 +51,7 @@ def exported(tmp_path_factory):
     return folder, models
 
 
+@pytest.mark.broad
 def test_every_adapter_has_signatures_that_answer_as_its_model_does(exported):
     folder, models = exported
     manifest = json.loads((folder / "animals" / "1" / "manifest.json").read_text())
@@ -65,6 +66,7 @@ def test_every_adapter_has_signatures_that_answer_as_its_model_does(exported):
         assert {label.decode() for label in best["labels"].numpy().ravel()} == set(LABELS[name])
 
 
+@pytest.mark.broad
 def test_the_weights_of_the_base_are_stored_and_loaded_once(exported):
     folder, models = exported
     loaded = tf.saved_model.load(str(folder / "animals" / "1"))
@@ -100,6 +102,7 @@ def test_a_server_chooses_the_adapter_by_the_signature(exported):
         assert status == 400 and "fish" in answer["error"]
 
 
+@pytest.mark.broad
 def test_lora_and_factors_are_merged_by_an_export(tmp_path):
     model = adapted("ssf", LABELS["pets"], 1)
     report = export(model, tmp_path / "merged", formats=["saved_model"])
@@ -117,6 +120,7 @@ def test_half_precision_has_the_adapters_too(exported, tmp_path):
     assert {row.signature for row in report.rows} >= {"serving_default", "pets", "birds", "pets_classify_bytes"}
 
 
+@pytest.mark.broad
 def test_what_does_not_fit_is_refused(exported, tmp_path):
     _, models = exported
     base = built()

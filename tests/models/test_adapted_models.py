@@ -20,6 +20,7 @@ def both():
     return [pytest.param(lambda: quantize(built(), "int8"), id="int8"), pytest.param(lambda: adapt(built()), id="lora")]
 
 
+@pytest.mark.broad
 @needs_tensorflow
 @pytest.mark.parametrize("make", both())
 @pytest.mark.parametrize("options", [{"frozen": True}, pytest.param({"whole": True}, marks=pytest.mark.large)])

@@ -119,6 +119,7 @@ def _folders(data, photos, folder):
     return replace(data, directory=str(folder), test_split="test", train_split="train")
 
 
+@pytest.mark.broad
 @KINDS
 @pytest.mark.parametrize("include_preprocessing", [False, pytest.param(True, marks=pytest.mark.broad)])
 def test_an_export(include_preprocessing, spec, photos, tmp_path):
@@ -159,6 +160,7 @@ def test_an_older_export_without_preprocessing_is_scaled_plainly(photos, tmp_pat
     assert load_predictor(report.path).interface.preprocessing == ImageSpec()
 
 
+@pytest.mark.broad
 @KINDS
 def test_analysis(spec, photos, tmp_path):
     model = built(spec=spec)

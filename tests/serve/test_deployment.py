@@ -114,6 +114,7 @@ def png(seed=0):
     return file.getvalue()
 
 
+@pytest.mark.broad
 def test_the_classifier_of_ray_serve_answers_as_the_newest_export(ray_serve, exports, own, tmp_path):
     files = [png(0), b"no image", png(1)]
     first, broken, last = ray_serve.Classifier(exports / "photos").classify(files)

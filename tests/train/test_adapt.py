@@ -140,6 +140,7 @@ def test_recomputed_activations_have_the_same_gradient(kind, base):
         assert max_difference(one, other) < 1e-5 * max(1.0, np.abs(one).max()), path
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("kind", first_quick(["lora", "ssf", "adapter"], 1))
 @pytest.mark.parametrize("precision", first_quick(["mixed_bfloat16", "mixed_float16"], 1))
 def test_half_precision_keeps_the_adapters_in_float32(kind, precision, base, tmp_path):
@@ -195,6 +196,7 @@ def operations(depth, of=None, **settings):
     return forward, both - forward
 
 
+@pytest.mark.broad
 def test_the_gradient_stops_at_the_last_trained_block():
     """The operations of the gradient do not depend on the number of frozen blocks; those of the forward pass do."""
     frozen = ("embedding", "class_token", "position_embedding")

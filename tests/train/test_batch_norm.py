@@ -61,6 +61,7 @@ def by_keras(recipe, parts=(IMAGES,)):
     return [np.mean(values, axis=0) for values in zip(*found, strict=True)]
 
 
+@pytest.mark.broad
 def test_an_update_moves_the_averages_as_keras_does():
     state = updated(RECIPE)
     assert max_difference(arrays(moving_averages(state.model)), by_keras(RECIPE)) < 1e-6

@@ -75,6 +75,7 @@ def test_a_run_on_features_has_the_figures_of_the_run_on_images(change, tmp_path
     assert "MB; the epochs read them in place of the images" in said
 
 
+@pytest.mark.broad
 def test_stopped_and_gone_on_is_equal_to_the_bit_and_computes_no_feature_again(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
     train(CACHED, tmp_path / "whole", None)
@@ -97,6 +98,7 @@ def test_stopped_and_gone_on_is_equal_to_the_bit_and_computes_no_feature_again(t
     )
 
 
+@pytest.mark.broad
 def test_interrupted_features_go_on_from_the_last_finished_file(tmp_path, monkeypatch):
     monkeypatch.setattr(cached_features, "CHUNK", 32)
     computed, own = [], cached_features._training_chunk

@@ -62,6 +62,7 @@ def test_where_a_gpu_trains_or_a_batch_has_no_equal_parts_threads_stay_as_they_a
     assert threads.counts == [0, 0]
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("changes", "model"),
     [

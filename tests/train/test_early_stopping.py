@@ -78,6 +78,7 @@ def test_interrupted_after_any_evaluation_it_ends_alike(early, tmp_path, monkeyp
     assert all(np.array_equal(a, b) for a, b in pairs)
 
 
+@pytest.mark.broad
 def test_killed_before_its_summary_it_evaluates_again_and_writes_the_line_once(early, tmp_path, monkeypatch):
     def killed(*_):
         raise RuntimeError("killed")
@@ -90,6 +91,7 @@ def test_killed_before_its_summary_it_evaluates_again_and_writes_the_line_once(e
     assert sum('"test"' in line and '"accuracy"' in line for line in lines) == 1
 
 
+@pytest.mark.broad
 def test_without_use_best_the_last_weights_are_the_result(tmp_path):
     recipe = replace(EARLY, checkpoint=Checkpoint(seconds=0, best=True))
     summary = train(recipe, tmp_path / "run")

@@ -117,6 +117,7 @@ def test_the_first_phase_moves_the_head_alone_and_the_second_one_starts_anew(kin
     assert any(not np.array_equal(np.array(a), np.array(v)) for a, v in zip(state.averages, state.trained, strict=True))
 
 
+@pytest.mark.broad
 def test_the_first_phase_leaves_batch_norms_and_moments_alone():
     row = EfficientNetVariant("tiny", width_factor=0.25, depth_factor=0.1, image_size=32)
     recipe = Recipe("tiny", Model(row, image_size=32), head_first=HeadFirst(0.5), steps=4)
@@ -171,6 +172,7 @@ def test_interrupted_at_any_step_it_ends_bit_equal(run, tmp_path, monkeypatch):
     assert same(weights(tmp_path / "run" / "model.keras"), weights(run[0] / "model.keras"))
 
 
+@pytest.mark.broad
 def test_patience_waits_for_the_second_phase(tmp_path):
     """Updates of this size destroy the head, so that no evaluation of the first phase is better than the first one."""
     recipe = replace(RECIPE, head_first=HeadFirst(0.75, 1e-12), epochs=4,
@@ -178,6 +180,7 @@ def test_patience_waits_for_the_second_phase(tmp_path):
     assert train(recipe, tmp_path / "run")["steps"] > 12
 
 
+@pytest.mark.broad
 def test_the_dry_run_takes_both_phases():
     assert len(dry_run(RECIPE)["losses"]) == 2
 

@@ -61,6 +61,7 @@ def weights(workdir):
     return [np.asarray(w) for w in keras.saving.load_model(workdir / "model.keras", compile=False).weights]
 
 
+@pytest.mark.broad
 def test_stopped_and_gone_on_is_equal_to_the_bit(imbalanced, tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
     train(RECIPE, tmp_path / "whole", imbalanced)

@@ -92,6 +92,7 @@ def test_a_profile_is_left_where_asked_for(whole):
     assert list((whole[0] / "profile").glob("plugins/profile/*/*.xplane.pb"))
 
 
+@pytest.mark.broad
 def test_tensorboards_events_hold_the_numbers_of_the_curve(whole):
     found = {}
     for path in (whole[0] / "tensorboard").iterdir():

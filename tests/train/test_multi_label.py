@@ -74,6 +74,7 @@ def probabilities(model, paths):
     return np.asarray(model(images / 127.5 - 1.0))
 
 
+@pytest.mark.broad
 def test_the_summary_is_what_scikit_learn_finds(run, table):
     workdir, summary = run
     model = keras.saving.load_model(workdir / "model.keras", compile=False)
@@ -87,6 +88,7 @@ def test_the_summary_is_what_scikit_learn_finds(run, table):
     assert (~hot.any(axis=1)).any()  # images without a label count in all of these
 
 
+@pytest.mark.broad
 def test_thresholds_are_the_best_of_the_validation_split_and_saved_with_the_model(run, table):
     workdir, summary = run
     model = keras.saving.load_model(workdir / "model.keras", compile=False)
@@ -110,6 +112,7 @@ def test_an_evaluation_has_the_figures_of_the_run(run, table, capsys):
     assert f"mean average precision {summary['mean_average_precision']:.2%}, f1 " in capsys.readouterr().out
 
 
+@pytest.mark.broad
 def test_a_prediction_is_all_labels_above_their_thresholds_and_an_export_has_them(run, table, tmp_path, capsys):
     workdir, summary = run
     model = load_predictor(workdir)
@@ -167,6 +170,7 @@ def test_without_a_validation_split_the_thresholds_are_a_half(table, tmp_path):
     assert train(recipe, tmp_path / "run", table)["thresholds"] == [0.5] * 3
 
 
+@pytest.mark.broad
 def test_what_does_not_fit_is_refused(table, tmp_path):
     one = replace(RECIPE, data=Data("digits"), evaluate=replace(RECIPE.evaluate, split=None))
     with pytest.raises(ValueError, match="metrics expected no 'mean_average_precision' with one class per image"):

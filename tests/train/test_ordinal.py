@@ -66,6 +66,7 @@ def head_with(weights, classes=4):
     return head
 
 
+@pytest.mark.broad
 def test_the_loss_is_the_one_of_the_paper_by_torch():
     """`corn_loss` of the paper's appendix: a binary cross entropy on the images of each conditional training subset."""
     torch = pytest.importorskip("torch", reason="the other implementation")
@@ -85,12 +86,14 @@ def test_the_loss_is_the_one_of_the_paper_by_torch():
     np.testing.assert_allclose(1 - np.cumsum(shares, axis=1)[:, :-1], higher, atol=1e-6)
 
 
+@pytest.mark.broad
 def test_extreme_logits_stay_finite():
     outputs = head_with(np.array([[200.0, -200.0]], "float32"), 3)(np.array([[1.0], [-1.0]], "float32"))
     losses = example_losses(Loss("ordinal"), tf.one_hot([1, 2], 3), outputs)
     assert np.isfinite(outputs).all() and losses.numpy().tolist() == pytest.approx([0.0, 200.0], abs=1e-4)
 
 
+@pytest.mark.broad
 def test_rank_metrics_are_those_of_scikit_learn():
     rng = np.random.default_rng(1)
     true, predicted = rng.integers(0, 5, (2, 200))
@@ -100,6 +103,7 @@ def test_rank_metrics_are_those_of_scikit_learn():
     assert np.isnan(rank_metrics(np.diag([3, 0]))["kappa"])
 
 
+@pytest.mark.broad
 def test_a_run_reports_ranks_and_selects_by_kappa(run, table, capsys):
     workdir, summary = run
     model = keras.saving.load_model(workdir / "model.keras", compile=False)
@@ -151,6 +155,7 @@ def test_class_weights_and_soft_steps_work_with_ordered_classes(table, tmp_path)
     assert np.isfinite(dry_run(RECIPE)["losses"]).all()
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("classes", "sentence"),
     [

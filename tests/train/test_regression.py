@@ -140,6 +140,7 @@ def test_the_best_weights_have_the_lowest_validation_loss(run, table):
     assert found["loss"] == pytest.approx(min(losses.values()), rel=1e-5) and len(losses) == 4
 
 
+@pytest.mark.broad
 def test_an_evaluation_has_the_figures_of_the_run(run, table, capsys):
     workdir, summary = run
     found = evaluate_model(load_predictor(workdir), RECIPE.data, table, RECIPE.loss)

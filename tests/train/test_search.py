@@ -112,6 +112,7 @@ def test_a_wrong_sweep_is_refused_before_the_first_run(arguments, message, tmp_p
     assert not calls and not (tmp_path / "sweep").exists()
 
 
+@pytest.mark.broad
 def test_the_test_split_never_selects(tmp_path, trainer):
     trainer()
     for split in (None, RECIPE.data.test_split):
@@ -292,6 +293,7 @@ def table_of(folder, columns, row_of):
     return str(folder / "rows.csv")
 
 
+@pytest.mark.broad
 def test_folds_of_a_regression_and_of_several_labels(tmp_path):
     numbers = table_of(tmp_path, "age", lambda i: 20.1 + 3 * i)
     data = Data("csv", directory=numbers, targets="numbers", columns=("age",), batch_size=4)
@@ -312,6 +314,7 @@ def test_folds_of_a_regression_and_of_several_labels(tmp_path):
         assert validation.targets.sum(axis=0).min() >= 2 and train.count + validation.count == 20
 
 
+@pytest.mark.broad
 def test_a_sweep_of_a_regression_selects_the_lowest_loss(tmp_path, monkeypatch, capsys):
     losses = iter([0.5, math.nan, 0.25, 0.75, 0.25])
 
@@ -359,6 +362,7 @@ def alive():
     return sum(issubclass(type(item), keras.Model) for item in items), traced
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.broad)])
 def test_the_runs_of_a_sweep_leave_no_model_in_memory(count, tmp_path):
     """Not the time and not the size of the process, but the objects are counted."""

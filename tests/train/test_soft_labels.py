@@ -40,6 +40,7 @@ def table(tmp_path_factory):
     return str(folder / "soft.csv")
 
 
+@pytest.mark.broad
 def test_a_run_reports_the_cross_entropy_of_the_probabilities(table, tmp_path):
     summary = train(RECIPE, tmp_path / "run", table)
     model = keras.saving.load_model(tmp_path / "run" / "model.keras", compile=False)

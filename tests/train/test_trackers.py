@@ -75,6 +75,7 @@ def test_a_run_sends_its_fields_its_metrics_and_its_files(fake, tmp_path):
     assert fake.files[3:] == ["report"] and fake.runs[1:] == [("abc", None)] and fake.ended == 2
 
 
+@pytest.mark.broad
 def test_a_stopped_run_continues_its_record_without_a_line_twice(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "CALL_SECONDS", 0.0)
     save = Checkpoints.save

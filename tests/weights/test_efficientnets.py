@@ -58,6 +58,7 @@ def test_the_table_of_sizes_is_that_of_the_rows():
     }
 
 
+@pytest.mark.broad
 def test_a_whole_model_of_keras_answers_the_same(application, tmp_path):
     application.save(tmp_path / "theirs.keras")
     model = keras_vit.from_pretrained(
