@@ -40,7 +40,7 @@ def find_verb(options) -> Result:
     if len(rows) > options.limit:
         lines.append(f"... and {len(rows) - options.limit} more; --limit prints them")
     lines += [f"[{number}] {source}" for number, source in enumerate(sources, 1)]
-    lines.append("size: float32, computed from the parameters; keras-vit weights info TAG shows all fields")
+    lines += ["size: float32, computed from the parameters", "keras-vit weights info TAG shows all fields"]
     first = next((row for row in shown if not row.refusal), None)
     following = ("weights", "download", first.tag) if first else ()
     return Result({"found": len(rows), "weights": [_as_json(row) for row in shown]}, "\n".join(lines), following)

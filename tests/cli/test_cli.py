@@ -152,7 +152,7 @@ def test_predict_on_a_run_and_on_its_export(run, exported, pictures, capsys):
 
 
 def test_analyze_uses_at_most_a_thousand_test_images_by_default(run, tmp_path, monkeypatch, capsys):
-    def opened(model, data, data_dir, limit, left_out):
+    def opened(model, data, data_dir, limit, left_out, *_):
         raise ValueError(f"limit {limit}")
 
     monkeypatch.setattr("keras_vit.cli.images.load_split", opened)
@@ -231,7 +231,7 @@ def test_list_shows_the_rows(capsys):
 
 OUTPUT, TABLE = {"--json", "--quiet"}, {"--numbers", "--probabilities", "--order"}
 FLAGS = {
-    "finetune": {"--workdir", "--model", "--image-size", "--splits", "--plan", "--formats"}
+    "finetune": {"--workdir", "--model", "--image-size", "--splits", "--plan", "--formats", "--adapt", "--rank"}
     | TABLE
     | {"--log"}
     | OUTPUT,
@@ -250,7 +250,7 @@ FLAGS = {
     "check": OUTPUT,
     "predict": {"--top", "--output", "--labels"} | OUTPUT,
     "export": {"--output", "--calibration", "--formats", "--limit", "--recipe", "--data-dir", "--dtype", "--images"}
-    | {"--dynamic-batch", "--results", "--adapters"}
+    | {"--dynamic-batch", "--results", "--adapters", "--fold-normalization"}
     | OUTPUT,
     "analyze": {"--output", "--parts", "--limit", "--recipe", "--data-dir"} | OUTPUT,
     "list": {"--markdown"} | OUTPUT,
