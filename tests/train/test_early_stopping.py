@@ -55,7 +55,7 @@ def test_it_stops_at_the_patience_and_its_result_is_the_best_of_the_validation(e
     assert all(np.array_equal(a, b) for a, b in zip(kept, used, strict=True))
 
 
-@pytest.mark.broad
+@pytest.mark.large
 def test_interrupted_after_any_evaluation_it_ends_alike(early, tmp_path, monkeypatch):
     save = engine.Checkpoints.save
 

@@ -205,6 +205,6 @@ print(len(found[0]), np.allclose(*found, rtol=1e-5, atol=0))
 """
 
 
-@pytest.mark.broad
+@pytest.mark.large
 def test_two_replicas_measure_what_one_device_measures(table):
     assert run_python(TWO_CPUS + f"TABLE = {table!r}\n" + MIRRORED).strip().endswith("15 True")

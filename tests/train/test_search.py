@@ -363,7 +363,7 @@ def alive():
 
 
 @pytest.mark.broad
-@pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.broad)])
+@pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.large)])
 def test_the_runs_of_a_sweep_leave_no_model_in_memory(count, tmp_path):
     """Not the time and not the size of the process, but the objects are counted."""
     over = [f"seed={','.join(map(str, range(count)))}"]
