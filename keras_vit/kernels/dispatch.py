@@ -75,7 +75,6 @@ def _training_operations(layer):
     elif type(layer) is MultiHeadSelfAttention:
         yield from _attention_operations(layer)
     elif type(layer) is AttentionWithOptions:
-        yield from _rotation(layer)
         yield from _attention_with_options_operations(layer)
     elif isinstance(layer, LayerNorm):
         yield layer, "norm", norms.layer_norm
@@ -114,10 +113,11 @@ def _attention_operations(layer: MultiHeadSelfAttention):
 
 
 def _attention_with_options_operations(layer: AttentionWithOptions):
-    """Yield the operations of an attention whose options change the queries, keys and values only."""
+    """Yield the rotation, and a forward pass if the options change the queries, keys and values only."""
     from keras_vit.kernels.training import attention_forward_with_options
     from keras_vit.kernels.training_attention import attention_and_projection
 
+    yield from _rotation(layer)
     others = layer.adds_to_logits or layer.differential is not None or layer.inner_norm or layer.window
     if is_plain_dense(layer.out) and layer.out_bias and not (others or layer.attention_dropout_rate):
         attend = attention_and_projection(recompute=layer.out.units >= WIDE)

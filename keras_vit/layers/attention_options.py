@@ -44,7 +44,7 @@ def _given(**arguments: Any) -> list[str]:
 
 
 class AttentionWithOptions(MultiHeadSelfAttention):
-    """Multi-head self-attention with options of later papers. Kernels that replace plain attention skip this class.
+    """Multi-head self-attention with options of later papers.
 
     The attention weights of differential attention can be negative, and the sum of a row is 1 - lambda.
 
@@ -165,7 +165,7 @@ class AttentionWithOptions(MultiHeadSelfAttention):
         return tokens_shape
 
     def project(self, tokens: Any, grid: Any = None, training: bool = False) -> Any:
-        """Return query, key and value in one tensor, rotated, for a `grid` of patches: (B, N, D) -> (B, N, 3, h, d)."""
+        """Return query, key and value in one tensor: (B, N, D) -> (B, N, 3, h, d). The `grid` is for rotations."""
         flat = self.qkv(flatten_tokens(tokens))
         if self.qkv_bias == "qv":
             flat = flat + self.all_biases()

@@ -47,7 +47,7 @@ class DecomposedBias(Layer):
         return (None, self.num_heads, tokens, tokens)
 
     def bias(self, query: Any) -> Any:
-        """Return the terms of the logits for queries divided by the root of d: (B, H, N, d) -> (B, H, N, N)."""
+        """Return what is added to the logits of scaled queries: (B, H, N, d) -> (B, H, N, N)."""
         (height, width), size = self.grid, query.shape[-1]
         tokens = height * width
         query = ops.reshape(query, (-1, height, width, size))  # (B * H, h, w, d)

@@ -53,7 +53,7 @@ def change_through_grid(weights: Any, change: Callable, grid: tuple[int, int], s
 
 
 def grid_weights(weights: Any, grid: tuple[int, int], side: int) -> Any:
-    """Return weights within windows as weights between all tokens: (B * n, H, S * S, S * S) -> (B, H, N, N).
+    """Return attention weights between all tokens: (B * n, H, S * S, S * S) -> (B, H, N, N).
 
     Weights between tokens of different windows are 0. A row sums to less than 1 if padding has a share.
     """

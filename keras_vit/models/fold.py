@@ -57,7 +57,7 @@ def fold_normalization(model: keras.Model, value_range: tuple[int, int] = (0, 25
         _add(copy.get_layer(first.name).bias, shift)
     else:
         _add(copy.get_layer(norm.name).moving_mean, -shift)
-    pad = {"fill": _fill(spec)} if spec.resize_mode == "border" else {}
+    pad = {"fill": _fill(spec)} if spec.resize_mode in ("border", "corner") else {}
     store_preprocessing(copy, replace(spec, mean=(0,), std=(1 / value_range[1],), channel_order="RGB", **pad))
     return copy
 
@@ -67,7 +67,7 @@ def _add(variable, values) -> None:
 
 
 def _fill(spec) -> tuple[float, ...]:
-    """Return the color of `border` in [0, 1], as RGB."""
+    """Return the color of the padding in [0, 1], as RGB."""
     mean = spec.mean if spec.channel_order == "RGB" else spec.mean[::-1]
     return mean if spec.fill is None else spec.fill
 

@@ -11,7 +11,7 @@ _EPSILON = 1e-6  # of both norms, whatever that of the blocks
 
 
 def after_neck(tokens, grid: tuple[int, int], channels: int, as_map: bool, policy):
-    """Call the layers of the neck: (B, N, D) -> (B, h, w, C), or tokens (B, N, C).
+    """Call the layers of the neck on the tokens (B, N, D) and return a map (B, h, w, C) or tokens (B, N, C).
 
     The nodes are `neck_grid`, `neck_conv1` (1 x 1), `neck_norm1`, `neck_conv2` (3 x 3), `neck_norm2` (the map) and
     `neck_tokens`.

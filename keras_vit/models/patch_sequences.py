@@ -143,7 +143,7 @@ def _misfit(call) -> str | None:
         return None
     if isinstance(layer, layers.EncoderBlock):
         options = layer.attention_options or {}
-        parts = {name: options.get(name) for name in ("rope", "relative_bias", "masked")}
+        parts = {name: options.get(name) for name in ("rope", "relative_bias", "window", "masked")}
         parts |= {name: getattr(layer, name) for name in ("relative_positions", "mlp_kernel_size")}
         return next((f"{name} in {layer.name!r}" for name, value in parts.items() if value), None)
     if isinstance(layer, (*_ALIKE, *_CHANGED, layers.TokenPooling)):

@@ -75,7 +75,7 @@ def token_layout(model: keras.Model, layer: str | None = None) -> TokenLayout:
         elif isinstance(known, Prompts) and not known.replace:
             prefix = prefix + _token_names(known)
     embedding = [known for known in model.layers if isinstance(known, PatchEmbedding)][-1]
-    patches = output_of(model, embedding).shape  # of padded sequences (B, N, D), each of which has a grid of its own
+    patches = output_of(model, embedding).shape  # (B, N, D) in padded sequences, which have no common grid
     grid = tuple(patches[1:3]) if len(patches) == 4 else (None, None)
     return TokenLayout(prefix, None if grid == (None, None) else grid)
 

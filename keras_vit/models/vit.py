@@ -151,7 +151,7 @@ def _block(variant: Variant, config: EncoderConfig, layout: TokenLayout, i: int)
 
 
 def _pool(x, variant, config, layout, pooling, norm_after_pooling):
-    """Normalise the tokens and pool them: (B, N, D) -> (B, D), or (B, N, D) or a neck's map without pooling."""
+    """Normalise the tokens and pool them: (B, N, D) -> (B, D). Without pooling, return tokens or a neck's map."""
     if variant.neck is not None:
         x = after_neck(x, layout.grid, variant.neck, pooling is None, config.policy)
     elif variant.final_norm and not norm_after_pooling:

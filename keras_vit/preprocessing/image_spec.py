@@ -39,7 +39,7 @@ class ImageSpec:
         std: standard deviation of pixels in [0, 1], likewise.
         channel_order: `RGB` or `BGR`; mean and std are in this order.
         crop_offset: rounding of the center crop's offset, `nearest` (half to even) in timm and `floor` in transformers.
-        fill: color in [0, 1] that `border` pads with, as RGB; None for the mean.
+        fill: color in [0, 1] that `border` and `corner` pad with, as RGB; None for the mean.
 
     Raises:
         ValueError: a value is out of range.

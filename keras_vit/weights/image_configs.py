@@ -72,7 +72,7 @@ def timm_config(spec: ImageSpec, channels: int, size: tuple[int, int]) -> dict:
     """
     if spec.channel_order != "RGB":
         raise ValueError(f"layout 'timm' expected channel order 'RGB', received {spec.channel_order!r}.")
-    if spec.fill not in (None, spec.mean) and spec.resize_mode == "border":
+    if spec.fill not in (None, spec.mean) and spec.resize_mode in ("border", "corner"):
         raise ValueError(f"layout 'timm' expected images padded with the mean {spec.mean}, received {spec.fill}.")
     crop, side = spec.crop_fraction, min(size)
     resized = side_before_crop(side, spec)

@@ -285,6 +285,7 @@ def test_a_wrong_length_is_refused_inside_a_graph():
     [
         (replace(TINY, rope=keras_vit.Rope()), {}, "rope in 'encoder_block_00'"),
         (replace(TINY, relative_bias="mlp"), {}, "relative_bias in 'encoder_block_00'"),
+        (replace(SIGLIP, window=2), {}, "window in 'encoder_block_00'"),
         (replace(SIGLIP, positions="relative"), {}, r"'position_embedding' \(NoPositions\)"),
         (replace(TINY, mlp_kernel_size=3), {}, "mlp_kernel_size in 'encoder_block_00'"),
         (replace(SIGLIP, positions="2d"), {}, r"'position_embedding' \(PositionEmbedding2D\)"),
