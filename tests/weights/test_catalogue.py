@@ -132,13 +132,13 @@ def test_finding_in_augregs_index(tmp_path, capsys, monkeypatch):
 def test_finding_without_an_index(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_VIT_HOME", str(tmp_path))
     assert main(["weights", "find", "--model", "vit_large_patch16", "--res", "384", "--limit", "1"]) == 0
-    _, first, more, source, about = capsys.readouterr().out.splitlines()
+    _, first, more, source, *about = capsys.readouterr().out.splitlines()
     assert (
         re.sub("  +", "  ", first)
         == "vit_large_patch16_384.augreg_in21k_ft_in1k  304.7M  1219 MB  384  1000  87.10% [1]"
     )
     assert more == "... and 3 more; --limit prints them" and source == f"[1] {TIMM_RESULTS}"
-    assert about.startswith("size: float32, computed from the parameters")
+    assert about[0] == "size: float32, computed from the parameters" and "weights info TAG" in about[1]
     assert main(["weights", "find", "--under", "1k"]) == 2
     assert "expected options that match a published checkpoint" in capsys.readouterr().err
 
