@@ -268,3 +268,15 @@ def test_the_import_turns_tensorflows_onednn_on_unless_told_otherwise(asked, swi
     code += "from tensorflow.python.util import _pywrap_util_port as port; "
     code += "print(os.environ['TF_ENABLE_ONEDNN_OPTS'], port.IsMklEnabled(), found('keras_vit>StdConv').__name__)"
     assert run_python(code).split() == [switch, str(switch == "1"), "StdConv"]
+
+
+def test_no_test_begins_after_the_end_of_ci(pytestconfig, monkeypatch):
+    plugins = pytestconfig.pluginmanager.get_plugins()
+    (own,) = [each for each in plugins if getattr(each, "__file__", None) == str(ROOT / "tests/conftest.py")]
+    monkeypatch.setenv("KERAS_VIT_TESTS_END", "1")
+    with pytest.raises(pytest.skip.Exception, match="no time is left"):
+        own.pytest_runtest_setup(None)
+    monkeypatch.setenv("KERAS_VIT_TESTS_END", "1e12")
+    own.pytest_runtest_setup(None)
+    monkeypatch.delenv("KERAS_VIT_TESTS_END")
+    own.pytest_runtest_setup(None)
