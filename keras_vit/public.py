@@ -69,6 +69,10 @@ from keras_vit.models.zoo.deit import DeiT_S16 as DeiT_S16
 from keras_vit.models.zoo.deit import DeiT_S16_distilled as DeiT_S16_distilled
 from keras_vit.models.zoo.deit import DeiT_Ti16 as DeiT_Ti16
 from keras_vit.models.zoo.deit import DeiT_Ti16_distilled as DeiT_Ti16_distilled
+from keras_vit.models.zoo.dino import DINO_B8 as DINO_B8
+from keras_vit.models.zoo.dino import DINO_B16 as DINO_B16
+from keras_vit.models.zoo.dino import DINO_S8 as DINO_S8
+from keras_vit.models.zoo.dino import DINO_S16 as DINO_S16
 from keras_vit.models.zoo.dinov2 import DINOv2_B14 as DINOv2_B14
 from keras_vit.models.zoo.dinov2 import DINOv2_B14_reg as DINOv2_B14_reg
 from keras_vit.models.zoo.dinov2 import DINOv2_g14 as DINOv2_g14
@@ -118,6 +122,9 @@ from keras_vit.models.zoo.hybrid import R_ViT_Ti16 as R_ViT_Ti16
 from keras_vit.models.zoo.ijepa import IJEPA_H14 as IJEPA_H14
 from keras_vit.models.zoo.ijepa import IJEPA_H16 as IJEPA_H16
 from keras_vit.models.zoo.ijepa import IJEPA_g16 as IJEPA_g16
+from keras_vit.models.zoo.mae import MAE_B16 as MAE_B16
+from keras_vit.models.zoo.mae import MAE_H14 as MAE_H14
+from keras_vit.models.zoo.mae import MAE_L16 as MAE_L16
 from keras_vit.models.zoo.naflex import NaFlex_B16 as NaFlex_B16
 from keras_vit.models.zoo.naflex import NaFlex_B16_factorized as NaFlex_B16_factorized
 from keras_vit.models.zoo.naflex import SigLIP2_NaFlex_B16 as SigLIP2_NaFlex_B16

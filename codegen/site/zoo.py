@@ -17,6 +17,8 @@ from keras_vit.weights.released import RELEASED, Released
 TITLES = {
     "vit": "ViT",
     "deit": "DeiT",
+    "dino": "DINO",
+    "mae": "MAE",
     "dinov2": "DINOv2",
     "clip": "CLIP",
     "siglip": "SigLIP",
@@ -45,6 +47,8 @@ TITLES = {
 EXPORTED = {
     "vit": ("token", "gap", "map"),
     "deit": ("registers",),
+    "dino": ("token",),
+    "mae": ("token",),
     "dinov2": ("registers", "registers_gap"),
     "clip": ("clip",),
     "siglip": ("map",),

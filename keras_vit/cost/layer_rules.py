@@ -212,6 +212,7 @@ _RULES = {
     layers.FactorizedPositions: _output_only,
     layers.NoPositions: _output_only,
     layers.SinCosPositions: _output_only,
+    layers.MAEPositions: _output_only,
     layers.EncoderBlock: _block,
     layers.SharedRelativeBias: _no_cost,  # computed once for a batch
     layers.AxialBlock: _axial,

@@ -42,6 +42,7 @@ from keras_vit.layers.pooling import Head as Head
 from keras_vit.layers.pooling import MeanPooling as MeanPooling
 from keras_vit.layers.pooling import TokenPooling as TokenPooling
 from keras_vit.layers.positions import FactorizedPositions as FactorizedPositions
+from keras_vit.layers.positions import MAEPositions as MAEPositions
 from keras_vit.layers.positions import NoPositions as NoPositions
 from keras_vit.layers.positions import PositionEmbedding2D as PositionEmbedding2D
 from keras_vit.layers.positions import SinCosPositions as SinCosPositions

@@ -128,7 +128,8 @@ class SinCosPositions(Positions):
     """Adds fixed sine-cosine embeddings of the column and the row to every patch token.
 
     This is the two-dimensional embedding of MoCo v3 (arXiv 2104.02057) and of "Better plain ViT baselines" (arXiv
-    2205.01580). It has D / 4 wavelengths, from 2 pi to 10,000 times 2 pi. Zeros are added to a class token.
+    2205.01580). It has D / 4 wavelengths, from 2 pi to 10,000 times 2 pi, both included. Zeros are added to a class
+    token.
 
     Args:
         grid: patches (down, across) of the model's own image size.
@@ -141,6 +142,11 @@ class SinCosPositions(Positions):
         ValueError: D is not a multiple of 4, or less than 8, or the number of tokens does not match the grid.
     """
 
+    @staticmethod
+    def _steps(frequencies):
+        """Return the number of steps from frequency 1 to 1 / 10,000."""
+        return frequencies - 1
+
     def build(self, tokens_shape, patches_shape=None):
         if tokens_shape[-1] % 4 or tokens_shape[-1] < 8:
             raise ValueError(f"{self.name} expected a width of 8, 12, 16 and so on, received {tokens_shape[-1]}.")
@@ -149,7 +155,7 @@ class SinCosPositions(Positions):
     def call(self, tokens, patches=None):
         h, w = self.grid if patches is None else ops.shape(patches)[1:3]
         quarter = tokens.shape[-1] // 4
-        frequency = ops.power(10_000.0, -ops.arange(quarter, dtype="float32") / (quarter - 1))
+        frequency = ops.power(10_000.0, -ops.arange(quarter, dtype="float32") / self._steps(quarter))
         down, across = (
             ops.cast(ops.arange(side), "float32")[:, None] * frequency  # (side, D / 4)
             for side in (h, w)
@@ -160,3 +166,16 @@ class SinCosPositions(Positions):
         code = ops.reshape(code, (1, h * w, 4 * quarter))
         code = ops.pad(code, [[0, 0], [self.prefix_tokens, 0], [0, 0]])
         return tokens + ops.cast(code, tokens.dtype)
+
+
+class MAEPositions(SinCosPositions):
+    """Adds the fixed sine-cosine embeddings of masked autoencoders (arXiv 2111.06377) to every patch token.
+
+    They differ from those of `SinCosPositions` in the wavelengths: the k-th of D / 4 is 10,000 ** (4 k / D) times 2 pi,
+    so that 10,000 times 2 pi itself is left out. I-JEPA (arXiv 2301.08243) has the same. Arguments, shapes and errors
+    are those of `SinCosPositions`.
+    """
+
+    @staticmethod
+    def _steps(frequencies):
+        return frequencies

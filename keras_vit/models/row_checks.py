@@ -8,7 +8,7 @@ from keras_vit.checks import is_count, is_positive, is_text, is_whole, require
 from keras_vit.models.variants import AnyVariant, BiTVariant, Variant
 from keras_vit.weights import require_classes
 
-POSITIONS = ("learned", "1d", "2d", "factorized", "relative", "none", "sincos2d")
+POSITIONS = ("learned", "1d", "2d", "factorized", "relative", "none", "sincos2d", "sincos2d_mae")
 PLACES = ("stem", "layers", "shared")
 POOLINGS = ("token", "gap", "map", None)
 NORMS = ("layer", "rms")

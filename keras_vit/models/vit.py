@@ -34,6 +34,7 @@ POSITIONS = {
     "relative": layers.NoPositions,  # the attention of the blocks has them
     "none": layers.NoPositions,
     "sincos2d": layers.SinCosPositions,
+    "sincos2d_mae": layers.MAEPositions,
 }
 
 

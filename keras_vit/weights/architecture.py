@@ -30,7 +30,7 @@ class Architecture:
         channels: number of channels of the image.
         tokens: length of the stored position embedding, prefix tokens included.
         grid: (height, width) in patches; None if unknown.
-        positions: `learned`, `factorized`, `sincos2d`, `2d`, `relative` or `none`.
+        positions: `learned`, `factorized`, `sincos2d`, `sincos2d_mae`, `2d`, `relative` or `none`.
         positions_at: `stem`, `layers` or `shared`.
         axial: whether the blocks, or a BiT's units, attend along rows and columns.
         image_size: (height, width) in pixels; None if no config states it.

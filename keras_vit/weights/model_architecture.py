@@ -138,7 +138,7 @@ def _block_options(blocks: list, config: dict) -> dict:
 _BLOCKS = {"PostNormBlock": "post_norm", "ParallelBlock": "parallel", "AttentionScaleBlock": "attention_scale"}
 _POSITIONS = {
     "PositionEmbedding": "learned", "SinCosPositions": "sincos2d", "PositionEmbedding2D": "2d", "NoPositions": "none",
-    "FactorizedPositions": "factorized",
+    "FactorizedPositions": "factorized", "MAEPositions": "sincos2d_mae",
 }  # fmt: skip
 _POOLING = {
     "TokenPooling": "token", "DistillationPooling": "token", "MeanPooling": "gap", "AttentionPooling": "map",

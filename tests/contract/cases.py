@@ -107,6 +107,7 @@ LAYERS = (
     ),
     Case("NoPositions", layers.NoPositions, {"grid": (2, 3)}, TOKENS),
     Case("SinCosPositions", layers.SinCosPositions, {"grid": (2, 3)}, TOKENS),
+    Case("MAEPositions", layers.MAEPositions, {"grid": (2, 3)}, TOKENS),
     Case("SinCosPositions_free", layers.SinCosPositions, {"grid": 1, "prefix_tokens": 1}, ((7, 16), (2, 3, 16))),
     Case(
         "MultiHeadSelfAttention", layers.MultiHeadSelfAttention, {"num_heads": 4, "attention_dropout_rate": 0.1}, TOKENS
@@ -316,6 +317,7 @@ MODELS = (
     Case("pixels", arguments={"include_preprocessing": True}),
     Case("gelu", arguments={"activation": "gelu", "layer_norm_epsilon": 1e-12}),
     Case("dropped", arguments=DROPS),
+    Case("sincos_of_mae", arguments={"variant": replace(TINY, positions="sincos2d_mae"), "pooling": "gap"}),
     Case("sincos", arguments={"variant": replace(TINY, positions="sincos2d"), "pooling": "gap"}),
     Case("labelled", arguments={"labels": ("a", "b", "c", "d", "e")}),
     Case("registers", arguments={"variant": REGISTERS}),

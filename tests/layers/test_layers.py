@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
+import parity
 import pytest
 from support import max_difference
 
@@ -122,21 +123,33 @@ def test_a_wrong_rank_gets_one_sentence(layer):
 
 
 @pytest.mark.parametrize("free", [False, True])
-def test_sincos_positions_are_moco_v3s(free):
+@pytest.mark.parametrize("kind, last", [(layers.SinCosPositions, 1), (layers.MAEPositions, 0)])
+def test_sincos_positions_are_moco_v3s_and_maes(free, kind, last):
     h, w, width = 2, 3, 12
     expected = np.zeros((1 + h * w, width), "float32")
     for row in range(h):
         for column in range(w):
             for k in range(width // 4):
-                frequency = 10_000.0 ** (-k / (width // 4 - 1))
+                frequency = 10_000.0 ** (-k / (width // 4 - last))
                 values = [np.sin(column * frequency), np.cos(column * frequency)]
                 values += [np.sin(row * frequency), np.cos(row * frequency)]
                 expected[1 + row * w + column, k :: width // 4] = values
     tokens = np.ones((2, 1 + h * w, width), "float32")
-    layer = layers.SinCosPositions(1 if free else (h, w), prefix_tokens=1)
+    layer = kind(1 if free else (h, w), prefix_tokens=1)
     found = layer(tokens, np.zeros((2, h, w, 5), "float32")) if free else layer(tokens)
     assert np.allclose(keras.ops.convert_to_numpy(found), 1 + expected, atol=1e-6)
     assert not layer.weights
+
+
+def test_maes_positions_are_those_of_transformers():
+    transformers = parity.transformers()
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    model = transformers.ViTMAEModel(transformers.ViTMAEConfig(**sizes, image_size=12, patch_size=4))
+    model.embeddings.patch_embeddings.projection._is_hf_initialized = False  # else the positions stay zero
+    model.embeddings.initialize_weights()
+    expected = model.embeddings.position_embeddings.detach().numpy()
+    found = layers.MAEPositions((3, 3), prefix_tokens=1)(np.zeros((1, 10, 16), "float32"))
+    assert np.allclose(keras.ops.convert_to_numpy(found), expected, atol=1e-6)
 
 
 def test_sincos_positions_refuse_other_widths_and_tokens():

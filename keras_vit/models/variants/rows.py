@@ -35,6 +35,7 @@ class Variant:
             sequence. `2d`: an embedding of the column, concatenated with one of the row. `factorized`: the sum of an
             embedding of the column and one of the row (NaViT). `relative`: relative positions in the attention of every
             block. `none`: no positions (appendix D.4). `sincos2d`: fixed sines and cosines (arXiv 2205.01580).
+            `sincos2d_mae`: with the wavelengths of masked autoencoders (arXiv 2111.06377).
         positions_at: where positions are added (table 8). `stem`: once, before the first block. `layers`: before every
             block, each time with other embeddings. `shared`: before every block, with the same embeddings.
         mlp_kernel_size: kernel size in patches of the depth-wise convolution between the MLP's dense layers (LocalViT,
