@@ -16,7 +16,9 @@ from docs.sources import (
     exaflops,
     golden_tolerances,
     headline,
+    in_two_phases,
     over_full_training,
+    over_the_fastest_peer,
     patches,
     python,
     ranks,
@@ -154,6 +156,19 @@ CLAIMS = [
             ("all, with `recompute`", "keras_vit-recompute"),
         )
     ),
+    Claim("docs/performance.md", "in float32 at batch 8 and 224 pixels", "the settings of the run that the page links"),
+    *(
+        Claim(
+            "docs/performance.md",
+            f"| {words} | {{}} | {{}} |",
+            over_the_fastest_peer("bench-2026-11-29-214322", model),
+        )
+        for words, model in (
+            ("DINOv2-S/14 with registers", "DINOv2_S14_reg"),
+            ("CLIP-B/16", "CLIP_ViT_B16"),
+            ("DINOv3-B/16", "DINOv3_B16"),
+        )
+    ),
     Claim("docs/performance.md", "in bfloat16 at batch 256.", "the batch of the preset `gpu`"),
     Claim("docs/prediction.md", "the exit status is {}.", some_failed),
     Claim("docs/prediction.md", "(B, H, W, 1 or 3)", "grey and colour"),
@@ -165,9 +180,12 @@ CLAIMS = [
     ),
     Claim("docs/recipes.md", "the {} combinations", augreg_combinations),
     Claim("docs/recipes.md", "in {} to {} epochs", epochs_of_s16),
+    Claim("docs/recipes.md", "to 100 classes of Tiny ImageNet", "the data of the recipe's lab note"),
     Claim("docs/recipes.md", "every 500 steps", "the example's own value"),
     Claim("docs/search.md", "from {} to {} over {} updates", rates_of_the_range_test),
     Claim("docs/search.md", "begins above 0", "the end of the positive numbers"),
+    Claim("docs/adapting.md", "to 100 classes of Tiny ImageNet", "the data of the recipe's lab note"),
+    Claim("docs/adapting.md", "reaches {} % test accuracy; the same model from scratch reaches {} %", in_two_phases),
     Claim("docs/adapting.md", "| rank, {} |", ranks("lora")),
     Claim("docs/adapting.md", "| width, {} |", ranks("adapter")),
     Claim("docs/adapting.md", "| tokens, {} |", ranks("vpt")),

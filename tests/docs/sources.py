@@ -75,6 +75,13 @@ def cifar(recipe: str):
     return values
 
 
+def in_two_phases() -> tuple:
+    """The accuracies of recipes/tiny_imagenet.py, with weights and from scratch, by its lab note."""
+    note = " ".join(text_of("recipes/tiny_imagenet.py").split())
+    found = re.search(r"([\d.]+) % in two phases .* and ([\d.]+) % from scratch", note)
+    return tuple(f"{float(value):.1f}" for value in found.groups())
+
+
 def golden_tolerances() -> tuple:
     from weights.test_goldens import CASES
 
@@ -247,6 +254,20 @@ def over_full_training(name: str, library: str):
             (row,) = [row for row in question["rows"] if row["library"] == library]
             found += [row["first_over_it"], *row["first_over_it_range"], row["peak_bytes"] / ours["peak_bytes"]]
         return tuple(f"{value:.2f}" for value in found)
+
+    return values
+
+
+def over_the_fastest_peer(name: str, model: str):
+    """The ratios of a model's forward pass and train step over the fastest peer, in the overview of a run's page."""
+
+    def values() -> tuple:
+        page = text_of(f"benchmarks/results/{name}.md")
+        rows = [
+            re.search(rf"^\| {model}, {task}, .* \| ([\d.]+) \(", page, re.MULTILINE)
+            for task in ("forward", "train step")
+        ]
+        return tuple(row[1] for row in rows)
 
     return values
 
