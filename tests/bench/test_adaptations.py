@@ -59,7 +59,7 @@ def test_the_page_has_means_shares_and_ratios(trained, tmp_path):
     assert {directory for recipe, directory in trained if recipe.data.source == "folder"} == {None}
     assert {directory for recipe, directory in trained if recipe.data.source != "folder"} == {"d"}
     text = (tmp_path / "adaptations.md").read_text()
-    assert "| all weights | 50.0 ± 0.0 | 50.0 ± 0.0 | 100.00 % | 1.00 | 2.00 |" in text
+    assert "| all weights, the head first | 50.0 ± 0.0 | 50.0 ± 0.0 | 100.00 % | 1.00 | 2.00 |" in text
     assert "| BitFit | 45.0 ± 7.1 | 45.0 ± 7.1 | 2.50 % | 0.25 | 2.00 |" in text
     assert "- c: 2 classes, 320 images to train, 1,500 to test, 10 steps." in text
     assert adaptations.main(arguments) is None and len(trained) == 2 * 2 * len(adaptations.ROWS)  # nothing twice
