@@ -108,7 +108,7 @@ def page(record: dict) -> str:
     """Return the Markdown of a record."""
     lines = ["# Fine-tuning few weights", "", f"Made by `{COMMAND}` on {record['machine']}.", record["setting"]]
     lines += ["Accuracy on the test images, in percent: mean ± standard deviation over the seeds. The share of "
-              "trained weights, the time of all updates and the memory of the process are those of the first data set. "
+              "trained weights, the time of all updates and the memory of the process were read on the first data set. "
               "An update of the head alone, in the first phase, takes less time than one of all weights.",
               ""]  # fmt: skip
     names = list(record["data"])

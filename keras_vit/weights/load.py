@@ -133,6 +133,7 @@ def load_open_file(
     variables = weight_paths(model)
     report = Report(contents.source, contents.layout.name, notes=list(file.notes))
     _require_heads(model, file, fields)
+    _require_positions(model, contents)
     source_grid = source_grid or file.grid or grid_of_config(contents, fields)
     method = position_resize or fields.get("position_resize") or contents.position_resize
     publishers = _stored_method(file) or method
@@ -215,6 +216,19 @@ def _stored_method(file) -> str | None:
     """Return the method by which the positions of a `.keras` file's model are resized; None for other files."""
     layers = file.model.layers if isinstance(file, KerasFile) else ()
     return next((layer.resize for layer in layers if getattr(layer, "resize", None)), None)
+
+
+def _require_positions(model, contents: Contents) -> None:
+    """Raise a ValueError if a file has fixed positions, which no array shows, and the model has others."""
+    layer = next((layer for layer in model.layers if layer.name == "position_embedding"), None)
+    if layer is None or layer.weights or not contents.layout.fixed_positions:
+        return
+    kind = type(layer).__name__
+    if "position_embedding/embedding" not in contents.entries and kind != "SinCosPositions":
+        raise ValueError(
+            f"source expected a file for a model with {kind}, received {contents.source!r}, whose positions are fixed "
+            "sines and cosines; build the model with positions='sincos2d'."
+        )
 
 
 def _require_heads(model, file, fields: dict) -> None:

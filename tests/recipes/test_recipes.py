@@ -215,6 +215,11 @@ def test_the_images_held_in_memory_are_said(file, shuffle):
     assert f"{shuffle:,}" in note and f"{27 if shuffle == 250_000 else 5.5} GB" in note
 
 
+def test_tiny_imagenet_starts_from_the_model_of_the_cifar10_hybrid():
+    own, hybrid = recipe("tiny_imagenet.py").model, recipe("cifar10.py:hybrid").model
+    assert own == hybrid and recipe("tiny_imagenet.py:scratch").model == hybrid
+
+
 def test_s16_is_big_visions():
     one = recipe("imagenet_s16.py:90ep")
     assert (one.data.batch_size, one.optimizer.learning_rate, one.optimizer.weight_decay) == (1024, 1e-3, 0.1)

@@ -101,6 +101,10 @@ def test_an_official_file_without_positions_has_the_fixed_ones(tmp_path):
         keras_vit.load_weights(
             keras_vit.build(replace(s16, positions="learned"), pooling="gap", classes=3), tmp_path / "linen.npz"
         )
+    for other, kind in {"none": "NoPositions", "sincos2d_mae": "MAEPositions"}.items():
+        model = keras_vit.build(replace(s16, positions=other), pooling="gap", classes=3)
+        with pytest.raises(ValueError, match=f"a model with {kind}, received .* build the model with .*='sincos2d'"):
+            keras_vit.load_weights(model, tmp_path / "linen.npz")
 
 
 def test_a_torch_file_without_positions_is_refused(tmp_path):

@@ -1,6 +1,6 @@
 """DINO (arXiv 2104.14294): plain Vision Transformers with the exact GELU, as the published files of timm have it.
 
-Counts are those of the plain rows.
+The plain rows have the same parameter counts.
 """
 
 from dataclasses import replace

@@ -2,7 +2,7 @@
 
 The published files store the fixed sines and cosines of their positions as a weight, and MAE's fine-tuning trains it;
 the rows therefore have learned positions. `positions="sincos2d_mae"` computes them, for training from scratch.
-Counts are those of the plain rows.
+The plain rows have the same parameter counts.
 """
 
 from dataclasses import replace
