@@ -58,7 +58,8 @@ def dry_run(recipe: Recipe) -> dict:
     """Make two updates of every stage of a small model on random images, evaluate and save; all files are removed.
 
     Returns:
-        `{"parameters": int, "losses": [one per stage], "accuracy": float}`; the accuracy is meaningless.
+        `{"parameters": int, "losses": [one per stage], "accuracy": float}`; the accuracy is meaningless. The phase of
+        the head alone, with `head_first`, is a stage of its own.
 
     Raises:
         FloatingPointError: a loss is not finite.
