@@ -66,7 +66,9 @@ def require_plain(model) -> None:
 
 def _merged(dense) -> np.ndarray:
     """Return the kernel of a dense layer with its adapters and factors, in float32."""
+    from keras import ops
+
     if hasattr(dense, "merged_kernel"):
-        return np.asarray(dense.merged_kernel(), "float32")
+        return ops.convert_to_numpy(dense.merged_kernel())
     a, b = (np.asarray(getattr(dense, name), "float32") for name in ADAPTERS)
     return np.asarray(stored_kernel(dense), "float32") + dense.lora_alpha / dense.lora_rank * (a @ b)

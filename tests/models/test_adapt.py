@@ -9,7 +9,7 @@ import numpy as np
 import parity
 import pytest
 from safetensors.numpy import load_file
-from support import first_quick, max_difference, needs_tensorflow, randomise, trained_on_cpu
+from support import first_quick, max_difference, needs_tensorflow, randomise, run_python, trained_on_cpu
 
 import keras_vit
 from keras_vit.models.adapt import adapt_model, adapted_variables, merge_adapters
@@ -65,6 +65,14 @@ def test_merged_equals_unmerged(kind, settings):
     assert 0 < max_difference(model(IMAGES, training=True), model(IMAGES)) < 1e-6  # not merged in training
     assert [variable.path for variable in merged.variables] == [variable.path for variable in built().variables]
     assert len(merged.trainable_variables) == len(merged.variables)
+
+
+@pytest.mark.broad
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_merged_equals_unmerged_on_other_backends(backend):
+    pytest.importorskip(backend)
+    options = [__file__, "-q", "-p", "no:cacheprovider", "-k", "test_merged_equals_unmerged and not backends"]
+    assert "3 passed" in run_python(f"import pytest, sys; sys.exit(pytest.main({options}))", backend)
 
 
 def test_query_and_value_have_adapters_apart():
