@@ -54,6 +54,21 @@ def output_of(model: keras.Model, layer: keras.layers.Layer):
     return call_of(model, layer).output_tensors[0]
 
 
+def model_from(inputs: list, outputs, kind: type[keras.Model]) -> keras.Model:
+    """Return a functional model from some tensors of a graph to others, as `kind(inputs, outputs)`.
+
+    If one of the tensors is the graph's own input, Keras (3.15) adds a call to its input layer, after which the model
+    that the tensors belong to cannot be saved. The call is removed again.
+    """
+    histories = [tensor._keras_history for tensor in inputs]
+    model = kind(inputs, outputs)
+    for tensor, history in zip(inputs, histories, strict=True):
+        if tensor._keras_history is not history:
+            tensor._keras_history = history
+            del history.operation._inbound_nodes[history.node_index + 1 :]
+    return model
+
+
 def stored_kernel(dense: keras.layers.Dense):
     """Return the kernel variable of a dense layer, without LoRA adapters; integers if the layer is quantized."""
     return dense._kernel

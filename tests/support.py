@@ -120,7 +120,7 @@ def run_python(code: str, backend: str = "tensorflow", options=()) -> str:
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, *options, "-c", AT_ONCE + code]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
     return done.stdout
 
 

@@ -71,6 +71,15 @@ def test_a_graph_runs_on_other_inputs():
     np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (keras.tree.flatten(outputs)[0], model(x))))
 
 
+def test_a_model_from_the_middle_of_a_graph_leaves_the_graph_as_it_was():
+    images, dense = keras.Input((4,)), keras.layers.Dense(3)
+    hidden = dense(images)
+    model = keras.Model(images, keras.layers.Dense(3)(hidden) + keras.layers.Dense(3)(images))
+    part, x = private.model_from([images, hidden], model.output, keras.Model), keras.ops.ones((2, 4))
+    np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (part([x, dense(x)]), model(x))))
+    assert keras.Model.from_config(model.get_config()).count_params() == model.count_params()
+
+
 def test_a_layer_has_another_layers_variable():
     _, dense = small()
     other = keras.layers.Layer()

@@ -15,7 +15,7 @@ from keras_vit.analysis.gradients import gradients
 from keras_vit.composed import flattened
 from keras_vit.layers import capture_attention
 from keras_vit.models.token_layout import token_layout
-from keras_vit.private import call_of, output_of
+from keras_vit.private import call_of, model_from, output_of
 
 
 def grad_cam(
@@ -48,7 +48,7 @@ def grad_cam(
     embedding = [_output(model, "embedding")] if len(feature_map.shape) == 3 else []
     to_features = keras.Model(model.inputs[0], [feature_map, logits, *embedding])
     # The images stay an input, because blocks with a convolution also take the embedded patches.
-    to_logits = keras.Model([model.inputs[0], feature_map], logits)
+    to_logits = model_from([model.inputs[0], feature_map], logits, keras.Model)
     classes = _class_per_image(classes, images, logits.shape[-1])
     maps = []
     for i, batch in enumerate(split_batches(images, batch_size)):

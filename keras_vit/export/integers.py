@@ -38,7 +38,7 @@ def quantise(network, images: np.ndarray, seven_bits: bool):
     """Return a network with matmuls and convolutions in int8.
 
     Softmax, norms, GELU, the residual stream, the embeddings and the classifier stay float32. The classifier would
-    cause most of the error.
+    cause most of the error. In differential attention the product of the weights with the values does, too.
 
     The ranges cover the largest value of all images, and SmoothQuant (arXiv 2211.10438) uses alpha 0.5. NNCF's defaults
     cause larger errors: the mean of the images' largest values, and a larger alpha.
@@ -57,7 +57,8 @@ def quantise(network, images: np.ndarray, seven_bits: bool):
     )
     data = library.Dataset(images, lambda image: image[None].astype("float32"))
     first, *others = (op.get_friendly_name() for op in network.get_ordered_ops() if op.get_type_name() in _QUANTISED)
-    float32 = library.IgnoredScope(names=[first, *filter(_FLOAT32_LAYERS.search, others)])
+    names = [first, *filter(_FLOAT32_LAYERS.search, others), *_matmuls_of_differences(network)]
+    float32 = library.IgnoredScope(names=names)
     kind, logger = library.ModelType.TRANSFORMER, logging.getLogger("nncf")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -74,7 +75,34 @@ def quantise(network, images: np.ndarray, seven_bits: bool):
     finally:
         logger.setLevel(before)
     round_early(quantised)
+    clamp_gated_maps(quantised)
     return quantised
+
+
+def clamp_gated_maps(network) -> None:
+    """Insert a clamp without effect behind each feature map x of which EvoNorm takes `sigmoid(slope * x)`.
+
+    Without it OpenVINO (2026.4) moves the scales of an integer convolution behind its output, and loses them there.
+
+    Args:
+        network: OpenVINO's network from NNCF, changed in place.
+    """
+    for gate in network.get_ordered_ops():
+        product = gate.get_type_name() == "Sigmoid" and gate.input_value(0).get_node()
+        if not product or product.get_type_name() != "Multiply" or _constant(product, 1) is None:
+            continue
+        feature_map = product.input_value(0)
+        if len(feature_map.get_partial_shape()) == 4:
+            targets = feature_map.get_target_inputs()
+            clamped = _operations().clamp(feature_map, -1e30, 1e30).output(0)
+            for target in targets:
+                target.replace_source_output(clamped)
+
+
+def _matmuls_of_differences(network) -> list[str]:
+    """Return the names of the matmuls of differential attention whose left side is a difference of two softmaxes."""
+    matmuls = [node for node in network.get_ordered_ops() if node.get_type_name() == "MatMul"]
+    return [node.get_friendly_name() for node in matmuls if _producers(node, (0, "Subtract"))]
 
 
 def round_early(network) -> None:

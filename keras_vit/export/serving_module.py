@@ -17,7 +17,7 @@ from keras_vit.layers import capture_attention
 from keras_vit.layers.override import overriding
 from keras_vit.models.model_interface import model_interface, named_outputs
 from keras_vit.models.vision_model import VisionModel, class_token_only_block
-from keras_vit.private import call_of, output_of
+from keras_vit.private import call_of, model_from, output_of
 
 TOP_K = 5
 
@@ -143,7 +143,7 @@ def inference_function(model: keras.Model):
     more |= {"patches": output_of(model, layers["embedding"])} if "embedding" in layers else {}
     block = class_token_only_block(named)
     start = named.output if block is None else call_of(named, block).input_tensors[0]
-    rest = None if block is None else VisionModel([model.inputs[0], start], named.output)
+    rest = None if block is None else model_from([model.inputs[0], start], named.output, VisionModel)
     network = keras.Model(model.input, {"serving_default": start, **more})
 
     def infer(images):

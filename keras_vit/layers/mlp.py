@@ -23,6 +23,7 @@ def gelu_tanh(x):
     return 0.5 * x * (1.0 + ops.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))))
 
 
+@keras.saving.register_keras_serializable("keras_vit")  # for Keras's `Activation` layer
 def gelu(x):
     """Return exact GELU, as in timm and transformers; written with erf, which ONNX has."""
     return 0.5 * x * (1.0 + ops.erf(x / math.sqrt(2.0)))

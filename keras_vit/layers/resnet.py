@@ -5,7 +5,6 @@ B batch, H W C feature map, F filters of a unit's narrow convolutions, 4 F outpu
 
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_vit.layers.axial import AxialAttention
@@ -14,8 +13,6 @@ from keras_vit.layers.groupnorm import GroupNorm
 from keras_vit.layers.map_norms import MAP_NORMS
 from keras_vit.layers.stdconv import StdConv
 
-# Finite values below every map, in place of minus infinity, which some formats do not have.
-_LEAST = {"float16": -6e4, "bfloat16": -1e38, "float32": -1e38, "float64": -1e38}
 _AXIAL_HEADS = 8  # as in Axial-DeepLab (arXiv 2003.07853)
 
 
@@ -47,8 +44,9 @@ class StemPool(Layer):
 
     def call(self, x):
         if self.padding != "same":
-            border = 0.0 if self.padding == "zeros" else _LEAST[keras.backend.standardize_dtype(x.dtype)]
-            x = ops.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=border)
+            # A copy of the border's own pixels leaves the maximum as minus infinity does, which integers do not have.
+            mode = "constant" if self.padding == "zeros" else "symmetric"
+            x = ops.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), mode)
         padding = "same" if self.padding == "same" else "valid"
         return ops.max_pool(x, 3, 2, padding, data_format="channels_last")
 

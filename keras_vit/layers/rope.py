@@ -27,7 +27,8 @@ def _random_directions(rope, shape):
     magnitudes = _magnitudes(rope, 2 * shape[-1])
     angle = keras.random.uniform((shape[1], 1), 0, 2 * math.pi)
     of_angle = [
-        ops.concatenate([magnitudes * f(angle + turn) for turn in (0, math.pi / 2)], -1) for f in (ops.cos, ops.sin)
+        ops.concatenate([ops.multiply(magnitudes, f(angle + turn)) for turn in (0, math.pi / 2)], -1)
+        for f in (ops.cos, ops.sin)
     ]
     return ops.stack(of_angle)
 

@@ -6,6 +6,7 @@ B batch, H W C image.
 import keras
 
 from keras_vit import layers
+from keras_vit.layers.mlp import gelu
 from keras_vit.models.variants import ConvStem, ResNetStem
 
 
@@ -20,7 +21,7 @@ def _convolutions(x, stem: ConvStem, policy):
         options = {"use_bias": False, "data_format": "channels_last", "name": f"stem_conv{i}", "dtype": policy}
         x = keras.layers.Conv2D(width, size, size, "valid", **options)(x)
         x = layers.BatchNorm(name=f"stem_norm{i}", dtype=policy)(x)
-        x = keras.layers.Activation("gelu", name=f"stem_gelu{i}", dtype=policy)(x)
+        x = keras.layers.Activation(gelu, name=f"stem_gelu{i}", dtype=policy)(x)
     return x
 
 

@@ -134,9 +134,13 @@ def test_maps_of_a_hybrid_have_the_grid_of_their_layer():
     assert analysis.capture(model, images).patch_size == (4, 4)
 
 
-def test_grad_cam_of_blocks_with_a_convolution():
+def test_grad_cam_of_blocks_with_a_convolution(tmp_path):
     model, images = made(replace(TINY, mlp_kernel_size=3), pooling="gap"), pictures()
     assert analysis.grad_cam(model, images).shape == (3, 2, 3)
+    model.save(tmp_path / "model.keras")  # the graph of the model is as it was
+    np.testing.assert_array_equal(
+        *map(array, (keras.saving.load_model(tmp_path / "model.keras")(images), model(images)))
+    )
 
 
 def test_half_precision_is_near_float32():

@@ -114,7 +114,7 @@ def test_adapters_are_saved_and_loaded_with_the_optimizers_state(case, tmp_path)
     before = keras.ops.convert_to_numpy(model(x))
     adapt(model)
     answer = keras.ops.convert_to_numpy(model(x))
-    assert np.abs(answer - before).max() > 1e-3
+    assert np.abs(answer - before).max() > 1e-4  # much more than the 1e-6 below
     model.compile("adam", "mse")
     model.optimizer.build(model.trainable_variables)
     for i, variable in enumerate(model.optimizer.variables):

@@ -13,7 +13,8 @@ from keras_vit import layers
 
 SIZE = 8  # of a side that is free at run time
 # A constant added to every score of a softmax changes nothing, so a key's bias never has a gradient.
-WITHOUT_GRADIENT = ("key/bias", "attention/key_norm/beta", "shared_bias/fc2/bias")
+# The softmax subtracts what all of a query's scores have in common.
+WITHOUT_GRADIENT = ("key/bias", "attention/key_norm/beta", "attention/bias/fc2/bias", "shared_bias/fc2/bias")
 # TensorFlow traces a step faster than XLA compiles one; JAX has no steps but compiled ones.
 PLAIN_STEP = "auto" if keras.backend.backend() == "jax" else False
 POLICIES = ("mixed_bfloat16", "mixed_float16", "bfloat16")

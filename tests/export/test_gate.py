@@ -25,7 +25,7 @@ from keras_vit.preprocessing.inputs import preprocess_input
 
 pytestmark = needs_tensorflow
 CASES = {case.name: case for case in MODELS}
-FURTHER = (CASES["hybrid"],)
+FURTHER = tuple(CASES[name] for name in ("hybrid", "rope_free_size", "parallel", "conv_stem", "bit_evo_norm"))
 KINDS = principal_first(MODELS, names=("token",), broad=FURTHER)
 BEYOND = ("onnx", "openvino")  # each named as its package
 # Of int16x8 no more than differ in what is computed: its kernels are the slow reference ones.

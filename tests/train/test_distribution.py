@@ -78,8 +78,8 @@ recipe = Recipe("tiny", Model(row, channels=1), data, evaluate=evaluate)
 rng, sizes = np.random.default_rng(0), []
 values, found = None, {}
 plain = measure.evaluator
-def watched(*args):
-    function = plain(*args)
+def watched(*args, **options):
+    function = plain(*args, **options)
     return lambda images, *rest: sizes.append(images.shape[0]) or function(images, *rest)
 measure.evaluator = watched
 for name in ("one", "mirrored"):
