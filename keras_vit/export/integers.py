@@ -37,8 +37,8 @@ def nncf():
 def quantise(network, images: np.ndarray, seven_bits: bool):
     """Return a network with matmuls and convolutions in int8.
 
-    Softmax, norms, GELU, the residual stream, the embeddings and the classifier stay float32. The classifier would
-    cause most of the error. In differential attention the product of the weights with the values does, too.
+    Softmax, norms, GELU, the residual stream, the embeddings and the classifier stay float32, and so does the product
+    of differential attention's weights with the values. The classifier and this product would cause most of the error.
 
     The ranges cover the largest value of all images, and SmoothQuant (arXiv 2211.10438) uses alpha 0.5. NNCF's defaults
     cause larger errors: the mean of the images' largest values, and a larger alpha.
@@ -82,7 +82,7 @@ def quantise(network, images: np.ndarray, seven_bits: bool):
 def clamp_gated_maps(network) -> None:
     """Insert a clamp without effect behind each feature map x of which EvoNorm takes `sigmoid(slope * x)`.
 
-    Without it OpenVINO (2026.4) moves the scales of an integer convolution behind its output, and loses them there.
+    Without it OpenVINO (2026.4) computes integer convolutions in front of EvoNorm wrongly, by many orders of magnitude.
 
     Args:
         network: OpenVINO's network from NNCF, changed in place.
