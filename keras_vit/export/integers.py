@@ -80,7 +80,7 @@ def quantise(network, images: np.ndarray, seven_bits: bool):
 
 
 def clamp_gated_maps(network) -> None:
-    """Insert a clamp without effect behind each feature map x of which EvoNorm takes `sigmoid(slope * x)`.
+    """Insert a clamp without effect behind each input x of an EvoNorm, which computes `sigmoid(slope * x)`.
 
     Without it OpenVINO (2026.4) computes integer convolutions in front of EvoNorm wrongly, by many orders of magnitude.
 
